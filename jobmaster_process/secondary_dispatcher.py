@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar, assert_never
 
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
@@ -24,6 +24,7 @@ from runtime.gateways.dispatcher import (
     AssignJob,
     CancelJobs,
     DeclareRequirements,
+    DispatcherOrder,
     DrainJobMaster,
     DropJobs,
     Empty,
@@ -93,15 +94,6 @@ class JobMasterSecondaryDispatcher:
         """True while this process takes no jobs and wants others to take those that it has."""
         self.not_taken: Watch[str] = Watch("")
         """What a leader has said last of why nobody takes them."""
-        self._handlers: dict[type[Any], Callable[[Any], None]] = {
-            AssignJob: self._on_assign,
-            CancelJobs: self._on_cancel,
-            DropJobs: self._on_drop,
-            NotifyResources: lambda message: self._runners.notify_resources(message.job_id, message.reason),
-            DrainJobMaster: lambda message: self.drain(is_draining=message.is_draining),
-            JobsNotTaken: lambda message: self.not_taken.set(message.reason),
-            Heartbeat: lambda _message: None,
-        }
 
     # --- the leader ---------------------------------------------------------------------------------------
 
@@ -131,9 +123,27 @@ class JobMasterSecondaryDispatcher:
             self._highest = HighestToken("the JobManager", sender.cluster)
         self._highest.check(sender)
 
-    def handle(self, message: object) -> None:
-        """An order of the leader that we are attached to."""
-        self._handlers[type(message)](message)
+    def handle(self, order: DispatcherOrder) -> None:
+        """An order of the leader that this process is attached to."""
+        match order:
+            case Heartbeat():
+                pass
+            case AssignJob():
+                self._on_assign(order)
+            case CancelJobs(jobs, reason):
+                for job_id in jobs:
+                    self._runners.cancel(job_id, reason)
+            case DropJobs(entries):
+                for entry in entries:
+                    self._drop(entry)
+            case NotifyResources(job_id, reason):
+                self._runners.notify_resources(job_id, reason)
+            case DrainJobMaster(is_draining):
+                self.drain(is_draining=is_draining)
+            case JobsNotTaken(reason):
+                self.not_taken.set(reason)
+            case _:
+                assert_never(order)
 
     def heartbeat(self) -> JobMasterHeartbeat:
         """The complete inventory (R5), and the load."""
@@ -203,20 +213,15 @@ class JobMasterSecondaryDispatcher:
     def _refuse(self, order: AssignJob, reason: str, *, is_permanent: bool) -> None:
         self._send(JobAssignmentRefused(order.job_id, order.epoch, reason, is_permanent))
 
-    def _on_cancel(self, message: CancelJobs) -> None:
-        for job_id in message.jobs:
-            self._runners.cancel(job_id, message.reason)
-
-    def _on_drop(self, message: DropJobs) -> None:
-        for entry in message.jobs:
-            ended = self._ended.get(entry.job_id)
-            if ended is not None and ended.epoch == entry.epoch:
-                del self._ended[entry.job_id]
-                self._summaries.pop(entry.job_id, None)
-            runner = self._runners.get(entry.job_id)
-            if runner is not None and runner.epoch == entry.epoch and not entry.status.is_globally_terminal:
-                self._forget(entry.job_id)
-            self._runners.drop(entry)
+    def _drop(self, entry: JobInventoryEntry) -> None:
+        ended = self._ended.get(entry.job_id)
+        if ended is not None and ended.epoch == entry.epoch:
+            del self._ended[entry.job_id]
+            self._summaries.pop(entry.job_id, None)
+        runner = self._runners.get(entry.job_id)
+        if runner is not None and runner.epoch == entry.epoch and not entry.status.is_globally_terminal:
+            self._forget(entry.job_id)
+        self._runners.drop(entry)
 
     def _forget(self, job_id: JobId) -> None:
         self._summaries.pop(job_id, None)

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from runtime.common.errors import ConflictError, NotFoundError
 from runtime.common.ids import Incarnation, JobId
-from runtime.common.version import VERSION
+from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.runner_registry import JobManagerRunnerRegistry, RunnerFailed
 from runtime.dispatcher.services import DispatcherServices, ResourceRequests
 from runtime.dispatcher.settings import DispatcherSettings
-from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobRequest, JobSummary
+from runtime.gateways.dispatcher import (
+    AssignJob,
+    JobAssignmentRefused,
+    JobInventoryEntry,
+    JobRequest,
+    JobSummary,
+    RegisterJobMaster,
+)
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult
 from runtime.gateways.resource_manager import JobRequirements
 
@@ -35,7 +42,11 @@ class StandaloneDispatcher(Dispatcher):
     async def _begin(self) -> None:
         services = self._services
         capacity = self._settings.limits.jobs_max
-        self._post(ev.ProcessRegistered(services.incarnation, services.address, capacity, VERSION))
+        self._post(
+            ev.ProcessRegistered(
+                RegisterJobMaster(services.incarnation, services.address, VERSION, PROTOCOL_VERSION, capacity)
+            )
+        )
 
     def _end(self) -> None:
         """The runners ended with the scope."""
@@ -56,10 +67,8 @@ class StandaloneDispatcher(Dispatcher):
         if not self._is_open:
             return
         if isinstance(outcome, RunnerFailed):
-            incarnation = self._services.incarnation
-            self._post(
-                ev.AssignmentRefused(incarnation, outcome.job_id, outcome.epoch, outcome.reason, is_permanent=True)
-            )
+            refusal = JobAssignmentRefused(outcome.job_id, outcome.epoch, outcome.reason, is_permanent=True)
+            self._post(ev.AssignmentRefused(self._services.incarnation, refusal))
         elif outcome.summary is not None:
             self._post(ev.SummariesReceived((outcome.summary,)))
 

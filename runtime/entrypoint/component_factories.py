@@ -32,12 +32,12 @@ from runtime.highavailability.kv.compaction import Compactor
 from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.leadership.election import LeadershipEpoch
 from runtime.highavailability.leadership.registration import GuardedTaskManager, TaskManagerRegistry
-from runtime.highavailability.records import DRAINING, JobMasterRecord, TaskManagerRecord
+from runtime.highavailability.records import DRAINING, JobMasterRecord
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.highavailability.store_mark import StoreMark
 from runtime.jobmaster.connections import TaskManagerConnections
-from runtime.resourcemanager.core.liveness import GuardedProcess, StoredProcess
-from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
+from runtime.resourcemanager.endpoint import ResourceManager
+from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rpc.service import RpcService
 from runtime.security.core.token_renewal import RenewalSettings
 from runtime.security.delegation_tokens import DelegationTokenManager, ProviderCalls
@@ -124,7 +124,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             heartbeats=services.heartbeats,
             guards=services.guards,
             stored=TaskManagerKeys(services.ha.follow_guards, services.ha.task_manager_registry(), term),
-            task_manager_gone=self._task_manager_gone,
+            task_manager_died=self._task_manager_died,
             blob_address=services.rpc.server.address,
             tokens=DelegationTokenManager(services.token_providers, self._settings.token_renewal, services.clock),
             clock=services.clock,
@@ -137,7 +137,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
         """The Dispatcher of this mode."""
 
     @abstractmethod
-    def _task_manager_gone(self, incarnation: Incarnation, reason: str) -> None:
+    def _task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
         """Nothing of a TaskManager runs any more: tell the owners that are in this process."""
 
     @abstractmethod
@@ -162,7 +162,7 @@ class StandaloneComponentFactory(DispatcherResourceManagerComponentFactory):
     def _create_dispatcher(self, services: DispatcherServices, resources: ResourceManager) -> Dispatcher:
         return StandaloneDispatcher(self._settings.dispatcher, services, resources, self._runner_factory)
 
-    def _task_manager_gone(self, incarnation: Incarnation, reason: str) -> None:
+    def _task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
         self._connections.task_manager_died(incarnation, reason)
 
     async def _known_processes(self) -> Sequence[ProcessKnown]:
@@ -186,12 +186,12 @@ class JobMasterPrimaryComponentFactory(DispatcherResourceManagerComponentFactory
             blob_address=own.rpc.server.address,
         )
 
-    def _task_manager_gone(self, incarnation: Incarnation, reason: str) -> None:
+    def _task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
         """The owners are in other processes, which follow the TaskManagers' keys."""
 
     async def _known_processes(self) -> Sequence[ProcessKnown]:
         async for registered in self._services.ha.follow_job_masters():
-            return [_known(record) for record in registered.values()]
+            return [ProcessKnown(record) for record in registered.values()]
         return ()
 
 
@@ -205,15 +205,15 @@ class StoredRegistrations:
         self, known: Sequence[Incarnation], on_change: Callable[[ProcessKnown | ProcessLost], None], /
     ) -> None:
         """Every change, beginning with what differs from `known`. Eternal."""
-        before: dict[Incarnation, ProcessKnown | None] = dict.fromkeys(known)
+        before: dict[Incarnation, object] = dict.fromkeys(known)
         async for registered in self._ha.follow_job_masters():
-            current = {incarnation: _known(record) for incarnation, record in registered.items()}
             for incarnation in before:
-                if incarnation not in current:
+                if incarnation not in registered:
                     on_change(ProcessLost(incarnation))
-            for incarnation, process in current.items():
-                if before.get(incarnation) != process:
-                    on_change(process)
+            current = {incarnation: _facts(record) for incarnation, record in registered.items()}
+            for incarnation, record in registered.items():
+                if before.get(incarnation) != current[incarnation]:
+                    on_change(ProcessKnown(record))
             before = dict(current)
 
     async def revoke(self, incarnation: Incarnation, /) -> None:
@@ -234,13 +234,10 @@ class TaskManagerKeys:
         self._registry = registry
         self._term = term
 
-    async def follow(self) -> AsyncIterator[Sequence[StoredProcess]]:
+    async def follow(self) -> AsyncIterator[Sequence[GuardedTaskManager]]:
         """All, now and after each change."""
         async for stored in self._follow():
-            yield [
-                StoredProcess(_guarded(one.record), None if one.guard is None else one.guard.is_reached)
-                for one in stored.values()
-            ]
+            yield list(stored.values())
 
     async def note_guard(self, incarnation: Incarnation, /, *, is_reached: bool) -> None:
         """R13."""
@@ -255,12 +252,6 @@ class TaskManagerKeys:
         await self._registry.remove_dead(self._term, incarnation)
 
 
-def _guarded(record: TaskManagerRecord) -> GuardedProcess:
-    return GuardedProcess(
-        record.incarnation, record.task_manager_id, record.address, record.guard_address, record.boot_id
-    )
-
-
-def _known(record: JobMasterRecord) -> ProcessKnown:
-    is_draining = record.state == DRAINING
-    return ProcessKnown(record.incarnation, record.address, record.capacity, is_draining)
+def _facts(record: JobMasterRecord) -> object:
+    """What the Dispatcher acts on. The load changes all the time, and heartbeats tell it."""
+    return record.address, record.capacity, record.state == DRAINING

@@ -23,7 +23,7 @@ from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.entrypoint import process_options as options
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
-from runtime.resourcemanager.endpoint import ResourceManagerSettings
+from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rest.audit import AuditLog
 from runtime.rest.forward_seal import ForwardSeal
 from runtime.rest.key_sets import FetchedKeys, FileKeys, KeySetAddress

@@ -189,9 +189,10 @@ class JobAssignmentRefused:
     is_permanent: bool
 
 
-JobMasterToDispatcher = (
-    RegisterJobMaster | JobMasterHeartbeat | JobSummaries | DeclareRequirements | JobAssignmentRefused
-)
+JobMasterMessage = JobMasterHeartbeat | JobSummaries | DeclareRequirements | JobAssignmentRefused
+"""What follows the registration."""
+
+JobMasterToDispatcher = RegisterJobMaster | JobMasterMessage
 
 
 # --- stream: JobManager -> JobMaster process --------------------------------------------------------------
@@ -264,14 +265,7 @@ class JobsNotTaken:
     reason: str
 
 
-DispatcherToJobMaster = (
-    JobMasterRegistered
-    | RegistrationRefused
-    | AssignJob
-    | CancelJobs
-    | DropJobs
-    | NotifyResources
-    | DrainJobMaster
-    | JobsNotTaken
-    | Heartbeat
-)
+DispatcherOrder = AssignJob | CancelJobs | DropJobs | NotifyResources | DrainJobMaster | JobsNotTaken | Heartbeat
+"""What follows the answer to the registration."""
+
+DispatcherToJobMaster = JobMasterRegistered | RegistrationRefused | DispatcherOrder

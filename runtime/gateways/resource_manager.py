@@ -146,7 +146,10 @@ class DrainTaskManager:
     is_draining: bool
 
 
-TaskManagerToResourceManager = RegisterTaskManager | SlotReport | SlotsFreed | SlotRequestRefused | Heartbeat
+TaskManagerMessage = SlotReport | SlotsFreed | SlotRequestRefused | Heartbeat
+"""What follows the registration."""
+
+TaskManagerToResourceManager = RegisterTaskManager | TaskManagerMessage
 ResourceManagerToTaskManager = (
     TaskManagerRegistered
     | RegistrationRefused

@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, assert_never
 
 from runtime.common.clock import Clock
 from runtime.common.errors import BackpressureError, UnavailableError
@@ -86,6 +86,8 @@ class HeartbeatService:
                         self._send(peer, sequence)
                     case GiveUp(peer, silence):
                         self._give_up(self._streams[peer], silence)
+                    case _:
+                        assert_never(effect)
 
     async def _pause(self, until: float) -> None:
         self._changed.clear()

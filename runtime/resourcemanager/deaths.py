@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from runtime.aio.retry import RetryPolicy
 from runtime.aio.scope import Scope
 from runtime.common.entropy import Entropy
 from runtime.common.errors import RetryableError
 from runtime.common.ids import Incarnation
-from runtime.resourcemanager.core.liveness import GuardedProcess, Liveness, Question, StoredProcess
+from runtime.resourcemanager.core.liveness import GuardedProcess, Liveness, Question, StoredProcess, described
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class TaskManagerDeaths:
         *,
         is_heard: Callable[[Incarnation], bool],
         usable: Callable[[Incarnation], None],
-        gone: Callable[[Incarnation, str], None],
+        died: Callable[[Incarnation, str], None],
         timeout: float,
         entropy: Entropy,
     ) -> None:
@@ -77,7 +77,7 @@ class TaskManagerDeaths:
         self._stored = stored
         self._is_heard = is_heard
         self._usable = usable
-        self._gone = gone
+        self._died = died
         self._timeout = timeout
         self._entropy = entropy
         self._liveness = Liveness()
@@ -87,17 +87,23 @@ class TaskManagerDeaths:
 
     async def run(self) -> None:
         """Serve until cancelled. Raises StaleTokenError in an ExceptionGroup when the term turns out to be over."""
-        async with Scope("task-manager-deaths") as self._scope:
-            for incarnation in self._liveness.incarnations:
-                self._attend(incarnation)
-            async for processes in self._stored.follow():
-                new, gone = self._liveness.stored(processes)
-                for process in gone:
-                    self._gone(process.incarnation, f"{process}: it has ended")
-                for incarnation in filter(self._liveness.is_used, self._liveness.incarnations):
-                    self._usable(incarnation)
-                for incarnation in new:
-                    self._scope.spawn(f"{incarnation}/patience", self._attend_later(incarnation))
+        try:
+            async with Scope("task-manager-deaths") as self._scope:
+                for incarnation in self._liveness.incarnations:
+                    self._attend(incarnation)
+                async for processes in self._stored.follow():
+                    self._take_over(processes, self._scope)
+        finally:
+            self._scope = None
+
+    def _take_over(self, processes: Sequence[StoredProcess], scope: Scope) -> None:
+        new, ended = self._liveness.stored(processes)
+        for process in ended:
+            self._died(process.incarnation, f"{described(process)}: it has ended")
+        for incarnation in filter(self._liveness.is_used, self._liveness.incarnations):
+            self._usable(incarnation)
+        for incarnation in new:
+            scope.spawn(f"{incarnation}/patience", self._attend_later(incarnation))
 
     def registered(self, process: GuardedProcess) -> None:
         """A TaskManager has opened a stream to this leader (again): dial its guard back."""
@@ -144,9 +150,9 @@ class TaskManagerDeaths:
             if self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
                 await self._stored.remove_unused(incarnation)
         except RetryableError as error:
-            logger.warning("%s, which nobody uses, is not removed yet: %s", process, error)
+            logger.warning("%s, which nobody uses, is not removed yet: %s", described(process), error)
         else:
-            logger.info("%s is not there, and nobody has used it: its registration is removed", process)
+            logger.info("%s is not there, and nobody has used it: its registration is removed", described(process))
 
     def _attend(self, incarnation: Incarnation) -> None:
         if self._scope is not None and incarnation not in self._attended and self._question(incarnation) is not None:
@@ -162,7 +168,7 @@ class TaskManagerDeaths:
                 async with self._dials:
                     is_answered = await self._answer(question, process)
             except RetryableError as error:
-                logger.warning("the store does not take what is found out about %s: %s", process, error)
+                logger.warning("the store does not take what is found out about %s: %s", described(process), error)
                 is_answered = False
             if not is_answered:
                 await asyncio.sleep(DIAL_POLICY.delay(attempt, self._entropy))
@@ -184,10 +190,12 @@ class TaskManagerDeaths:
                 if not is_dead or self._question(incarnation) is not question:
                     return False
                 await self._stored.remove_dead(incarnation)
-                self._liveness.gone(incarnation)
-                logger.warning("%s is dead: its guard at %s is gone", process, address)
-                self._gone(incarnation, f"{process}: its process died")
-        return True
+                self._liveness.died(incarnation)
+                logger.warning("%s is dead: its guard at %s is gone", described(process), address)
+                self._died(incarnation, f"{described(process)}: its process died")
+                return True
+            case _:
+                assert_never(question)
 
     async def _note(self, process: GuardedProcess, *, is_reached: bool) -> None:
         incarnation = process.incarnation
@@ -199,7 +207,7 @@ class TaskManagerDeaths:
         if not is_reached:
             logger.warning(
                 "the guard of %s is not reached at %s (yet): until it is, its end is found by timeouts only",
-                process,
+                described(process),
                 process.guard_address,
             )
         if not was_used:

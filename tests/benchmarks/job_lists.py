@@ -22,6 +22,7 @@ from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobSummary
 from runtime.rest.app import create_app
 from tests.benchmarks.measure import Report, Target
+from tests.kit.control_plane.process_events import process_known
 from tests.kit.rest.fakes import FakeDispatcher, RestFakes
 
 RUNNING_SHARE = 10
@@ -60,7 +61,7 @@ def summary(number: int, status: JobStatus, sequence: int = 9) -> JobSummary:
 def registry_of(jobs: int) -> JobRegistry:
     """So many jobs, a tenth of them running."""
     made = JobRegistry(JobRegistryLimits(2 * jobs, jobs), Retention(2 * jobs, 1 << 60))
-    made.handle(ev.ProcessKnown(PROCESS, "1:1", 2 * jobs))
+    made.handle(process_known(PROCESS, "1:1", 2 * jobs))
     running = range(0, jobs, RUNNING_SHARE)
     stored = [ev.RecoveredJob(source(n), 7, ev.JobOwner(PROCESS, "1:1", 7), False, None) for n in running]
     ended = [FinishedJob(summary(n, JobStatus.FINISHED), "d") for n in range(jobs) if n % RUNNING_SHARE]

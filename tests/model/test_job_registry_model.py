@@ -19,6 +19,12 @@ from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary
+from tests.kit.control_plane.process_events import (
+    assignment_refused,
+    inventory_received,
+    process_known,
+    process_registered,
+)
 
 Order = AssignJob | ev.SendCancel | ev.SendDrop | ev.SendDrain
 JOBS = [JobId(f"{number:032x}") for number in range(3)]
@@ -321,13 +327,13 @@ class JobRegistryMachine(RuleBasedStateMachine):
             self.names += 1
             process = Process(Incarnation(f"{self.names:032x}"))
             self.processes[process.incarnation] = process
-            self.post(ev.ProcessKnown(process.incarnation, f"h:{self.names}", CAPACITY))
+            self.post(process_known(process.incarnation, f"h:{self.names}", CAPACITY))
             self.connect(process)
 
     def connect(self, process: Process) -> None:
         process.is_connected = True
         process.inbox.clear()
-        self.post(ev.ProcessRegistered(process.incarnation, "h:1", CAPACITY, "v", process.is_draining))
+        self.post(process_registered(process.incarnation, "h:1", CAPACITY, "v", is_draining=process.is_draining))
         self.push(process)
         self.heartbeat(process)
 
@@ -353,7 +359,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
             self.post(ev.ProcessDisconnected(process.incarnation))
             self.post(ev.ProcessLost(process.incarnation))
             self.go_on(stage)
-            self.post(ev.ProcessKnown(process.incarnation, "h:1", CAPACITY))
+            self.post(process_known(process.incarnation, "h:1", CAPACITY))
 
     @rule(data=st.data())
     def new_stream(self, data: st.DataObject) -> None:
@@ -384,7 +390,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
         if is_permanent:
             process.refused.add((job_id, epoch))
         if process.is_connected:
-            self.post(ev.AssignmentRefused(process.incarnation, job_id, epoch, "no", is_permanent=is_permanent))
+            self.post(assignment_refused(process.incarnation, job_id, epoch, "no", is_permanent=is_permanent))
 
     @rule(data=st.data())
     def break_some(self, data: st.DataObject) -> None:
@@ -458,7 +464,11 @@ class JobRegistryMachine(RuleBasedStateMachine):
     def heartbeat(self, process: Process) -> None:
         if process.is_connected:
             held = tuple(JobInventoryEntry(job_id, *state) for job_id, state in process.jobs.items())
-            self.post(ev.InventoryReceived(process.incarnation, held, process.assignment, 0.0, 0, process.is_draining))
+            self.post(
+                inventory_received(
+                    process.incarnation, held, process.assignment, 0.0, 0, is_draining=process.is_draining
+                )
+            )
 
     @rule(data=st.data())
     def beat(self, data: st.DataObject) -> None:

@@ -19,6 +19,8 @@ from runtime.gateways.resource_manager import (
     ResourceProfile,
     ResourceRequirement,
     SlotReport,
+    SlotRequestRefused,
+    SlotsFreed,
     SlotStatus,
 )
 from runtime.resourcemanager.core import events as ev
@@ -151,7 +153,8 @@ class SlotManagerMachine(RuleBasedStateMachine):
             self.real[peer][request.slot_index] = request
             return
         is_slot_free = is_free and answer == "not for this job"
-        self.handle(ev.AllocationRefused(peer, request.allocation_id, request.slot_index, is_slot_free))
+        refusal = SlotRequestRefused(request.allocation_id, request.slot_index, "", is_slot_free=is_slot_free)
+        self.handle(ev.AllocationRefused(peer, refusal))
 
     @rule(peer=st.sampled_from(IDS))
     def deliver_in_vain(self, peer: Incarnation) -> None:
@@ -163,15 +166,16 @@ class SlotManagerMachine(RuleBasedStateMachine):
         if self.manager.job(job_id) is not None and allocation_id in self.manager._allocations:
             self.deaf[job_id, self.epochs[job_id], peer] = self.at + 10.0
         index = request.slot_index
-        self.handle(ev.AllocationRefused(peer, allocation_id, index, is_slot_free=True, is_owner_unreachable=True))
-        self.handle(ev.AllocationsFreed(peer, (allocation_id,)))
+        refusal = SlotRequestRefused(allocation_id, index, "", is_slot_free=True, is_owner_unreachable=True)
+        self.handle(ev.AllocationRefused(peer, refusal))
+        self.handle(ev.AllocationsFreed(peer, SlotsFreed((allocation_id,))))
 
     @rule(peer=st.sampled_from(IDS), slot=st.integers(0, SLOTS - 1))
     def free(self, peer: Incarnation, slot: int) -> None:
         held = self.real.get(peer, [None] * SLOTS)[slot]
         if held is not None and peer in self.connected:
             self.real[peer][slot] = None
-            self.handle(ev.AllocationsFreed(peer, (held.allocation_id,)))
+            self.handle(ev.AllocationsFreed(peer, SlotsFreed((held.allocation_id,))))
 
     @rule(peer=st.sampled_from(IDS))
     def report_again(self, peer: Incarnation) -> None:

@@ -8,8 +8,17 @@ from runtime.common.errors import FlinklikeError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
-from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
+from runtime.gateways.dispatcher import (
+    AssignJob,
+    JobAssignmentRefused,
+    JobInventoryEntry,
+    JobMasterHeartbeat,
+    JobSummary,
+    RegisterJobMaster,
+    SubmitOutcome,
+)
 from runtime.gateways.overview import Takeover
+from runtime.highavailability.records import DRAINING, JobMasterRecord
 
 NO_PROCESS = Incarnation("")
 """Stands for "no process" where an owner would be named."""
@@ -180,21 +189,19 @@ class JobReloaded:
 class ProcessKnown:
     """A process is registered in the store; it takes jobs once its stream is there."""
 
-    incarnation: Incarnation
-    address: str
-    capacity: int
-    is_draining: bool = False
+    record: JobMasterRecord
+
+    @property
+    def is_draining(self) -> bool:
+        """True if the process takes no jobs, as far as the store tells."""
+        return self.record.state == DRAINING
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRegistered:
     """A process has opened a stream to this leader (again)."""
 
-    incarnation: Incarnation
-    address: str
-    capacity: int
-    version: str
-    is_draining: bool = False
+    registration: RegisterJobMaster
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +220,10 @@ class ProcessLost:
 
 @dataclass(frozen=True, slots=True)
 class InventoryReceived:
-    """Everything that a process has of jobs (R5); `assignment` is the highest epoch it has been sent."""
+    """A process has told all that it has of jobs (R5), and its load."""
 
     incarnation: Incarnation
-    inventory: tuple[JobInventoryEntry, ...]
-    assignment: int
-    cpu_fraction: float
-    memory_bytes: int
-    is_draining: bool = False
+    heartbeat: JobMasterHeartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,13 +235,10 @@ class SummariesReceived:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentRefused:
-    """A process does not run a job. `is_permanent`: it never will, and may have begun it; else it has no room now."""
+    """A process does not run a job: for good, and it may have begun the job then, or for want of room now."""
 
     incarnation: Incarnation
-    job_id: JobId
-    epoch: int
-    reason: str
-    is_permanent: bool
+    refusal: JobAssignmentRefused
 
 
 @dataclass(frozen=True, slots=True)

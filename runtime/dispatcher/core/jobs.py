@@ -392,14 +392,15 @@ class JobRegistry:
         return self._settle(entry, event.found) + self._assign_waiting()
 
     def _on_assignment_refused(self, event: ev.AssignmentRefused) -> Effects:
-        entry = self._jobs.get(event.job_id)
-        if entry is None or not entry.is_owned_by(event.incarnation, event.epoch):
+        refusal = event.refusal
+        entry = self._jobs.get(refusal.job_id)
+        if entry is None or not entry.is_owned_by(event.incarnation, refusal.epoch):
             return []
-        entry.refused_by[event.incarnation] = event.is_permanent
+        entry.refused_by[event.incarnation] = refusal.is_permanent
         entry.refusals += 1
-        reason = f"JobMaster process {entry.owner_address} refused: {event.reason}"
+        reason = f"JobMaster process {entry.owner_address} refused: {refusal.reason}"
         # One that broke has begun the job; one that has no room has not.
-        return self._take_back(entry, reason, has_begun=event.is_permanent)
+        return self._take_back(entry, reason, has_begun=refusal.is_permanent)
 
     def _take_back(self, entry: JobEntry, reason: str, *, has_begun: bool) -> Effects:
         """The owner does not run the job (any more): the job waits for another one."""
@@ -411,18 +412,20 @@ class JobRegistry:
     # --- processes ----------------------------------------------------------------------------------------
 
     def _on_process_known(self, event: ev.ProcessKnown) -> Effects:
-        process = self.processes.known(event.incarnation, event.address, event.capacity)
+        record = event.record
+        process = self.processes.known(record.incarnation, record.address, record.capacity)
         # What a process says itself is newer than what the store says of it.
         told = [] if process.is_connected else self._moves.told(process, is_draining=event.is_draining)
         return told + self._assign_waiting()
 
     def _on_process_registered(self, event: ev.ProcessRegistered) -> Effects:
-        process = self.processes.known(event.incarnation, event.address, event.capacity)
-        process.version = event.version
+        registration = event.registration
+        process = self.processes.known(registration.incarnation, registration.address, registration.capacity)
+        process.version = registration.version
         process.is_connected = True
         process.sent.clear()
-        self._drops.pop(event.incarnation, None)
-        effects = self._moves.told(process, is_draining=event.is_draining)
+        self._drops.pop(registration.incarnation, None)
+        effects = self._moves.told(process, is_draining=registration.is_draining)
         return effects + self._assign_waiting() + self._moves.advance()
 
     def _on_process_disconnected(self, event: ev.ProcessDisconnected) -> Effects:
@@ -450,23 +453,24 @@ class JobRegistry:
         process = self.processes.get(event.incarnation)
         if process is None:
             return []
-        process.cpu_fraction = event.cpu_fraction
-        process.memory_bytes = event.memory_bytes
-        effects = self._moves.told(process, is_draining=event.is_draining)
-        present = {(held.job_id, held.epoch) for held in event.inventory}
+        heartbeat = event.heartbeat
+        process.cpu_fraction = heartbeat.cpu_fraction
+        process.memory_bytes = heartbeat.memory_bytes
+        effects = self._moves.told(process, is_draining=heartbeat.is_draining)
+        present = {(held.job_id, held.epoch) for held in heartbeat.inventory}
         for job_id in sorted(process.jobs):
             entry = self._jobs[job_id]
             if entry.phase.state is not JobPhase.ASSIGNED:
                 continue
             if (job_id, entry.epoch) in present:
                 effects += self._greet(process, entry)
-            elif job_id not in process.sent or entry.epoch <= event.assignment:
+            elif job_id not in process.sent or entry.epoch <= heartbeat.assignment:
                 effects += self._send_assignment(entry)
-        dropped = tuple(held for held in event.inventory if self._is_over(event.incarnation, held))
+        dropped = tuple(held for held in heartbeat.inventory if self._is_over(event.incarnation, held))
         if dropped:
             self._drops.pop(event.incarnation, None)
             effects.append(ev.SendDrop(event.incarnation, dropped))
-        for held in event.inventory:
+        for held in heartbeat.inventory:
             owned = self._jobs.get(held.job_id)
             if held.status.is_globally_terminal and owned is not None and owned.phase.state is JobPhase.ASSIGNED:
                 effects += self._reload(owned)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.common.ids import AllocationId, Incarnation, JobId
-from runtime.gateways.resource_manager import JobRequirements, RegisterTaskManager, RequestSlot, SlotReport
+from runtime.common.ids import Incarnation, JobId
+from runtime.gateways.resource_manager import (
+    JobRequirements,
+    RegisterTaskManager,
+    RequestSlot,
+    SlotReport,
+    SlotRequestRefused,
+    SlotsFreed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +32,18 @@ class SlotsReported:
 
 @dataclass(frozen=True, slots=True)
 class AllocationsFreed:
-    """These allocations ended; their slots are ready again."""
+    """Allocations ended; their slots are ready again."""
 
     incarnation: Incarnation
-    allocations: tuple[AllocationId, ...]
+    freed: SlotsFreed
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationRefused:
-    """The TaskManager did not allocate the slot, or cannot offer it: `is_owner_unreachable`."""
+    """The TaskManager did not allocate a slot, or cannot offer it."""
 
     incarnation: Incarnation
-    allocation_id: AllocationId
-    slot_index: int
-    is_slot_free: bool = False
-    is_owner_unreachable: bool = False
+    refusal: SlotRequestRefused
 
 
 @dataclass(frozen=True, slots=True)

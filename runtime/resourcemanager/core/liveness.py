@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from runtime.common.ids import Incarnation
+from runtime.highavailability.records import GuardRecord
 
 
 class Question(Enum):
@@ -21,26 +23,45 @@ class Question(Enum):
     IS_IT_DEAD = "IS_IT_DEAD"
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedProcess:
-    """A TaskManager, and where its guard listens."""
+class GuardedProcess(Protocol):
+    """A TaskManager with a guard, as its record in the store or its own registration describes it."""
 
-    incarnation: Incarnation
-    task_manager_id: str
-    address: str
-    guard_address: str
-    boot_id: str
+    @property
+    def incarnation(self) -> Incarnation:
+        """The process."""
 
-    def __str__(self) -> str:
-        return f"TaskManager {self.task_manager_id} on host {self.address.rpartition(':')[0]}"
+    @property
+    def task_manager_id(self) -> str:
+        """Its name for people."""
+
+    @property
+    def address(self) -> str:
+        """host:port of the TaskManager."""
+
+    @property
+    def guard_address(self) -> str:
+        """host:port of its guard, "" if nothing can be asked there."""
+
+    @property
+    def boot_id(self) -> str:
+        """The boot of its host: after another one nothing of it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredProcess:
-    """A TaskManager that has a key. `is_reached` None: nobody has looked for its guard, and so nobody has used it."""
+class StoredProcess(Protocol):
+    """The keys of a TaskManager in the store."""
 
-    process: GuardedProcess
-    is_reached: bool | None
+    @property
+    def record(self) -> GuardedProcess:
+        """Its registration."""
+
+    @property
+    def guard(self) -> GuardRecord | None:
+        """What a leader has found out about its guard; None: no leader has used the TaskManager yet."""
+
+
+def described(process: GuardedProcess) -> str:
+    """The TaskManager, for people."""
+    return f"TaskManager {process.task_manager_id} on host {process.address.rpartition(':')[0]}"
 
 
 @dataclass(slots=True)
@@ -52,18 +73,18 @@ class _Known:
 
 
 class Liveness:
-    """What the leader knows of the TaskManagers' guards. Who is `gone` is forgotten: no incarnation comes back."""
+    """What the leader knows of the TaskManagers' guards. One that is dead is forgotten: no incarnation comes back."""
 
     def __init__(self) -> None:
         self._known: dict[Incarnation, _Known] = {}
 
     @property
     def incarnations(self) -> list[Incarnation]:
-        """All that are known."""
+        """All TaskManagers that are known."""
         return list(self._known)
 
     def process(self, incarnation: Incarnation) -> GuardedProcess:
-        """One of them."""
+        """The TaskManager, which must be known."""
         return self._known[incarnation].process
 
     def question(self, incarnation: Incarnation, *, is_heard: bool) -> Question | None:
@@ -76,11 +97,11 @@ class Liveness:
         return None if is_heard else Question.IS_IT_DEAD
 
     def is_used(self, incarnation: Incarnation) -> bool:
-        """May something be given to it? What was found out about its guard is durable then."""
+        """True if something may be given to it: what was found out about its guard is durable."""
         return incarnation in self._known and self._known[incarnation].is_used
 
     def is_superfluous(self, incarnation: Incarnation, *, is_heard: bool) -> bool:
-        """It has a key, nobody has used it, and nobody hears of it; never one whose guard cannot be asked (R31)."""
+        """True if it has a key, was never used, and is not heard of; never if its guard cannot be asked (R31)."""
         known = self._known.get(incarnation)
         can_be_asked = known is not None and known.process.guard_address != ""
         return known is not None and can_be_asked and known.is_stored and not known.is_used and not is_heard
@@ -91,25 +112,25 @@ class Liveness:
         self._known.setdefault(process.incarnation, _Known(process)).process = process
 
     def stored(self, processes: Iterable[StoredProcess]) -> tuple[list[Incarnation], list[GuardedProcess]]:
-        """All that the store names. (new here, gone from there)
+        """Take over all that the store names. Returns (those that are new here, those whose key has gone).
 
-        Whose key was there and is deleted has ended by itself and reaped everything, or was found dead.
+        A TaskManager whose key was there and is deleted has ended by itself and reaped everything, or was found dead.
         """
         present: set[Incarnation] = set()
         new = []
         for one in processes:
-            incarnation = one.process.incarnation
+            incarnation = one.record.incarnation
             present.add(incarnation)
             if incarnation not in self._known:
-                self._known[incarnation] = _Known(one.process)
+                self._known[incarnation] = _Known(one.record)
                 new.append(incarnation)
             self._known[incarnation].is_stored = True
-            if one.is_reached is not None:
-                self.looked_for(incarnation, is_reached=one.is_reached)
-        gone = [known.process for one, known in self._known.items() if known.is_stored and one not in present]
-        for process in gone:
+            if one.guard is not None:
+                self.looked_for(incarnation, is_reached=one.guard.is_reached)
+        ended = [known.process for one, known in self._known.items() if known.is_stored and one not in present]
+        for process in ended:
             del self._known[process.incarnation]
-        return new, gone
+        return new, ended
 
     def looked_for(self, incarnation: Incarnation, *, is_reached: bool) -> None:
         """A leader has dialled its guard, and the outcome is durable."""
@@ -119,11 +140,11 @@ class Liveness:
             known.is_reached = known.is_reached or is_reached
 
     def given_up(self, incarnation: Incarnation) -> None:
-        """It has been silent for too long. Without a key and without a guard there is nothing to find out any more."""
+        """It is lost. Without a key and without a guard there is nothing to find out any more."""
         known = self._known.get(incarnation)
         if known is not None and not known.is_stored and not known.is_reached:
             del self._known[incarnation]
 
-    def gone(self, incarnation: Incarnation) -> None:
+    def died(self, incarnation: Incarnation) -> None:
         """It is dead. Idempotent."""
         self._known.pop(incarnation, None)

@@ -7,63 +7,24 @@ event that made it possible. The TaskManager's report is the truth about its slo
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import assert_never
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
-from runtime.common.spark_conf import advice, fewest_lacking, lacking
-from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile
+from runtime.gateways.resource_manager import (
+    RegisterTaskManager,
+    ResourceProfile,
+    SlotRequestRefused,
+)
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core import tenants
-from runtime.resourcemanager.core.reach import Reach
-from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold, offered_conf
+from runtime.resourcemanager.core.fitting import fitting, shortage
+from runtime.resourcemanager.core.job_needs import JobNeeds
+from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots
 
 Effects = list[ev.SlotManagerEffect]
 REFUSED_PAUSE_SECONDS = 1.0
-
-
-@dataclass(slots=True)
-class JobNeeds:
-    """What one job has declared and what it holds. `held[None]` counts allocations found in a report."""
-
-    job_id: JobId
-    epoch: int
-    owner: Incarnation
-    owner_address: str
-    requirements: tuple[tuple[ResourceProfile, int], ...] = ()
-    reach: Reach = field(default_factory=Reach)
-    static_conf: Mapping[str, str] = field(default_factory=dict)
-    needs_spark: bool = False
-    namespace: str = DEFAULT_NAMESPACE
-    held: dict[ResourceProfile | None, int] = field(default_factory=dict)
-    reason: str = ""
-    declared_at: float = 0.0
-
-    @property
-    def is_idle(self) -> bool:
-        """True if the job wants nothing and has nothing."""
-        return not self.requirements and not any(self.held.values())
-
-    def hold(self, allocation: Allocation, change: int) -> None:
-        """Count an allocation in or out. One that the owner cannot reach is of no use to it (R7)."""
-        if allocation.incarnation not in self.reach.named:
-            self.held[allocation.profile] = self.held.get(allocation.profile, 0) + change
-
-    def missing(self) -> ResourceProfile | None:
-        """The next profile to allocate, None when everything declared is held.
-
-        Allocations whose profile is not known count for whatever is short.
-        """
-        unknown = self.held.get(None, 0)
-        for profile, count in self.requirements:
-            short = count - self.held.get(profile, 0)
-            if short > unknown:
-                return profile
-            unknown -= max(0, short)
-        return None
 
 
 IsOwner = Callable[[JobId, Incarnation, int], bool]
@@ -98,22 +59,32 @@ class SlotManager:
         self._unowned: set[JobId] = set()
         """Not served lately, because whoever declared the need did not own the job at that moment."""
         self._now = 0.0
-        self._handlers: dict[type[Any], Callable[[Any], Effects]] = {
-            ev.TaskManagerRegistered: self._on_registered,
-            ev.SlotsReported: self._on_reported,
-            ev.AllocationsFreed: self._on_freed,
-            ev.AllocationRefused: self._on_refused,
-            ev.TaskManagerDisconnected: self._on_disconnected,
-            ev.TaskManagerLost: self._on_lost,
-            ev.RequirementsDeclared: self._on_declared,
-            ev.JobsFinished: self._on_jobs_finished,
-            ev.Ticked: self._on_ticked,
-        }
 
     def handle(self, event: ev.SlotManagerEvent, at: float) -> Effects:
         """Decide on one event that happened `at` (monotonic seconds)."""
         self._now = at
-        return self._handlers[type(event)](event)
+        match event:
+            case ev.TaskManagerRegistered(registration):
+                effects = self._on_registered(registration)
+            case ev.SlotsReported():
+                effects = self._on_reported(event)
+            case ev.AllocationsFreed():
+                effects = self._on_freed(event)
+            case ev.AllocationRefused(incarnation, refusal):
+                effects = self._on_refused(incarnation, refusal)
+            case ev.TaskManagerDisconnected(incarnation):
+                effects = self._on_disconnected(incarnation)
+            case ev.TaskManagerLost(incarnation):
+                effects = self._on_lost(incarnation)
+            case ev.RequirementsDeclared():
+                effects = self._on_declared(event)
+            case ev.JobsFinished(jobs):
+                effects = self._on_jobs_finished(jobs)
+            case ev.Ticked():
+                effects = self._on_ticked()
+            case _:
+                assert_never(event)
+        return effects
 
     # --- reads --------------------------------------------------------------------------------------------
 
@@ -136,26 +107,19 @@ class SlotManager:
 
     # --- TaskManagers -------------------------------------------------------------------------------------
 
-    def _on_registered(self, event: ev.TaskManagerRegistered) -> Effects:
-        incarnation = event.registration.incarnation
-        known = self._task_managers.get(incarnation)
+    def _on_registered(self, registration: RegisterTaskManager) -> Effects:
+        known = self._task_managers.get(registration.incarnation)
         if known is None:
-            conf = offered_conf(event.registration)
-            self._task_managers[incarnation] = TaskManagerSlots(event.registration, conf)
+            self._task_managers[registration.incarnation] = TaskManagerSlots(registration)
         else:
-            known.offered_conf = offered_conf(event.registration)
-            known.registration = event.registration
-            known.is_connected = True
-            known.is_first_report = True
-            known.free.clear()
-            known.blocked.clear()
+            known.registered_again(registration)
         return []
 
     def _on_reported(self, event: ev.SlotsReported) -> Effects:
         peer = self._task_managers.get(event.incarnation)
         if peer is None:
             return []
-        before = peer.slots_total, peer.problem, peer.tenant
+        before = peer.slots_total, peer.report.problem, peer.tenant
         gone, found = peer.reconcile(event.report, overdue_before=self._now - self._request_timeout)
         for allocation in gone:
             self._forget(allocation)
@@ -170,7 +134,7 @@ class SlotManager:
             )
             peer.take(allocation)
             self._remember(allocation)
-        effects = self._serve(capacity_changed=(peer.slots_total, peer.problem, peer.tenant) != before)
+        effects = self._serve(capacity_changed=(peer.slots_total, peer.report.problem, peer.tenant) != before)
         for job_id in dict.fromkeys(status.job_id for status in found):
             job = self._jobs.get(job_id) if job_id is not None else None
             if job is not None:
@@ -179,7 +143,7 @@ class SlotManager:
 
     def _on_freed(self, event: ev.AllocationsFreed) -> Effects:
         peer = self._task_managers.get(event.incarnation)
-        for allocation_id in event.allocations:
+        for allocation_id in event.freed.allocations:
             allocation = self._allocations.get(allocation_id)
             if allocation is None or peer is None or allocation.incarnation != event.incarnation:
                 continue
@@ -203,45 +167,43 @@ class SlotManager:
         self._rotation.pop(job_id, None)
         self._paused[job_id] = self._now + REFUSED_PAUSE_SECONDS
 
-    def _on_refused(self, event: ev.AllocationRefused) -> Effects:
-        peer = self._task_managers.get(event.incarnation)
-        allocation = self._allocations.get(event.allocation_id)
+    def _on_refused(self, incarnation: Incarnation, refusal: SlotRequestRefused) -> Effects:
+        peer = self._task_managers.get(incarnation)
+        allocation = self._allocations.get(refusal.allocation_id)
         if peer is None or allocation is None:
             return []
         job = self._jobs.get(allocation.job_id)
-        if event.is_owner_unreachable and job is not None:
-            job.reach.deaf[event.incarnation] = self._now + self._request_timeout
+        if refusal.is_owner_unreachable and job is not None:
+            job.reach.deaf[incarnation] = self._now + self._request_timeout
         until = self._now + REFUSED_PAUSE_SECONDS
-        if event.is_slot_free:
+        if refusal.is_slot_free:
             # Its requirements have not caught up with its end: the slot goes to whoever waits, the job is left alone.
             peer.release(allocation)
         else:
             peer.block(allocation, until)
         if job is not None and not tenants.serves(peer, job.namespace):
-            peer.is_kept = True
-            peer.claim = ""  # some job there has to go on before it can leave
-            peer.present.discard(job.job_id)
+            peer.keep_tenant(job.job_id)
         self._forget(allocation)
-        is_job_refused = event.is_slot_free and not event.is_owner_unreachable
+        is_job_refused = refusal.is_slot_free and not refusal.is_owner_unreachable
         if is_job_refused and allocation.job_id in self._rotation:
             self._pause(allocation.job_id)
-        return self._serve(capacity_changed=event.is_owner_unreachable)
+        return self._serve(capacity_changed=refusal.is_owner_unreachable)
 
-    def _on_disconnected(self, event: ev.TaskManagerDisconnected) -> Effects:
-        peer = self._task_managers.get(event.incarnation)
+    def _on_disconnected(self, incarnation: Incarnation) -> Effects:
+        peer = self._task_managers.get(incarnation)
         if peer is not None:
             peer.is_connected = False
         return self._serve(capacity_changed=True)
 
-    def _on_lost(self, event: ev.TaskManagerLost) -> Effects:
-        peer = self._task_managers.pop(event.incarnation, None)
+    def _on_lost(self, incarnation: Incarnation) -> Effects:
+        peer = self._task_managers.pop(incarnation, None)
         if peer is None:
             return []
         for allocation in peer.allocated.values():
             self._forget(allocation)
         return self._serve(capacity_changed=True)
 
-    def _on_ticked(self, _event: ev.Ticked) -> Effects:
+    def _on_ticked(self) -> Effects:
         unblocked = [peer for peer in self._task_managers.values() if peer.unblock(self._now)]
         due = [job_id for job_id, until in self._paused.items() if until <= self._now]
         for job_id in due:
@@ -289,7 +251,7 @@ class SlotManager:
         if profile is None:
             return False
         skipped = [peer for peer in self._fitting(job, profile) if job.reach.skips(peer.incarnation)]
-        return any(peer.has_for(job.job_id) for peer in skipped if not peer.is_draining)
+        return any(peer.has_for(job.job_id) for peer in skipped if not peer.report.is_draining)
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
@@ -305,31 +267,18 @@ class SlotManager:
             job.namespace = self._namespace_of(declared.job_id)
             self._count_held(job)
             self._jobs[declared.job_id] = job
-        self._update(job, declared, event)
-        effects = self._serve(capacity_changed=False)
-        effects += self._explain(job)
-        if job.is_idle:
-            del self._jobs[job.job_id]
-        return effects
-
-    def _update(self, job: JobNeeds, declared: JobRequirements, event: ev.RequirementsDeclared) -> None:
-        if job.epoch != declared.epoch:
-            job.epoch = declared.epoch
-            job.reach = Reach(job.reach.named)
-        job.owner = event.owner
-        job.owner_address = event.owner_address
-        job.requirements = tuple((need.profile, need.count) for need in declared.requirements if need.count > 0)
-        if job.reach.named != frozenset(declared.unreachable):
-            job.reach.named = frozenset(declared.unreachable)
+        if job.declare(declared, event.owner, event.owner_address, self._now):
             self._count_held(job)
-        job.static_conf = json.loads(declared.static_conf or b"{}")
-        job.needs_spark = declared.needs_spark
-        job.declared_at = self._now
         self._paused.pop(job.job_id, None)
         if job.missing() is None:
             self._rotation.pop(job.job_id, None)
         else:
             self._rotation.setdefault(job.job_id)
+        effects = self._serve(capacity_changed=False)
+        effects += self._explain(job)
+        if job.is_idle:
+            del self._jobs[job.job_id]
+        return effects
 
     def _count_held(self, job: JobNeeds) -> None:
         job.held.clear()
@@ -337,8 +286,8 @@ class SlotManager:
             if allocation.job_id == job.job_id:
                 job.hold(allocation, 1)
 
-    def _on_jobs_finished(self, event: ev.JobsFinished) -> Effects:
-        for job_id in event.jobs:
+    def _on_jobs_finished(self, jobs: Sequence[JobId]) -> Effects:
+        for job_id in jobs:
             self._rotation.pop(job_id, None)
             self._paused.pop(job_id, None)
             self._jobs.pop(job_id, None)
@@ -407,85 +356,24 @@ class SlotManager:
         return None if chosen is None else self._request(job, profile, chosen)
 
     def _fitting(self, job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
-        """The connected TaskManagers that could serve the job, with or without a free slot.
-
-        Code that expects Spark runs without it only where no TaskManager has it: then it is plain Python after all.
-        """
-        peers = [
-            peer
-            for peer in self._task_managers.values()
-            if peer.is_connected and can_hold(peer.registration.slot_profile, profile)
-        ]
-        if job.static_conf:
-            return [peer for peer in peers if not lacking(job.static_conf, peer.offered_conf)]
-        if job.needs_spark and any(peer.registration.has_spark for peer in self._task_managers.values()):
-            return [peer for peer in peers if peer.registration.has_spark]
-        return peers
+        return fitting(self._task_managers.values(), job, profile)
 
     def _request(self, job: JobNeeds, profile: ResourceProfile, peer: TaskManagerSlots) -> ev.SendRequestSlot:
-        slot_index = next(iter(peer.free))
-        allocation = Allocation(self._new_id(), peer.incarnation, slot_index, job.job_id, profile, self._now)
+        allocation = Allocation(self._new_id(), peer.incarnation, peer.next_free, job.job_id, profile, self._now)
         peer.take(allocation)
         if peer.registration.has_tenants:
             peer.tenant = peer.tenant or job.namespace
         self._allocations[allocation.allocation_id] = allocation
         job.hold(allocation, 1)
-        message = RequestSlot(
-            allocation_id=allocation.allocation_id,
-            slot_index=slot_index,
-            job_id=job.job_id,
-            epoch=job.epoch,
-            job_master_incarnation=job.owner,
-            job_master_address=job.owner_address,
-            profile=profile,
-            namespace=job.namespace,
-        )
-        return ev.SendRequestSlot(peer.incarnation, message)
+        return ev.SendRequestSlot(peer.incarnation, job.slot_request(allocation, profile))
 
     # --- reasons ------------------------------------------------------------------------------------------
 
     def _explain(self, job: JobNeeds) -> Effects:
         """Tell the owner why its job waits, if that has changed."""
         profile = job.missing()
-        reason = "" if profile is None else self._shortage(job, profile)
+        reason = "" if profile is None else shortage(self._task_managers.values(), job, profile)
         if reason == job.reason:
             return []
         job.reason = reason
         return [ev.NotifyJob(job.job_id, reason)]
-
-    def _shortage(self, job: JobNeeds, profile: ResourceProfile) -> str:
-        connected = [peer for peer in self._task_managers.values() if peer.is_connected]
-        if not connected:
-            return "no TaskManager is registered: start one with bin/taskmanager.sh start"
-        if not any(can_hold(peer.registration.slot_profile, profile) for peer in connected):
-            return f"none of {len(connected)} TaskManagers offers a slot with {describe(profile)}"
-        fitting = self._fitting(job, profile)
-        if not fitting:
-            keys = fewest_lacking(job.static_conf, [peer.offered_conf for peer in connected])
-            return (
-                "; ".join(advice(key, job.static_conf[key]) for key in keys)
-                or "no TaskManager with Spark has such slots"
-            )
-        reachable = [peer for peer in fitting if not job.reach.skips(peer.incarnation)]
-        if not reachable:
-            return f"the JobMaster cannot reach any of {len(fitting)} TaskManagers with slots that fit"
-        total, are_draining = sum(peer.slots_total for peer in reachable), all(peer.is_draining for peer in reachable)
-        if total == 0 or are_draining:
-            state = "all of them are draining" if are_draining else "none has a slot ready yet"
-            problem = next((f": {peer.problem}" for peer in reachable if peer.problem), "")
-            return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
-        is_served = any(tenants.serves(peer, job.namespace) for peer in reachable)
-        in_use = f"no free slot: all {total} slots that fit are in use"
-        return in_use if is_served else tenants.HELD_BY_OTHERS.format(len(reachable))
-
-
-def describe(profile: ResourceProfile) -> str:
-    """A profile in words."""
-    parts = []
-    if profile.spark_profile:
-        parts.append(f"spark profile {profile.spark_profile!r}")
-    if profile.cpu_cores:
-        parts.append(f"{profile.cpu_cores:g} cpu cores")
-    if profile.memory_bytes:
-        parts.append(f"{profile.memory_bytes >> 20} MiB memory")
-    return ", ".join(parts) or "the default profile"

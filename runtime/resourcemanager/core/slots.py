@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, SlotReport, SlotStatus
 
+NO_REPORT = SlotReport((), is_warm=False, assigned_tasks=0)
+"""Stands for the report of a TaskManager that has sent none yet."""
+
 
 @dataclass(slots=True)
 class Allocation:
@@ -30,26 +33,37 @@ class TaskManagerSlots:
     """One registered TaskManager. `free` keeps the slot that is idle longest in front."""
 
     registration: RegisterTaskManager
-    offered_conf: Mapping[str, str]
-    is_connected: bool = True
-    is_warm: bool = False
-    is_draining: bool = False
-    problem: str = ""
-    assigned_tasks: int = 0
+    report: SlotReport = NO_REPORT
+    """The last one."""
     is_first_report: bool = True
+    is_connected: bool = True
+    offered_conf: Mapping[str, str] = field(init=False)
+    """The conf that its Spark was started with; empty without Spark."""
     tenant: str = ""
     """The namespace that it serves, "" if it may be any; of one that serves all at once always ""."""
     claim: str = ""
-    """The namespace that waits for it: jobs that were not there before get no slots meanwhile."""
+    """The namespace that waits for it: only jobs that have had slots here get any meanwhile."""
     is_kept: bool = False
     """It has just refused to serve another namespace: jobs of its tenant are still there."""
     is_promised: bool = False
-    """R50: it was made anew for its tenant, and no job of that one has had a slot there since."""
+    """R50: it was made anew for its tenant, and no job of that namespace has had a slot here since."""
     present: set[JobId] = field(default_factory=set)
     """Jobs that have had slots here and are not over."""
     free: dict[int, None] = field(default_factory=dict)
     blocked: dict[int, float] = field(default_factory=dict)
     allocated: dict[int, Allocation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.offered_conf = _offered_conf(self.registration)
+
+    def registered_again(self, registration: RegisterTaskManager) -> None:
+        """It has a new stream. Which slots are free is not known before the first report there."""
+        self.registration = registration
+        self.offered_conf = _offered_conf(registration)
+        self.is_connected = True
+        self.is_first_report = True
+        self.free.clear()
+        self.blocked.clear()
 
     @property
     def incarnation(self) -> Incarnation:
@@ -62,9 +76,19 @@ class TaskManagerSlots:
         return len(self.free) + len(self.blocked) + len(self.allocated)
 
     @property
+    def is_idle(self) -> bool:
+        """True if no slot is promised or in use."""
+        return not self.allocated
+
+    @property
+    def next_free(self) -> int:
+        """The free slot that is idle longest. There must be one."""
+        return next(iter(self.free))
+
+    @property
     def rank(self) -> tuple[float, bool, int]:
         """Where to allocate next, lowest first: spread by the share of slots in use, then warm ones."""
-        return (len(self.allocated) / max(1, self.slots_total), not self.is_warm, self.assigned_tasks)
+        return (len(self.allocated) / max(1, self.slots_total), not self.report.is_warm, self.report.assigned_tasks)
 
     def has_for(self, job_id: JobId) -> bool:
         """True if a slot is free, or is the job's already."""
@@ -90,6 +114,12 @@ class TaskManagerSlots:
         if self.allocated.get(allocation.slot_index) is allocation:
             del self.allocated[allocation.slot_index]
             self.blocked[allocation.slot_index] = until
+
+    def keep_tenant(self, refused: JobId) -> None:
+        """R50: it does not serve this job, of another namespace: some job of its tenant has to go on before."""
+        self.is_kept = True
+        self.claim = ""
+        self.present.discard(refused)
 
     def unblock(self, at: float) -> bool:
         """Try refused slots again. True if there are any."""
@@ -129,11 +159,8 @@ class TaskManagerSlots:
             elif status.job_id is not None:
                 found.append(status)
         self.is_first_report = False
-        self.is_warm = report.is_warm
-        self.is_draining = report.is_draining
-        self.problem = report.problem
+        self.report = report
         self._note_tenant(report.tenant, has_slots=bool(report.slots))
-        self.assigned_tasks = report.assigned_tasks
         return gone, found
 
     def _note_tenant(self, tenant: str, *, has_slots: bool) -> None:
@@ -155,8 +182,7 @@ class TaskManagerSlots:
             yield SlotStatus(index, allocation.allocation_id, allocation.job_id)
 
 
-def offered_conf(registration: RegisterTaskManager) -> dict[str, str]:
-    """The conf that a TaskManager's Spark was started with; nothing where it has none."""
+def _offered_conf(registration: RegisterTaskManager) -> dict[str, str]:
     if not registration.has_spark:
         return {}
     return {str(key): str(value) for key, value in json.loads(registration.spark_conf).items()}

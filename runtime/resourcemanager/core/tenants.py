@@ -28,17 +28,17 @@ def serves(peer: TaskManagerSlots, namespace: str) -> bool:
 
 def choose(fitting: Sequence[TaskManagerSlots], job_id: JobId, namespace: str) -> TaskManagerSlots | None:
     """The one to ask for a slot, None if the job has to wait. Of those that others have it claims one."""
-    free = [peer for peer in fitting if peer.free and not peer.is_draining]
+    free = [peer for peer in fitting if peer.free and not peer.report.is_draining]
     own = [peer for peer in free if serves(peer, namespace) and _is_open_to(peer, job_id, namespace)]
     if own:
         return min(own, key=lambda peer: peer.rank)
-    others = [peer for peer in fitting if not (peer.is_draining or peer.is_kept or serves(peer, namespace))]
+    others = [peer for peer in fitting if not (peer.report.is_draining or peer.is_kept or serves(peer, namespace))]
     claimable = [peer for peer in others if not peer.is_promised and peer.claim in {"", namespace}]
     if not claimable:
         return None
     claimed = min(claimable, key=lambda peer: (not peer.claim, *peer.rank))
     claimed.claim = namespace
-    return claimed if claimed.free and not claimed.allocated else None
+    return claimed if claimed.free and claimed.is_idle else None
 
 
 def _is_open_to(peer: TaskManagerSlots, job_id: JobId, namespace: str) -> bool:

@@ -65,7 +65,8 @@ from runtime.highavailability.records import Payload, TaskManagerRecord
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory
-from runtime.resourcemanager.endpoint import ResourceManager, ResourceManagerSettings
+from runtime.resourcemanager.endpoint import ResourceManager
+from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
@@ -73,6 +74,7 @@ from runtime.scheduler.core.failover_settings import NO_FAILOVER
 from runtime.security.core.token_renewal import RenewalSettings
 from runtime.security.delegation_tokens import DelegationTokenManager, ProviderCalls
 from tests.kit.control_plane.memory_objects import MemoryObjectStore, MemoryPacks, SharedStorage
+from tests.kit.control_plane.process_events import process_known
 from tests.kit.control_plane.scripted_runners import ScriptedRunners
 
 GRAPH = b'{"name":"job"}'
@@ -404,7 +406,7 @@ class ControlPlane:
                 heartbeats=heartbeats,
                 guards=guards,
                 stored=self.stored_task_managers(term),
-                task_manager_gone=lambda incarnation, reason: self.dead.append((incarnation, reason)),
+                task_manager_died=lambda incarnation, reason: self.dead.append((incarnation, reason)),
                 blob_address=rpc.server.address,
                 tokens=DelegationTokenManager(self.token_providers, RenewalSettings(), self.clock),
                 clock=self.clock,
@@ -454,7 +456,7 @@ class ControlPlane:
         """Start a JobMaster process and wait until it is ready."""
         incarnation = Incarnation(self.entropy.hex_id())
         rpc = await self.new_rpc(incarnation)
-        known = ev.ProcessKnown(incarnation, rpc.server.address, capacity)
+        known = process_known(incarnation, rpc.server.address, capacity)
         self.registered[incarnation] = known
         for follower in list(self.followers):
             follower(known)

@@ -19,6 +19,7 @@ from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobSummary
+from tests.kit.control_plane.process_events import inventory_received, process_known, process_registered
 
 P1, P2 = Incarnation("1" * 32), Incarnation("2" * 32)
 JOB = JobId("a" * 32)
@@ -41,7 +42,7 @@ class Box:
         return self.registry.handle(event)
 
     def running(self) -> Box:
-        self.handle(ev.ProcessRegistered(P1, "1:1", 9, "v"))
+        self.handle(process_registered(P1, "1:1", 9, "v"))
         self.handle(ev.SubmitRequested(0, SOURCE))
         self.handle(ev.SubmitStored(JOB, 7, ""))
         return self
@@ -149,7 +150,7 @@ class TestWhoDoesNotComeBack:
         box.promise(NOON)
         box.ticks(60)
         box.handle(ev.WantedStored(JOB, is_stored=True))
-        box.handle(ev.ProcessRegistered(P2, "2:1", 9, "v"))
+        box.handle(process_registered(P2, "2:1", 9, "v"))
         box.handle(ev.ProcessLost(P1))
         assert ev.SendCancel(P2, JOB, REASON) in box.handle(ev.OwnerStored(JOB, 9))
 
@@ -220,13 +221,13 @@ class TestWhoDoesNotComeBack:
         box.handle(ev.ProcessLost(P1))
         assert box.ticks(60) == [ev.StoreWanted(JOB, REASON)]
         assert box.handle(ev.WantedStored(JOB, is_stored=True)) == []
-        box.handle(ev.ProcessRegistered(P2, "2:1", 9, "v"))
+        box.handle(process_registered(P2, "2:1", 9, "v"))
         assert ev.SendCancel(P2, JOB, REASON) in box.handle(ev.OwnerStored(JOB, 9))
 
     def test_a_move_that_is_being_stored_goes_first(self) -> None:
         box = Box().running()
         box.promise(NOON)
-        box.handle(ev.ProcessRegistered(P2, "2:1", 9, "v"))
+        box.handle(process_registered(P2, "2:1", 9, "v"))
         box.handle(ev.MoveRequested(8, JOB, P2))
         assert box.ticks(60) == []
         assert ev.StoreWanted(JOB, REASON) in box.handle(ev.MoveWishFailed(JOB, UnavailableError("away")))
@@ -260,7 +261,7 @@ class TestClocks:
     def test_a_new_leader_gives_clients_time_to_find_it(self, late: int) -> None:  # R4
         box = Box(millis=NOON + late)
         found = ev.RecoveredJob(SOURCE, 7, OWNER, wants_cancel=False, ended=None, client_expires_millis=NOON)
-        box.handle(ev.ProcessKnown(P1, "1:1", 9))
+        box.handle(process_known(P1, "1:1", 9))
         box.registry.recover([found], [])
         assert box.ticks(round(GRACE_SECONDS)) == []
         assert box.tick() == [ev.StoreWanted(JOB, REASON)]
@@ -268,10 +269,10 @@ class TestClocks:
     def test_a_new_leader_knows_why_a_job_is_cancelled(self) -> None:
         box = Box()
         found = ev.RecoveredJob(SOURCE, 7, OWNER, wants_cancel=True, ended=None, cancel_reason=REASON)
-        box.handle(ev.ProcessKnown(P1, "1:1", 9))
+        box.handle(process_known(P1, "1:1", 9))
         box.registry.recover([found], [])
-        box.handle(ev.ProcessRegistered(P1, "1:1", 9, "v"))
-        held = ev.InventoryReceived(P1, (), 7, 0.0, 0)
+        box.handle(process_registered(P1, "1:1", 9, "v"))
+        held = inventory_received(P1, (), 7, 0.0, 0)
         assert ev.SendCancel(P1, JOB, REASON) in box.handle(held)
 
     def test_a_read_that_was_under_way_brings_no_withdrawn_promise_back(self) -> None:

@@ -36,6 +36,7 @@ from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload, ResultRecord
+from tests.kit.control_plane.process_events import process_registered
 from tests.kit.control_plane.virtual_time import ManualClock
 
 OWNER = Incarnation("1" * 32)
@@ -128,7 +129,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Box]:
         stops=None,
     )
     registry = JobRegistry(JobRegistryLimits(100, 100), RETENTION)
-    registry.handle(ev.ProcessRegistered(OWNER, "h:1", 100, "v"))
+    registry.handle(process_registered(OWNER, "h:1", 100, "v"))
     yield Box(services, KvOwnerJobStore(kv, keys, payloads, settings, entropy), registry, 50_000, manual)
     await kv.close()
     io.close()

@@ -9,12 +9,13 @@ from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.submits import JobRegistryLimits
+from tests.kit.control_plane.process_events import process_registered
 from tests.unit.dispatcher.test_job_registry import P1, RETENTION, ended, job, source
 
 
 def registry(**limits: int) -> JobRegistry:
     made = JobRegistry(JobRegistryLimits(100, 100, **limits), RETENTION)
-    made.handle(ev.ProcessRegistered(P1, "1:1", 100, "v"))
+    made.handle(process_registered(P1, "1:1", 100, "v"))
     return made
 
 

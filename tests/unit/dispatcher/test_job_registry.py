@@ -21,6 +21,12 @@ from runtime.dispatcher.stored_jobs import recovered_job
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
 from runtime.highavailability.jobs.job_reader import EMPTY_GRAPH
 from runtime.highavailability.records import OwnerRecord, StoredJob
+from tests.kit.control_plane.process_events import (
+    assignment_refused,
+    inventory_received,
+    process_known,
+    process_registered,
+)
 
 EffectT = TypeVar("EffectT")
 LIMITS = JobRegistryLimits(jobs_max=5, submits_in_flight_max=3)
@@ -39,7 +45,7 @@ def source(number: int, digest: str = "d") -> ev.JobSource:
 def registry(*processes: Incarnation, capacity: int = 10) -> JobRegistry:
     made = JobRegistry(LIMITS, RETENTION)
     for process in processes:
-        made.handle(ev.ProcessRegistered(process, f"{process[0]}:1", capacity, "v"))
+        made.handle(process_registered(process, f"{process[0]}:1", capacity, "v"))
     return made
 
 
@@ -101,7 +107,7 @@ def test_jobs_go_to_the_least_loaded_process_in_turns() -> None:
     for number in (1, 2):
         made.handle(ev.SubmitStored(job(number), 7, ""))
         ended(made, number)
-    made.handle(ev.ProcessRegistered(Incarnation("3" * 32), "3:1", 10, "v"))
+    made.handle(process_registered(Incarnation("3" * 32), "3:1", 10, "v"))
     assert only(made.handle(ev.SubmitRequested(3, source(3))), ev.StoreJob).incarnation == "3" * 32
 
 
@@ -198,7 +204,7 @@ def test_a_job_without_process_waits_with_a_reason_and_is_assigned_when_one_regi
     assert summary is not None
     assert summary.status is JobStatus.INITIALIZING
     assert "start-jobmaster.sh" in summary.pending_reason
-    effects = made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+    effects = made.handle(process_registered(P1, "1:1", 10, "v"))
     assert effects == [ev.StoreOwner(job(1), P1, "1:1", 0)]
     effects = made.handle(ev.OwnerStored(job(1), 9))
     assert only(effects, ev.SendAssign).message.is_fresh, "nobody can have started anything"
@@ -220,11 +226,11 @@ def test_jobs_wait_in_order_for_room() -> None:
 def test_a_refused_job_goes_to_another_process_and_stays_fresh() -> None:
     made = registry(P1, P2)
     assigned(made, 1)
-    effects = made.handle(ev.AssignmentRefused(P1, job(1), 7, "full", is_permanent=False))
+    effects = made.handle(assignment_refused(P1, job(1), 7, "full", is_permanent=False))
     assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7, refusals=1), ev.PublishSummary(job(1))]
     effects = made.handle(ev.OwnerStored(job(1), 8))
     assert only(effects, ev.SendAssign).message.is_fresh
-    effects = made.handle(ev.AssignmentRefused(P2, job(1), 8, "full too", is_permanent=True))
+    effects = made.handle(assignment_refused(P2, job(1), 8, "full too", is_permanent=True))
     summary = made.summary(job(1))
     assert summary is not None
     assert "full too" in summary.pending_reason
@@ -235,8 +241,8 @@ def test_a_refused_job_goes_to_another_process_and_stays_fresh() -> None:
 def test_a_late_refusal_of_an_older_epoch_is_ignored() -> None:
     made = registry(P1, P2)
     assigned(made, 1)
-    assert made.handle(ev.AssignmentRefused(P1, job(1), 6, "old", is_permanent=False)) == []
-    assert made.handle(ev.AssignmentRefused(P2, job(1), 7, "not yours", is_permanent=False)) == []
+    assert made.handle(assignment_refused(P1, job(1), 6, "old", is_permanent=False)) == []
+    assert made.handle(assignment_refused(P2, job(1), 7, "not yours", is_permanent=False)) == []
 
 
 def test_the_jobs_of_a_lost_process_get_new_owners_that_are_not_fresh() -> None:
@@ -261,10 +267,10 @@ def test_a_process_that_was_away_during_the_transaction_gets_the_job_when_it_is_
     made = registry(P1)
     made.handle(ev.SubmitRequested(1, source(1)))
     made.handle(ev.ProcessLost(P1))
-    made.handle(ev.ProcessKnown(P1, "1:1", 10))
+    made.handle(process_known(P1, "1:1", 10))
     assert not [one for one in made.handle(ev.SubmitStored(job(1), 7, "")) if isinstance(one, ev.SendAssign)]
-    made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
-    effects = made.handle(ev.InventoryReceived(P1, (), 0, 0.5, 100))
+    made.handle(process_registered(P1, "1:1", 10, "v"))
+    effects = made.handle(inventory_received(P1, (), 0, 0.5, 100))
     assert only(effects, ev.SendAssign).message.epoch == 7
 
 
@@ -274,7 +280,7 @@ class TestInventory:
     def inventory(
         self, made: JobRegistry, *held: JobInventoryEntry, assignment: int, process: Incarnation = P1
     ) -> list[Any]:
-        return made.handle(ev.InventoryReceived(process, held, assignment, 0.5, 100))
+        return made.handle(inventory_received(process, held, assignment, 0.5, 100))
 
     def test_an_order_on_its_way_is_not_repeated(self) -> None:
         made = registry(P1)
@@ -297,9 +303,9 @@ class TestInventory:
         made.handle(ev.CancelRequested(2, job(1)))
         made.handle(ev.WantedStored(job(1), is_stored=True))
         made.handle(ev.ProcessDisconnected(P1))
-        made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+        made.handle(process_registered(P1, "1:1", 10, "v"))
         assert kinds(self.inventory(made, assignment=3)) == ["SendAssign", "SendCancel"]
-        made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+        made.handle(process_registered(P1, "1:1", 10, "v"))
         effects = self.inventory(made, JobInventoryEntry(job(1), 7, JobStatus.RUNNING), assignment=7)
         assert effects == [ev.SendCancel(P1, job(1))]
 
@@ -339,7 +345,7 @@ class TestCancel:
         made.handle(ev.SubmitStored(job(1), 0, ""))
         effects = made.handle(ev.CancelRequested(5, job(1)))
         assert kinds(effects) == ["StoreEnd"]
-        assert made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v")) == [], "not assigned meanwhile"
+        assert made.handle(process_registered(P1, "1:1", 10, "v")) == [], "not assigned meanwhile"
         effects = made.handle(ev.EndStored(job(1), pushed(1, JobStatus.CANCELED, epoch=0)))
         assert kinds(effects) == ["ReplyCancelled", "PublishSummary", "EndJobEverywhere"]
 
@@ -364,7 +370,7 @@ class TestCancel:
         made = registry()
         made.handle(ev.SubmitRequested(1, source(1)))
         made.handle(ev.SubmitStored(job(1), 0, ""))
-        made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+        made.handle(process_registered(P1, "1:1", 10, "v"))
         assert made.handle(ev.CancelRequested(5, job(1))) == [ev.StoreWanted(job(1))]
         made.handle(ev.WantedStored(job(1), is_stored=True))
         assert kinds(made.handle(ev.OwnerStored(job(1), 9))) == ["PublishSummary", "SendAssign", "SendCancel"]
@@ -376,7 +382,7 @@ class TestCancel:
         made.handle(ev.CancelRequested(5, job(1)))
         error = UnavailableError("etcd is away")
         assert ev.Refuse(5, error) in made.handle(ev.EndFailed(job(1), error))
-        assert kinds(made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))) == ["StoreOwner"]
+        assert kinds(made.handle(process_registered(P1, "1:1", 10, "v"))) == ["StoreOwner"]
 
     def test_of_a_job_that_ended_meanwhile(self) -> None:
         made = registry(P1)
@@ -451,7 +457,7 @@ class TestRecovery:
 
     def test_of_each_kind(self) -> None:
         made = JobRegistry(LIMITS, RETENTION)
-        made.handle(ev.ProcessKnown(P1, "1:1", 10))
+        made.handle(process_known(P1, "1:1", 10))
         stored = [
             ev.RecoveredJob(source(1), 5, ev.JobOwner(P1, "1:1", 5), False, None),
             ev.RecoveredJob(source(2), 6, ev.JobOwner(P2, "2:1", 6), False, None),
@@ -462,12 +468,12 @@ class TestRecovery:
         effects = made.recover(stored, [done])
         assert kinds(effects) == ["PublishSummary", "PublishSummary", "PublishSummary", "EndJobEverywhere"]
         assert {summary.job_id for summary in made.shown.newest_first()} == {job(n) for n in (1, 2, 3, 4, 9)}
-        effects = made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+        effects = made.handle(process_registered(P1, "1:1", 10, "v"))
         assert [(e.job_id, e.previous_epoch) for e in effects if isinstance(e, ev.StoreOwner)] == [
             (job(2), 6),
             (job(3), 0),
         ]
-        effects = made.handle(ev.InventoryReceived(P1, (), 0, 0.0, 0))
+        effects = made.handle(inventory_received(P1, (), 0, 0.0, 0))
         order = only(effects, ev.SendAssign)
         assert (order.message.job_id, order.message.epoch, order.message.is_fresh) == (job(1), 5, True)
 

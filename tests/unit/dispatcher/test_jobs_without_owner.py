@@ -15,6 +15,7 @@ from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
+from tests.kit.control_plane.process_events import assignment_refused, process_registered
 
 P1, P2 = Incarnation("1" * 32), Incarnation("2" * 32)
 JOB = JobId("a" * 32)
@@ -25,7 +26,7 @@ STORED = ev.RecoveredJob(SOURCE, 7, ev.JobOwner(P1, "1:1", 7), False, None)
 def registry(*processes: Incarnation) -> JobRegistry:
     made = JobRegistry(JobRegistryLimits(10, 10), Retention(10, 1000))
     for incarnation in processes:
-        made.handle(ev.ProcessRegistered(incarnation, f"{incarnation[0]}:1", 10, "v"))
+        made.handle(process_registered(incarnation, f"{incarnation[0]}:1", 10, "v"))
     made.handle(ev.SubmitRequested(1, SOURCE))
     return made
 
@@ -46,7 +47,7 @@ def reason(made: JobRegistry) -> str:
 
 
 def broke(epoch: int, process: Incarnation = P1) -> ev.AssignmentRefused:
-    return ev.AssignmentRefused(process, JOB, epoch, "its JobMaster broke", is_permanent=True)
+    return assignment_refused(process, JOB, epoch, "its JobMaster broke", is_permanent=True)
 
 
 def test_the_loss_of_the_owner_is_shown_until_there_is_another_one() -> None:
@@ -58,7 +59,7 @@ def test_the_loss_of_the_owner_is_shown_until_there_is_another_one() -> None:
     assert lost is not None
     assert (lost.status, lost.pending_reason) == (JobStatus.RUNNING, "its JobMaster process was lost")
     assert lost.last_modification_millis > before.last_modification_millis, "long polls wake"
-    made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v"))
+    made.handle(process_registered(P2, "2:1", 10, "v"))
     made.handle(ev.OwnerStored(JOB, 8))
     assert reason(made) == ""
 
@@ -79,13 +80,13 @@ def test_a_result_of_which_the_lost_owner_has_said_nothing_is_found_though_nobod
     assert ev.SeekResult(JOB) in made.handle(ev.ProcessLost(P1))
     assert ev.PublishSummary(JOB) in made.handle(ev.EndStored(JOB, ENDED))
     assert made.summary(JOB) == ENDED
-    assert not made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v")), "there is nothing to run"
+    assert not made.handle(process_registered(P2, "2:1", 10, "v")), "there is nothing to run"
 
 
 def test_a_process_that_comes_while_a_result_is_looked_for_is_assigned_the_job_and_finds_it() -> None:
     made = running(P1)
     made.handle(ev.ProcessLost(P1))
-    (stored,) = made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v"))
+    (stored,) = made.handle(process_registered(P2, "2:1", 10, "v"))
     assert isinstance(stored, ev.StoreOwner)
     assert not made.handle(ev.EndStored(JOB, ENDED)), "the transaction finds it, too"
     made.handle(ev.OwnerNotStored(JOB, replace(STORED, ended=ENDED)))
@@ -104,7 +105,7 @@ def test_an_order_that_was_never_sent_has_begun_nothing() -> None:  # R6
     (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 8)) if isinstance(one, ev.SendAssign)]
     assert order.message.is_fresh
     made.handle(ev.ProcessLost(P2))
-    made.handle(ev.ProcessRegistered(P1, "1:1", 10, "v"))
+    made.handle(process_registered(P1, "1:1", 10, "v"))
     (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 9)) if isinstance(one, ev.SendAssign)]
     assert not order.message.is_fresh, "that one was sent"
 
@@ -112,7 +113,7 @@ def test_an_order_that_was_never_sent_has_begun_nothing() -> None:  # R6
 def test_an_owner_of_an_earlier_term_may_have_begun() -> None:  # R6
     made = JobRegistry(JobRegistryLimits(10, 10), Retention(10, 1000))
     made.recover([ev.RecoveredJob(SOURCE, 7, ev.JobOwner(P1, "1:1", 7), False, None)], [])
-    made.handle(ev.ProcessRegistered(P2, "2:1", 10, "v"))
+    made.handle(process_registered(P2, "2:1", 10, "v"))
     (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 8)) if isinstance(one, ev.SendAssign)]
     assert not order.message.is_fresh
 
@@ -144,7 +145,7 @@ def test_the_lists_show_what_the_job_shows_and_its_end_is_told_once() -> None:
 
 def test_a_refusal_for_now_ends_nothing() -> None:
     made = running(P1)
-    refused = made.handle(ev.AssignmentRefused(P1, JOB, 7, "full", is_permanent=False))
+    refused = made.handle(assignment_refused(P1, JOB, 7, "full", is_permanent=False))
     assert not [one for one in refused if isinstance(one, ev.StoreEnd)]
     assert "refused: full" in reason(made)
 

@@ -18,6 +18,12 @@ from runtime.dispatcher.core.planned_moves import MoveSettings
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, TaskCounts
+from tests.kit.control_plane.process_events import (
+    assignment_refused,
+    inventory_received,
+    process_known,
+    process_registered,
+)
 
 EffectT = TypeVar("EffectT")
 P1, P2, P3 = (Incarnation(digit * 32) for digit in "123")
@@ -40,11 +46,11 @@ def registry(*processes: Incarnation, moves: MoveSettings | None = None, capacit
 
 
 def join(made: JobRegistry, process: Incarnation, *, capacity: int = 10, is_draining: bool = False) -> list[Any]:
-    return made.handle(ev.ProcessRegistered(process, f"{process[0]}:1", capacity, "v", is_draining))
+    return made.handle(process_registered(process, f"{process[0]}:1", capacity, "v", is_draining=is_draining))
 
 
 def told(made: JobRegistry, process: Incarnation, *, is_draining: bool = True, held: Sequence[Any] = ()) -> list[Any]:
-    return made.handle(ev.InventoryReceived(process, tuple(held), 10**6, 0.0, 0, is_draining))
+    return made.handle(inventory_received(process, tuple(held), 10**6, 0.0, 0, is_draining=is_draining))
 
 
 def shown(number: int, epoch: int, status: JobStatus = JobStatus.RUNNING, sequence: int = 1) -> JobSummary:
@@ -180,7 +186,7 @@ class TestDraining:
         run(made, 1)
         assert only(told(made, P1), ev.SendNotTaken).incarnation == P1
         assert only(made.handle(ev.Ticked()), ev.SendNotTaken).incarnation == P1
-        made.handle(ev.ProcessKnown(P2, "2:1", 10))
+        made.handle(process_known(P2, "2:1", 10))
         assert made.handle(ev.Ticked()) == [], "one is there, and only its stream is not"
         assert moved(join(made, P2)) == {job(1): P2}
 
@@ -194,11 +200,11 @@ class TestDraining:
 
     def test_a_new_leader_hears_of_it(self) -> None:
         made = registry()
-        made.handle(ev.ProcessKnown(P1, "1:1", 10, is_draining=True))
+        made.handle(process_known(P1, "1:1", 10, is_draining=True))
         assert drained(made) == [P1]
         join(made, P1)
         assert drained(made) == [], "the process knows better than the store"
-        made.handle(ev.ProcessKnown(P1, "1:1", 10, is_draining=True))
+        made.handle(process_known(P1, "1:1", 10, is_draining=True))
         assert drained(made) == []
 
 
@@ -266,7 +272,7 @@ class TestMoves:
     def test_a_job_without_owner_cannot_be_moved(self) -> None:
         made = registry(P1)
         run(made, 1)
-        made.handle(ev.ProcessKnown(P2, "2:1", 10))
+        made.handle(process_known(P2, "2:1", 10))
         made.handle(ev.ProcessLost(P1))
         assert isinstance(only(self.wish(made), ev.Refuse).error, ConflictError)
 
@@ -304,7 +310,7 @@ class TestMoves:
     def test_a_new_leader_fulfils_it_once_the_process_is_back(self, is_there: bool) -> None:
         made = registry()
         for process in (P1, P2) if is_there else (P1,):
-            made.handle(ev.ProcessKnown(process, f"{process[0]}:1", 10))
+            made.handle(process_known(process, f"{process[0]}:1", 10))
         found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), wants_cancel=False, ended=None, move_to=P2)
         made.recover([found], [])
         assert moved(join(made, P1)) == {}
@@ -333,7 +339,7 @@ class TestOwnersThatAreCutOff:
         made = registry(P1, P2)
         made.handle(ev.SubmitRequested(1, source(1)))
         made.handle(ev.SubmitStored(job(1), 7, ""))
-        made.handle(ev.AssignmentRefused(P1, job(1), 7, "it broke", is_permanent=True))
+        made.handle(assignment_refused(P1, job(1), 7, "it broke", is_permanent=True))
         made.handle(ev.OwnerStored(job(1), 8))
         assert owner(made, 1) == (P2, 8)
         assert made.handle(ev.OwnerCutOff(job(1), 8)) == []
@@ -459,7 +465,7 @@ class TestRebalancing:
 
     def test_a_new_leader_waits_because_it_does_not_know_what_was_moved(self) -> None:
         made = JobRegistry(JobRegistryLimits(100, 100), Retention(10, 1000), self.SETTINGS)
-        made.handle(ev.ProcessKnown(P1, "1:1", 10))
+        made.handle(process_known(P1, "1:1", 10))
         owned = ev.JobOwner(P1, "1:1", 7)
         found = [ev.RecoveredJob(source(n), 7, owned, wants_cancel=False, ended=None) for n in (1, 2, 3)]
         made.recover(found, [])
@@ -479,7 +485,7 @@ class TestRebalancing:
         made = self.full(2)
         assert moved(join(made, P2)) == {job(1): P2}
         made.handle(ev.OwnerStored(job(1), 8))
-        effects = made.handle(ev.AssignmentRefused(P2, job(1), 8, "no room", is_permanent=False))
+        effects = made.handle(assignment_refused(P2, job(1), 8, "no room", is_permanent=False))
         assert moved(effects) == {job(1): P1}
         made.handle(ev.OwnerStored(job(1), 9))
         assert moved(speak(made, shown(1, 9))) in ({}, {job(2): P2})

@@ -13,6 +13,7 @@ from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.overview import Takeover
+from tests.kit.control_plane.process_events import assignment_refused, inventory_received, process_registered
 
 P1, P2 = Incarnation("1" * 32), Incarnation("2" * 32)
 JOB = JobId("a" * 32)
@@ -22,7 +23,7 @@ LOST = "its JobMaster process was lost"
 
 def join(made: JobRegistry, *processes: Incarnation) -> list[Any]:
     return [
-        one for process in processes for one in made.handle(ev.ProcessRegistered(process, f"{process[0]}:1", 10, "v"))
+        one for process in processes for one in made.handle(process_registered(process, f"{process[0]}:1", 10, "v"))
     ]
 
 
@@ -59,12 +60,12 @@ def test_the_loss_of_the_only_owner_is_noted_when_there_is_another_one() -> None
 
 
 def test_an_owner_that_breaks_the_job() -> None:
-    effects = running(P2).handle(ev.AssignmentRefused(P1, JOB, 7, "a bug", is_permanent=True))
+    effects = running(P2).handle(assignment_refused(P1, JOB, 7, "a bug", is_permanent=True))
     assert noted(effects) == (from_p1_to_p2("JobMaster process 1:1 refused: a bug"),)
 
 
 def test_a_drain() -> None:
-    effects = running(P2).handle(ev.InventoryReceived(P1, (), 10, 0.0, 0, is_draining=True))
+    effects = running(P2).handle(inventory_received(P1, (), 10, 0.0, 0, is_draining=True))
     assert noted(effects) == (from_p1_to_p2("its JobMaster process drains"),)
 
 
@@ -81,7 +82,7 @@ def test_an_owner_that_is_cut_off() -> None:
 
 def test_what_has_begun_nothing_is_not_taken_over() -> None:
     made = running(P2)
-    effects = made.handle(ev.AssignmentRefused(P1, JOB, 7, "full", is_permanent=False))
+    effects = made.handle(assignment_refused(P1, JOB, 7, "full", is_permanent=False))
     assert noted(effects) == ()
 
 

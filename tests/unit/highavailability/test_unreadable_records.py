@@ -26,7 +26,7 @@ from runtime.highavailability.leadership.retrieval import LeaderRetrieval
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import DRAINING, GuardRecord, JobMasterRecord, LeaderRecord, TaskManagerRecord
 from runtime.jobmaster.registered_task_managers import follow_ends
-from runtime.resourcemanager.core.liveness import GuardedProcess, Liveness, Question
+from runtime.resourcemanager.core.liveness import Liveness, Question
 from runtime.taskexecutor.connections.contact import ContactKeeper, ContactSettings
 from tests.kit.control_plane.elections import CLUSTER, KEYS, World, incarnation
 from tests.kit.control_plane.task_messages import job_id
@@ -119,7 +119,7 @@ def test_the_leader_neither_buries_nor_uses_it_before_it_comes_by_itself(written
         assert not liveness.is_used(NAME)
         assert liveness.question(NAME, is_heard=False) is None
         assert not liveness.is_superfluous(NAME, is_heard=False), "nobody can ask its guard whether it lives"
-        liveness.registered(GuardedProcess(NAME, "tm-1", "host:1", "guard:1", "boot"))
+        liveness.registered(TM)
         assert liveness.question(NAME, is_heard=True) is Question.IS_IT_THERE
         assert liveness.process(NAME).guard_address == "guard:1"
 

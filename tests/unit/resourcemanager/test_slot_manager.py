@@ -2,104 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
-import pytest
-
-from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.common.ids import AllocationId, Incarnation
 from runtime.gateways.resource_manager import (
-    JobRequirements,
     RegisterTaskManager,
-    RequestSlot,
     ResourceProfile,
-    ResourceRequirement,
     SlotReport,
+    SlotsFreed,
     SlotStatus,
 )
 from runtime.resourcemanager.core import events as ev
-from runtime.resourcemanager.core.slot_manager import REFUSED_PAUSE_SECONDS, SlotManager
-
-T1, T2 = Incarnation("a" * 32), Incarnation("b" * 32)
-OWNER = Incarnation("c" * 32)
-DEFAULT = ResourceProfile()
-
-
-def job(number: int) -> JobId:
-    return JobId(f"{number:032x}")
-
-
-class Cluster:
-    """A SlotManager with short words for its events."""
-
-    def __init__(self) -> None:
-        ids = itertools.count(1)
-        self.manager = SlotManager(
-            lambda: AllocationId(f"{next(ids):032x}"), self.is_owner, request_timeout=10.0, round_seconds=2.0
-        )
-        self.owners: dict[JobId, int] = {}
-        """Epochs, where they are others than what was declared."""
-        self.at = 100.0
-
-    def is_owner(self, job_id: JobId, incarnation: Incarnation, epoch: int) -> bool:
-        return incarnation == OWNER and self.owners.get(job_id, epoch) == epoch
-
-    def handle(self, event: ev.SlotManagerEvent) -> list[Any]:
-        return list(self.manager.handle(event, self.at))
-
-    def tick(self, seconds: float) -> list[Any]:
-        self.at += seconds
-        return self.handle(ev.Ticked())
-
-    def register(
-        self,
-        incarnation: Incarnation,
-        slots: int,
-        profile: ResourceProfile = DEFAULT,
-        spark_conf: dict[str, str] | None = None,
-    ) -> list[Any]:
-        """`spark_conf` None: a TaskManager without Spark."""
-        has_spark, conf = spark_conf is not None, json.dumps(spark_conf or {}).encode()
-        registration = RegisterTaskManager(
-            incarnation, "tm", "h:1", "h:2", "boot", "v", 1, slots, profile, has_spark, conf, 2, 0
-        )
-        self.handle(ev.TaskManagerRegistered(registration))
-        return self.report(incarnation, [None] * slots)
-
-    def report(self, incarnation: Incarnation, slots: Sequence[tuple[AllocationId, JobId] | None]) -> list[Any]:
-        statuses = tuple(
-            SlotStatus(index, None if held is None else held[0], None if held is None else held[1])
-            for index, held in enumerate(slots)
-        )
-        return self.handle(ev.SlotsReported(incarnation, SlotReport(statuses, True, 0)))
-
-    def declare(
-        self,
-        number: int,
-        count: int,
-        profile: ResourceProfile = DEFAULT,
-        epoch: int = 5,
-        unreachable: tuple[Incarnation, ...] = (),
-        static_conf: bytes = b"",
-        needs_spark: bool = False,
-    ) -> list[Any]:
-        needs = (ResourceRequirement(profile, count),) if count else ()
-        declared = JobRequirements(job(number), epoch, needs, unreachable, static_conf, needs_spark)
-        return self.handle(ev.RequirementsDeclared(declared, OWNER, "owner:1"))
-
-
-def requests(effects: list[Any]) -> list[tuple[Incarnation, RequestSlot]]:
-    return [(effect.incarnation, effect.message) for effect in effects if isinstance(effect, ev.SendRequestSlot)]
-
-
-def reasons(effects: list[Any]) -> dict[JobId, str]:
-    return {effect.job_id: effect.reason for effect in effects if isinstance(effect, ev.NotifyJob)}
-
-
-def test_every_event_has_a_handler() -> None:
-    assert set(Cluster().manager._handlers) == set(get_args(ev.SlotManagerEvent))
+from runtime.resourcemanager.core.slot_manager import REFUSED_PAUSE_SECONDS
+from tests.kit.control_plane.slot_requests import DEFAULT, OWNER, T1, T2, Cluster, job, reasons, refusal, requests
 
 
 def test_a_slot_is_requested_in_the_same_step() -> None:
@@ -136,7 +51,7 @@ def test_a_big_job_does_not_starve_a_small_one() -> None:
     cluster.declare(3, 1)
     freed = [request.allocation_id for _, request in requests(effects)][:2]
     cluster.at += REFUSED_PAUSE_SECONDS
-    effects = cluster.handle(ev.AllocationsFreed(T1, tuple(freed)))
+    effects = cluster.handle(ev.AllocationsFreed(T1, SlotsFreed(tuple(freed))))
     assert {request.job_id for _, request in requests(effects)} == {job(1), job(3)}
 
 
@@ -146,7 +61,7 @@ class TestASlotThatIsGivenBackAtOnce:
     def given_back(self, cluster: Cluster, effects: list[Any]) -> list[Any]:
         ((_, request),) = requests(effects)
         cluster.at += 0.001
-        return cluster.handle(ev.AllocationsFreed(T1, (request.allocation_id,)))
+        return cluster.handle(ev.AllocationsFreed(T1, SlotsFreed((request.allocation_id,))))
 
     def test_is_offered_again_after_a_while(self) -> None:
         cluster = Cluster()
@@ -192,7 +107,7 @@ def test_a_freed_slot_goes_to_the_next_job_at_once() -> None:
     assert requests(effects) == []
     assert reasons(effects) == {job(2): "no free slot: all 1 slots that fit are in use"}
     cluster.declare(1, 0)
-    effects = cluster.handle(ev.AllocationsFreed(T1, (first.allocation_id,)))
+    effects = cluster.handle(ev.AllocationsFreed(T1, SlotsFreed((first.allocation_id,))))
     assert [request.job_id for _, request in requests(effects)] == [job(2)]
     assert reasons(effects) == {job(2): ""}
     assert cluster.manager.job(job(1)) is None, "what a job left behind is forgotten"
@@ -209,13 +124,6 @@ def test_reasons_say_what_to_do() -> None:
     assert [request.job_id for _, request in requests(effects)] == [job(2)]
 
 
-def test_a_profile_must_fit() -> None:
-    cluster = Cluster()
-    cluster.register(T1, 1, ResourceProfile(cpu_cores=1, memory_bytes=1 << 30))
-    assert requests(cluster.declare(1, 1, ResourceProfile(memory_bytes=2 << 30))) == []
-    assert len(requests(cluster.declare(2, 1, ResourceProfile(cpu_cores=1)))) == 1
-
-
 def test_a_job_that_fits_nowhere_holds_up_nobody() -> None:
     cluster = Cluster()
     cluster.declare(1, 1, ResourceProfile(spark_profile="gpu"))
@@ -224,24 +132,6 @@ def test_a_job_that_fits_nowhere_holds_up_nobody() -> None:
     assert [request.job_id for _, request in requests(effects)] == [job(2)]
     effects = cluster.register(T2, 1, ResourceProfile(spark_profile="gpu"))
     assert [request.job_id for _, request in requests(effects)] == [job(1)]
-
-
-def test_task_managers_that_the_owner_cannot_reach_are_skipped() -> None:  # R7
-    cluster = Cluster()
-    cluster.register(T1, 2)
-    assert "cannot reach" in reasons(cluster.declare(1, 1, unreachable=(T1,)))[job(1)]
-    effects = cluster.register(T2, 1)
-    assert [peer for peer, _ in requests(effects)] == [T2]
-
-
-def test_slots_that_the_owner_cannot_reach_are_replaced_and_count_again_afterwards() -> None:  # R7
-    cluster = Cluster()
-    cluster.register(T1, 2)
-    cluster.register(T2, 2)
-    ((first, _),) = requests(cluster.declare(1, 1))
-    other = T2 if first == T1 else T1
-    assert [peer for peer, _ in requests(cluster.declare(1, 1, unreachable=(first,)))] == [other]
-    assert requests(cluster.declare(1, 2)) == [], "both count again"
 
 
 def test_an_older_owner_has_nothing_to_say() -> None:  # R1
@@ -311,7 +201,7 @@ def test_a_refused_slot_is_tried_elsewhere_and_later_again() -> None:
     cluster = Cluster()
     cluster.register(T1, 1)
     ((_, request),) = requests(cluster.declare(1, 1))
-    refused = ev.AllocationRefused(T1, request.allocation_id, 0)
+    refused = refusal(T1, request)
     assert requests(cluster.handle(refused)) == [], "not in a tight loop"
     assert requests(cluster.handle(ev.Ticked())) == []
     cluster.at += 1.0
@@ -322,7 +212,7 @@ def test_a_refused_slot_with_another_one_free() -> None:
     cluster = Cluster()
     cluster.register(T1, 2)
     ((_, request),) = requests(cluster.declare(1, 1))
-    ((_, second),) = requests(cluster.handle(ev.AllocationRefused(T1, request.allocation_id, request.slot_index)))
+    ((_, second),) = requests(cluster.handle(refusal(T1, request)))
     assert second.slot_index != request.slot_index
 
 
@@ -331,10 +221,10 @@ def test_a_job_that_is_refused_leaves_its_slot_to_others_at_once() -> None:
     cluster.register(T1, 1)
     ((_, request),) = requests(cluster.declare(1, 1))
     cluster.declare(2, 1)
-    ((_, second),) = requests(cluster.handle(ev.AllocationRefused(T1, request.allocation_id, 0, is_slot_free=True)))
+    ((_, second),) = requests(cluster.handle(refusal(T1, request, is_slot_free=True)))
     assert (second.job_id, second.slot_index) == (job(2), 0)
     cluster.declare(2, 0)
-    cluster.handle(ev.AllocationsFreed(T1, (second.allocation_id,)))
+    cluster.handle(ev.AllocationsFreed(T1, SlotsFreed((second.allocation_id,))))
     assert requests(cluster.handle(ev.Ticked())) == [], "the refused job is left alone for a while"
     cluster.at += 1.0
     ((_, third),) = requests(cluster.handle(ev.Ticked()))
@@ -345,7 +235,7 @@ def test_a_refused_job_is_served_as_soon_as_it_declares_again() -> None:
     cluster = Cluster()
     cluster.register(T1, 1)
     ((_, request),) = requests(cluster.declare(1, 1))
-    cluster.handle(ev.AllocationRefused(T1, request.allocation_id, 0, is_slot_free=True))
+    cluster.handle(refusal(T1, request, is_slot_free=True))
     assert len(requests(cluster.declare(1, 1))) == 1
 
 
@@ -370,116 +260,8 @@ class TestLoss:
     def test_news_of_an_unknown_one_change_nothing(self) -> None:
         cluster = Cluster()
         assert cluster.report(T1, [None]) == []
-        assert cluster.handle(ev.AllocationsFreed(T1, (AllocationId("f" * 32),))) == []
+        assert cluster.handle(ev.AllocationsFreed(T1, SlotsFreed((AllocationId("f" * 32),)))) == []
         assert cluster.handle(ev.TaskManagerLost(T1)) == []
-
-
-class TestOwnersThatAreCutOff:
-    """R7: what the owner cannot reach is skipped, and after three rounds somebody else may try."""
-
-    @staticmethod
-    def cut_off(cluster: Cluster, seconds: int) -> list[tuple[JobId, int, float]]:
-        """Let time pass; who was cut off, under which epoch, and when."""
-        found = []
-        for _ in range(seconds):
-            cluster.at += 1.0
-            effects = cluster.handle(ev.Ticked())
-            found += [(one.job_id, one.epoch, cluster.at - 100.0) for one in effects if isinstance(one, ev.OwnerCutOff)]
-        return found
-
-    def test_an_owner_that_does_not_reach_what_it_needs_is_given_up_after_three_rounds(self) -> None:
-        cluster = Cluster()
-        cluster.register(T1, 1)
-        cluster.declare(1, 1, unreachable=(T1,))
-        assert self.cut_off(cluster, 8) == [(job(1), 5, 7.0)], "a first look, and three rounds of two seconds"
-        assert self.cut_off(cluster, 6) == [(job(1), 5, 13.0)], "and again, as long as nothing changes"
-
-    def test_its_own_slots_there_are_needed_too(self) -> None:
-        cluster = Cluster()
-        cluster.register(T1, 1)
-        cluster.declare(1, 1)
-        cluster.declare(1, 1, unreachable=(T1,))
-        assert len(self.cut_off(cluster, 8)) == 1
-
-    @pytest.mark.parametrize("why", ["nothing", "elsewhere", "foreign", "draining", "away", "ended"])
-    def test_who_needs_nothing_there_is_left_alone(self, why: str) -> None:
-        cluster = Cluster()
-        cluster.register(T1, 1)
-        if why == "elsewhere":
-            cluster.register(T2, 1)
-        if why == "foreign":
-            cluster.declare(2, 1)
-        cluster.declare(1, 0 if why == "nothing" else 1, unreachable=(T1,))
-        if why == "draining":
-            cluster.handle(ev.SlotsReported(T1, SlotReport((SlotStatus(0, None, None),), True, 0, is_draining=True)))
-        if why == "away":
-            cluster.handle(ev.TaskManagerDisconnected(T1))
-        if why == "ended":
-            cluster.handle(ev.JobsFinished((job(1),)))
-        assert self.cut_off(cluster, 20) == []
-
-    def test_one_look_without_that_need_begins_the_count_anew(self) -> None:
-        cluster = Cluster()
-        cluster.register(T1, 1)
-        cluster.declare(1, 1, unreachable=(T1,))
-        assert self.cut_off(cluster, 6) == []
-        cluster.register(T2, 1)
-        assert self.cut_off(cluster, 1) == []
-        cluster.handle(ev.TaskManagerLost(T2))
-        assert self.cut_off(cluster, 6) == []
-        assert len(self.cut_off(cluster, 1)) == 1
-
-    def test_another_owner_has_its_own_rounds(self) -> None:
-        cluster = Cluster()
-        cluster.register(T1, 1)
-        cluster.declare(1, 1, unreachable=(T1,))
-        assert self.cut_off(cluster, 6) == []
-        cluster.declare(1, 1, epoch=6, unreachable=(T1,))
-        assert self.cut_off(cluster, 7) == [(job(1), 6, 13.0)]
-
-    @staticmethod
-    def give_up(cluster: Cluster, peer: Incarnation, request: RequestSlot) -> list[Any]:
-        """The TaskManager does not reach the owner, and frees the slot."""
-        refused = ev.AllocationRefused(
-            peer, request.allocation_id, request.slot_index, is_slot_free=True, is_owner_unreachable=True
-        )
-        return [
-            *cluster.handle(refused),
-            *cluster.handle(ev.AllocationsFreed(peer, (request.allocation_id,))),
-        ]
-
-    def test_a_task_manager_that_cannot_reach_the_owner_is_skipped_for_a_while(self) -> None:
-        cluster = Cluster()
-        cluster.register(T1, 1)
-        ((_, request),) = requests(cluster.declare(1, 1))
-        effects = self.give_up(cluster, T1, request)
-        assert requests(effects) == []
-        assert "cannot reach" in reasons(effects)[job(1)]
-        assert [peer for peer, _ in requests(cluster.register(T2, 1))] == [T2]
-
-    def test_other_jobs_have_its_slot_at_once(self) -> None:
-        cluster = Cluster()
-        cluster.register(T1, 1)
-        ((_, request),) = requests(cluster.declare(1, 1))
-        cluster.declare(2, 1)
-        ((_, second),) = requests(self.give_up(cluster, T1, request))
-        assert second.job_id == job(2)
-
-    def test_it_is_tried_again_when_nobody_else_takes_the_job(self) -> None:
-        cluster = Cluster()
-        cluster.register(T1, 1)
-        ((_, request),) = requests(cluster.declare(1, 1))
-        self.give_up(cluster, T1, request)
-        assert self.cut_off(cluster, 9) == [(job(1), 5, 7.0)]
-        cluster.at += 1.0
-        assert [peer for peer, _ in requests(cluster.handle(ev.Ticked()))] == [T1]
-
-    def test_another_owner_may_be_reached(self) -> None:
-        cluster = Cluster()
-        cluster.register(T1, 1)
-        ((_, request),) = requests(cluster.declare(1, 1))
-        self.give_up(cluster, T1, request)
-        assert [peer for peer, _ in requests(cluster.declare(1, 1, epoch=6))] == [T1]
 
 
 def test_ended_jobs_need_nothing_any_more() -> None:
@@ -489,60 +271,6 @@ def test_ended_jobs_need_nothing_any_more() -> None:
     cluster.declare(1, 3)
     assert cluster.handle(ev.JobsFinished((job(1),))) == []
     assert requests(cluster.register(Incarnation("d" * 32), 1)) == []
-
-
-MEMORY = b'{"spark.executor.memory": "1024m"}'
-
-
-def test_static_conf_is_served_by_a_task_manager_that_offers_it() -> None:
-    cluster = Cluster()
-    cluster.register(T1, 4, spark_conf={})
-    assert reasons(cluster.declare(1, 2, static_conf=MEMORY, needs_spark=True))[job(1)].endswith(
-        "start one with -D spark.executor.memory=1024m"
-    )
-    assert [peer for peer, _ in requests(cluster.register(T2, 1, spark_conf={"spark.executor.memory": "1g"}))] == [T2]
-    assert "all 1 slots that fit are in use" in cluster.manager.job(job(1)).reason  # type: ignore[union-attr]
-    assert [peer for peer, _ in requests(cluster.declare(2, 4))] == [T1] * 4, "others take the rest"
-
-
-def test_a_job_that_was_submitted_before_any_task_manager_is_judged_when_one_registers() -> None:
-    cluster = Cluster()
-    assert "no TaskManager is registered" in reasons(cluster.declare(1, 1, static_conf=MEMORY))[job(1)]
-    effects = cluster.register(T1, 1, spark_conf={"spark.executor.memory": "2g"})
-    assert requests(effects) == []
-    assert "no TaskManager offers '1024m'" in reasons(effects)[job(1)]
-    assert requests(cluster.register(T2, 1, spark_conf={"spark.executor.memory": "1g"}))
-
-
-def test_a_task_manager_that_comes_back_with_another_conf_is_judged_by_that() -> None:
-    cluster = Cluster()
-    cluster.register(T1, 1, spark_conf={})
-    cluster.declare(1, 1, static_conf=MEMORY, needs_spark=True)
-    assert requests(cluster.register(T1, 1, spark_conf={"spark.executor.memory": "1g"}))
-
-
-def test_code_that_expects_spark_goes_where_spark_is() -> None:
-    cluster = Cluster()
-    cluster.register(T1, 2)
-    cluster.register(T2, 1, spark_conf={})
-    assert [peer for peer, _ in requests(cluster.declare(1, 3, needs_spark=True))] == [T2]
-    assert [peer for peer, _ in requests(cluster.declare(2, 2))] == [T1, T1]
-
-
-def test_without_any_spark_the_code_is_plain_python() -> None:
-    cluster = Cluster()
-    cluster.register(T1, 1)
-    assert [peer for peer, _ in requests(cluster.declare(1, 1, needs_spark=True))] == [T1]
-
-
-def test_spark_that_is_away_is_waited_for() -> None:
-    cluster = Cluster()
-    cluster.register(T1, 1)
-    cluster.register(T2, 1, spark_conf={})
-    cluster.handle(ev.TaskManagerDisconnected(T2))
-    effects = cluster.declare(1, 1, needs_spark=True)
-    assert requests(effects) == []
-    assert reasons(effects)[job(1)] == "no TaskManager with Spark has such slots"
 
 
 def test_an_allocation_that_is_found_clears_the_reason() -> None:

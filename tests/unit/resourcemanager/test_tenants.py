@@ -16,6 +16,8 @@ from runtime.gateways.resource_manager import (
     ResourceProfile,
     ResourceRequirement,
     SlotReport,
+    SlotRequestRefused,
+    SlotsFreed,
     SlotStatus,
 )
 from runtime.resourcemanager.core import events as ev
@@ -73,10 +75,11 @@ class Cluster:
         return self.handle(ev.RequirementsDeclared(JobRequirements(job(number), 5, needs, ()), OWNER, "owner:1"))
 
     def freed(self, request: RequestSlot, peer: Incarnation = T1) -> list[Any]:
-        return self.handle(ev.AllocationsFreed(peer, (request.allocation_id,)))
+        return self.handle(ev.AllocationsFreed(peer, SlotsFreed((request.allocation_id,))))
 
     def refused(self, request: RequestSlot, peer: Incarnation = T1) -> list[Any]:
-        return self.handle(ev.AllocationRefused(peer, request.allocation_id, request.slot_index))
+        refusal = SlotRequestRefused(request.allocation_id, request.slot_index, "")
+        return self.handle(ev.AllocationRefused(peer, refusal))
 
     def tick(self) -> list[Any]:
         self.at += REFUSED_PAUSE_SECONDS

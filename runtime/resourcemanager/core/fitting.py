@@ -1,0 +1,65 @@
+"""Which TaskManagers could serve a job, and why none does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from runtime.common.spark_conf import advice, fewest_lacking, lacking
+from runtime.gateways.resource_manager import ResourceProfile
+from runtime.resourcemanager.core import tenants
+from runtime.resourcemanager.core.job_needs import JobNeeds
+from runtime.resourcemanager.core.slots import TaskManagerSlots, can_hold
+
+
+def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
+    """The connected TaskManagers that could serve the job, with or without a free slot.
+
+    Code that expects Spark runs without it only where no TaskManager has it: then it is plain Python after all.
+    """
+    able = [peer for peer in peers if peer.is_connected and can_hold(peer.registration.slot_profile, profile)]
+    if job.static_conf:
+        return [peer for peer in able if not lacking(job.static_conf, peer.offered_conf)]
+    if job.needs_spark and any(peer.registration.has_spark for peer in peers):
+        return [peer for peer in able if peer.registration.has_spark]
+    return able
+
+
+def shortage(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> str:
+    """Why the job gets no slot of this profile, in a sentence for people."""
+    connected = [peer for peer in peers if peer.is_connected]
+    if not connected:
+        return "no TaskManager is registered: start one with bin/taskmanager.sh start"
+    if not any(can_hold(peer.registration.slot_profile, profile) for peer in connected):
+        return f"none of {len(connected)} TaskManagers offers a slot with {described(profile)}"
+    fits = fitting(peers, job, profile)
+    if not fits:
+        keys = fewest_lacking(job.static_conf, [peer.offered_conf for peer in connected])
+        return (
+            "; ".join(advice(key, job.static_conf[key]) for key in keys) or "no TaskManager with Spark has such slots"
+        )
+    reachable = [peer for peer in fits if not job.reach.skips(peer.incarnation)]
+    if not reachable:
+        return f"the JobMaster cannot reach any of {len(fits)} TaskManagers with slots that fit"
+    total, are_draining = (
+        sum(peer.slots_total for peer in reachable),
+        all(peer.report.is_draining for peer in reachable),
+    )
+    if total == 0 or are_draining:
+        state = "all of them are draining" if are_draining else "none has a slot ready yet"
+        problem = next((f": {peer.report.problem}" for peer in reachable if peer.report.problem), "")
+        return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
+    is_served = any(tenants.serves(peer, job.namespace) for peer in reachable)
+    in_use = f"no free slot: all {total} slots that fit are in use"
+    return in_use if is_served else tenants.HELD_BY_OTHERS.format(len(reachable))
+
+
+def described(profile: ResourceProfile) -> str:
+    """The profile in words."""
+    parts = []
+    if profile.spark_profile:
+        parts.append(f"spark profile {profile.spark_profile!r}")
+    if profile.cpu_cores:
+        parts.append(f"{profile.cpu_cores:g} cpu cores")
+    if profile.memory_bytes:
+        parts.append(f"{profile.memory_bytes >> 20} MiB memory")
+    return ", ".join(parts) or "the default profile"

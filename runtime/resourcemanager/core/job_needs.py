@@ -1,0 +1,85 @@
+"""What one job has declared that it needs, and what it holds of that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
+from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile, ResourceRequirement
+from runtime.resourcemanager.core.reach import Reach
+from runtime.resourcemanager.core.slots import Allocation
+
+
+@dataclass(slots=True)
+class JobNeeds:
+    """The needs of one job under its present owner. `held[None]` counts allocations that only a report has shown."""
+
+    job_id: JobId
+    epoch: int
+    owner: Incarnation
+    owner_address: str
+    requirements: tuple[ResourceRequirement, ...] = ()
+    reach: Reach = field(default_factory=Reach)
+    static_conf: Mapping[str, str] = field(default_factory=dict)
+    needs_spark: bool = False
+    namespace: str = DEFAULT_NAMESPACE
+    held: dict[ResourceProfile | None, int] = field(default_factory=dict)
+    reason: str = ""
+    declared_at: float = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the job wants nothing and has nothing."""
+        return not self.requirements and not any(self.held.values())
+
+    def hold(self, allocation: Allocation, change: int) -> None:
+        """Count an allocation in or out. One that the owner cannot reach is of no use to it (R7)."""
+        if allocation.incarnation not in self.reach.named:
+            self.held[allocation.profile] = self.held.get(allocation.profile, 0) + change
+
+    def unfulfilled(self) -> Iterator[ResourceRequirement]:
+        """What is missing: profiles with the number of slots that the job has declared and does not hold.
+
+        In the order of the declaration. Allocations whose profile is not known count for what is short first.
+        """
+        unknown = self.held.get(None, 0)
+        for need in self.requirements:
+            short = max(0, need.count - self.held.get(need.profile, 0))
+            if short > unknown:
+                yield ResourceRequirement(need.profile, short - unknown)
+            unknown = max(0, unknown - short)
+
+    def missing(self) -> ResourceProfile | None:
+        """The next profile to allocate, None when everything declared is held."""
+        first = next(self.unfulfilled(), None)
+        return None if first is None else first.profile
+
+    def declare(self, declared: JobRequirements, owner: Incarnation, address: str, at: float) -> bool:
+        """Take over the complete requirement set. True if what counts as held has to be counted anew (R7)."""
+        if self.epoch != declared.epoch:
+            self.epoch = declared.epoch
+            self.reach = Reach(self.reach.named)
+        self.owner = owner
+        self.owner_address = address
+        self.requirements = tuple(need for need in declared.requirements if need.count > 0)
+        self.static_conf = json.loads(declared.static_conf or b"{}")
+        self.needs_spark = declared.needs_spark
+        self.declared_at = at
+        before, self.reach.named = self.reach.named, frozenset(declared.unreachable)
+        return self.reach.named != before
+
+    def slot_request(self, allocation: Allocation, profile: ResourceProfile) -> RequestSlot:
+        """The message that asks a TaskManager for the slot of an allocation."""
+        return RequestSlot(
+            allocation_id=allocation.allocation_id,
+            slot_index=allocation.slot_index,
+            job_id=self.job_id,
+            epoch=self.epoch,
+            job_master_incarnation=self.owner,
+            job_master_address=self.owner_address,
+            profile=profile,
+            namespace=self.namespace,
+        )

@@ -1,0 +1,48 @@
+"""The Dispatcher of the same term, as its ResourceManager uses it: owners of jobs, and what is known of jobs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from runtime.common.ids import Incarnation, JobId
+
+
+class JobOwnerView(Protocol):
+    """The process that runs a job."""
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The process."""
+
+    @property
+    def address(self) -> str:
+        """Where TaskManagers dial it."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which it runs the job (E)."""
+
+
+class JobDirectory(Protocol):
+    """What a ResourceManager asks and tells its Dispatcher. Calls never block."""
+
+    def owner_of(self, job_id: JobId, /) -> JobOwnerView | None:
+        """The owner of the job by the leader's own writing, None while there is none."""
+
+    def is_owned_by(self, job_id: JobId, incarnation: Incarnation, epoch: int, /) -> bool:
+        """True if the owner key names this process and epoch, as surely as this leader can know it."""
+
+    def is_unfinished(self, job_id: JobId, /) -> bool:
+        """True if the job is known and has no result."""
+
+    def namespace_of(self, job_id: JobId, /) -> str:
+        """The namespace that the job belongs to (R48)."""
+
+    def keeps_outputs(self, job_id: JobId, /) -> bool:
+        """True if the outputs of a job that is over may still have to be committed by hand (R28)."""
+
+    def notify_resources(self, job_id: JobId, reason: str, /) -> None:
+        """Tell the owner why requirements are not fulfilled, "" when they are."""
+
+    def owner_cut_off(self, job_id: JobId, epoch: int, /) -> None:
+        """The owner under that epoch cannot reach TaskManagers that the job needs (R7)."""

@@ -1,0 +1,105 @@
+"""A SlotManager with two TaskManagers and one owner, and short words for its events."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.gateways.resource_manager import (
+    JobRequirements,
+    RegisterTaskManager,
+    RequestSlot,
+    ResourceProfile,
+    ResourceRequirement,
+    SlotReport,
+    SlotRequestRefused,
+    SlotStatus,
+)
+from runtime.resourcemanager.core import events as ev
+from runtime.resourcemanager.core.slot_manager import SlotManager
+
+T1, T2 = Incarnation("a" * 32), Incarnation("b" * 32)
+OWNER = Incarnation("c" * 32)
+DEFAULT = ResourceProfile()
+
+
+def job(number: int) -> JobId:
+    return JobId(f"{number:032x}")
+
+
+class Cluster:
+    """A SlotManager with short words for its events."""
+
+    def __init__(self) -> None:
+        ids = itertools.count(1)
+        self.manager = SlotManager(
+            lambda: AllocationId(f"{next(ids):032x}"), self.is_owner, request_timeout=10.0, round_seconds=2.0
+        )
+        self.owners: dict[JobId, int] = {}
+        """Epochs, where they are others than what was declared."""
+        self.at = 100.0
+
+    def is_owner(self, job_id: JobId, incarnation: Incarnation, epoch: int) -> bool:
+        return incarnation == OWNER and self.owners.get(job_id, epoch) == epoch
+
+    def handle(self, event: ev.SlotManagerEvent) -> list[Any]:
+        return list(self.manager.handle(event, self.at))
+
+    def tick(self, seconds: float) -> list[Any]:
+        self.at += seconds
+        return self.handle(ev.Ticked())
+
+    def register(
+        self,
+        incarnation: Incarnation,
+        slots: int,
+        profile: ResourceProfile = DEFAULT,
+        spark_conf: dict[str, str] | None = None,
+    ) -> list[Any]:
+        """`spark_conf` None: a TaskManager without Spark."""
+        has_spark, conf = spark_conf is not None, json.dumps(spark_conf or {}).encode()
+        registration = RegisterTaskManager(
+            incarnation, "tm", "h:1", "h:2", "boot", "v", 1, slots, profile, has_spark, conf, 2, 0
+        )
+        self.handle(ev.TaskManagerRegistered(registration))
+        return self.report(incarnation, [None] * slots)
+
+    def report(self, incarnation: Incarnation, slots: Sequence[tuple[AllocationId, JobId] | None]) -> list[Any]:
+        statuses = tuple(
+            SlotStatus(index, None if held is None else held[0], None if held is None else held[1])
+            for index, held in enumerate(slots)
+        )
+        return self.handle(ev.SlotsReported(incarnation, SlotReport(statuses, True, 0)))
+
+    def declare(
+        self,
+        number: int,
+        count: int,
+        profile: ResourceProfile = DEFAULT,
+        epoch: int = 5,
+        unreachable: tuple[Incarnation, ...] = (),
+        static_conf: bytes = b"",
+        needs_spark: bool = False,
+    ) -> list[Any]:
+        needs = (ResourceRequirement(profile, count),) if count else ()
+        declared = JobRequirements(job(number), epoch, needs, unreachable, static_conf, needs_spark)
+        return self.handle(ev.RequirementsDeclared(declared, OWNER, "owner:1"))
+
+
+def requests(effects: list[Any]) -> list[tuple[Incarnation, RequestSlot]]:
+    return [(effect.incarnation, effect.message) for effect in effects if isinstance(effect, ev.SendRequestSlot)]
+
+
+def refusal(
+    peer: Incarnation, request: RequestSlot, *, is_slot_free: bool = False, is_owner_unreachable: bool = False
+) -> ev.AllocationRefused:
+    return ev.AllocationRefused(
+        peer, SlotRequestRefused(request.allocation_id, request.slot_index, "", is_slot_free, is_owner_unreachable)
+    )
+
+
+def reasons(effects: list[Any]) -> dict[JobId, str]:
+    return {effect.job_id: effect.reason for effect in effects if isinstance(effect, ev.NotifyJob)}

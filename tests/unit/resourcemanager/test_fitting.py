@@ -1,0 +1,69 @@
+"""Which TaskManagers could serve a job: profile, static conf, Spark."""
+
+from __future__ import annotations
+
+from runtime.gateways.resource_manager import (
+    ResourceProfile,
+)
+from runtime.resourcemanager.core import events as ev
+from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, reasons, requests
+
+MEMORY = b'{"spark.executor.memory": "1024m"}'
+
+
+def test_a_profile_must_fit() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1, ResourceProfile(cpu_cores=1, memory_bytes=1 << 30))
+    assert requests(cluster.declare(1, 1, ResourceProfile(memory_bytes=2 << 30))) == []
+    assert len(requests(cluster.declare(2, 1, ResourceProfile(cpu_cores=1)))) == 1
+
+
+def test_static_conf_is_served_by_a_task_manager_that_offers_it() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 4, spark_conf={})
+    assert reasons(cluster.declare(1, 2, static_conf=MEMORY, needs_spark=True))[job(1)].endswith(
+        "start one with -D spark.executor.memory=1024m"
+    )
+    assert [peer for peer, _ in requests(cluster.register(T2, 1, spark_conf={"spark.executor.memory": "1g"}))] == [T2]
+    assert "all 1 slots that fit are in use" in cluster.manager.job(job(1)).reason  # type: ignore[union-attr]
+    assert [peer for peer, _ in requests(cluster.declare(2, 4))] == [T1] * 4, "others take the rest"
+
+
+def test_a_job_that_was_submitted_before_any_task_manager_is_judged_when_one_registers() -> None:
+    cluster = Cluster()
+    assert "no TaskManager is registered" in reasons(cluster.declare(1, 1, static_conf=MEMORY))[job(1)]
+    effects = cluster.register(T1, 1, spark_conf={"spark.executor.memory": "2g"})
+    assert requests(effects) == []
+    assert "no TaskManager offers '1024m'" in reasons(effects)[job(1)]
+    assert requests(cluster.register(T2, 1, spark_conf={"spark.executor.memory": "1g"}))
+
+
+def test_a_task_manager_that_comes_back_with_another_conf_is_judged_by_that() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1, spark_conf={})
+    cluster.declare(1, 1, static_conf=MEMORY, needs_spark=True)
+    assert requests(cluster.register(T1, 1, spark_conf={"spark.executor.memory": "1g"}))
+
+
+def test_code_that_expects_spark_goes_where_spark_is() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 2)
+    cluster.register(T2, 1, spark_conf={})
+    assert [peer for peer, _ in requests(cluster.declare(1, 3, needs_spark=True))] == [T2]
+    assert [peer for peer, _ in requests(cluster.declare(2, 2))] == [T1, T1]
+
+
+def test_without_any_spark_the_code_is_plain_python() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    assert [peer for peer, _ in requests(cluster.declare(1, 1, needs_spark=True))] == [T1]
+
+
+def test_spark_that_is_away_is_waited_for() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    cluster.register(T2, 1, spark_conf={})
+    cluster.handle(ev.TaskManagerDisconnected(T2))
+    effects = cluster.declare(1, 1, needs_spark=True)
+    assert requests(effects) == []
+    assert reasons(effects)[job(1)] == "no TaskManager with Spark has such slots"
