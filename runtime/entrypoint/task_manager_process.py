@@ -46,15 +46,15 @@ from runtime.gateways.task import ResourceProfile
 from runtime.highavailability.services import HighAvailabilityServices, create
 from runtime.security.token_providers import load_receivers
 from runtime.system.linux import join_empty_keyring
+from runtime.taskexecutor.attempt_logs.log_directory import AttemptLogs
+from runtime.taskexecutor.attempt_logs.log_retention import LogRetention
 from runtime.taskexecutor.connections.contact import ContactSettings, DeregisteredError
 from runtime.taskexecutor.containment.cgroups import SlotCgroups, SlotLimits, remove_own
 from runtime.taskexecutor.containment.users import SlotUsers
 from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
-from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.exchange_identity import exchange_identity
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.log_retention import LogRetention
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory, local_path
 from runtime.taskexecutor.directories.working_directory import WorkingDirectory
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
@@ -65,8 +65,9 @@ from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
-from runtime.taskexecutor.spark_host.launch import pyspark_version
+from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings, effective_conf
+from runtime.taskexecutor.storage.directory_tree import local_path
 from runtime.taskexecutor.task_environment import TaskEnvironment
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
 

@@ -41,10 +41,17 @@ from runtime.gateways.task_executor import (
 )
 from runtime.heartbeat.service import HeartbeatService
 from runtime.rpc.service import RpcService
+from runtime.taskexecutor.attempt_logs.log_files import LogReaders
 from runtime.taskexecutor.attempts import Attempts, bare_report, system_failure
 from runtime.taskexecutor.connections.contact import ContactKeeper
 from runtime.taskexecutor.connections.job_master_connections import JobMasterConnections
-from runtime.taskexecutor.connections.mail import ContactChanged, LeaderBatch, Mail, OwnerBatch, SlotsChanged
+from runtime.taskexecutor.connections.mailbox_messages import (
+    ContactChanged,
+    LeaderBatch,
+    Mail,
+    OwnerBatch,
+    SlotsChanged,
+)
 from runtime.taskexecutor.connections.outbox import Outbox
 from runtime.taskexecutor.connections.resource_manager_connection import (
     LeaderConnected,
@@ -91,15 +98,14 @@ from runtime.taskexecutor.core.events import (
 from runtime.taskexecutor.core.jobs import JobMasterLocation
 from runtime.taskexecutor.core.tenancy import RENEWS
 from runtime.taskexecutor.credentials.secret_files import SecretFiles
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_directory import BlobFiles, JobDirectories
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 from runtime.taskexecutor.draining import Draining
 from runtime.taskexecutor.outputs.committer import OutputCommitter
 from runtime.taskexecutor.outputs.output_turns import StoredJobs
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
-from runtime.taskexecutor.slots.logs import LogReaders
 from runtime.taskexecutor.slots.work import ProcessGuard
 
 logger = logging.getLogger(__name__)

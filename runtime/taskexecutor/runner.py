@@ -32,12 +32,12 @@ from runtime.highavailability.record_codec import UnreadableRecordError, decode_
 from runtime.highavailability.records import DoneRecord, ResultRecord, TaskManagerRecord
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.rpc.service import RpcService
+from runtime.taskexecutor.attempt_logs.log_directory import AttemptLogs
 from runtime.taskexecutor.connections.contact import ContactKeeper, ContactSettings
 from runtime.taskexecutor.connections.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
 from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
-from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 from runtime.taskexecutor.directories.working_directory import LeftoverCollector, WorkingDirectory
 from runtime.taskexecutor.endpoint import TaskExecutor
 from runtime.taskexecutor.guard.connection import GuardConnection

@@ -51,12 +51,3 @@ def measure_tree(tree: tuple[int, ...], held: HeldFiles, *, limit: int) -> Memor
     if upper <= limit or not held.bytes_held:
         return MemorySample(upper, tree, is_exact=upper > limit)
     return MemorySample(upper - mapped_bytes(tree, held), tree, is_exact=True)
-
-
-def format_bytes(count: int) -> str:
-    """For people: 1.5 MiB."""
-    if count < 1024 * 1024:
-        return f"{count / 1024:.1f} KiB"
-    if count < 1024 * 1024 * 1024:
-        return f"{count / 1024 / 1024:.1f} MiB"
-    return f"{count / 1024 / 1024 / 1024:.2f} GiB"

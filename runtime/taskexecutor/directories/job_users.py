@@ -25,10 +25,10 @@ from pathlib import Path
 
 from runtime.common.errors import PermanentError, RetryableError
 from runtime.common.ids import JobId
+from runtime.taskexecutor.attempt_logs.log_files import STREAMS
+from runtime.taskexecutor.containment.command_as_user import command_as
 from runtime.taskexecutor.containment.users import HOME, SlotUsers, TaskUser
 from runtime.taskexecutor.directories.job_directory import JobDirectory
-from runtime.taskexecutor.directories.other_user import command_as
-from runtime.taskexecutor.slots.logs import STREAMS
 from runtime.taskexecutor.spark.account import SparkAccount
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from runtime.common.deletion import delete_tree
 from runtime.common.ids import Incarnation, JobId
-from runtime.taskexecutor.directories.directory_lock import LOCK, hold, taken_over
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
+from runtime.system.directory_lock import LOCK, hold, taken_over
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from runtime.common.ids import JobId, VertexId, parse_job_id
 from runtime.common.json_text import parse_json
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OutputDirectory
-from runtime.taskexecutor.outputs.output_names import HIDDEN_COMMIT, digest_of
+from runtime.taskexecutor.storage.output_names import HIDDEN_COMMIT, digest_of
 
 TURN = ".turn"
 PRECEDED = ".preceded"

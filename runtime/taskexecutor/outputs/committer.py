@@ -23,9 +23,7 @@ from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionRep
 from runtime.taskexecutor.attempts import failure_of
 from runtime.taskexecutor.connections.contact import ContactKeeper
 from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
-from runtime.taskexecutor.directories.partitions import tree_of
 from runtime.taskexecutor.outputs.commit_records import commit_names, read_claim
-from runtime.taskexecutor.outputs.output_files import output_files
 from runtime.taskexecutor.outputs.output_move import (
     PARALLEL_MAX,
     MoveStoppedError,
@@ -35,6 +33,8 @@ from runtime.taskexecutor.outputs.output_move import (
 )
 from runtime.taskexecutor.outputs.output_turns import StoredJobs
 from runtime.taskexecutor.slots.work import ProcessGuard
+from runtime.taskexecutor.storage.directory_tree import tree_of
+from runtime.taskexecutor.storage.output_files import output_files
 
 logger = logging.getLogger(__name__)
 

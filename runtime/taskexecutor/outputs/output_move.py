@@ -25,14 +25,14 @@ from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableEr
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.kept_outputs import how_to_commit
 from runtime.gateways.task import APPEND
-from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, Written, make_plan
 from runtime.taskexecutor.outputs.commit_records import Claimed, aside_name, claim, claim_in, claimed_in, commit_names
-from runtime.taskexecutor.outputs.output_files import OutputFiles, output_files, within
-from runtime.taskexecutor.outputs.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT, SUCCESS, is_hidden_work
 from runtime.taskexecutor.outputs.output_turns import StoredJobs, Turns
 from runtime.taskexecutor.outputs.overtaken_commits import half_visible, replaced_marks
 from runtime.taskexecutor.outputs.storage_failures import in_words, is_final
 from runtime.taskexecutor.outputs.turn_looks import MoveReplacedError, TurnLooks
+from runtime.taskexecutor.storage.core.output_plan import OutputPlan, PlannedFile, Written, make_plan
+from runtime.taskexecutor.storage.output_files import OutputFiles, output_files, within
+from runtime.taskexecutor.storage.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT, SUCCESS, is_hidden_work
 
 logger = logging.getLogger(__name__)
 

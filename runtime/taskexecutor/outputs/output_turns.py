@@ -24,10 +24,10 @@ from runtime.common.ids import JobId
 from runtime.common.json_text import parse_json
 from runtime.gateways.job_master import CommitOutputs
 from runtime.taskexecutor.outputs.commit_records import TURN, commit_names
-from runtime.taskexecutor.outputs.output_files import OutputFiles
-from runtime.taskexecutor.outputs.output_names import HIDDEN_COMMIT
 from runtime.taskexecutor.outputs.overtaken_commits import mark_for, others_in
 from runtime.taskexecutor.outputs.turn_looks import SETTLE, TurnLooks, repeat_identity, taken_by
+from runtime.taskexecutor.storage.output_files import OutputFiles
+from runtime.taskexecutor.storage.output_names import HIDDEN_COMMIT
 
 logger = logging.getLogger(__name__)
 

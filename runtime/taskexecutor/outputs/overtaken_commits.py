@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, is_hex_id
 from runtime.gateways.task import APPEND, OVERWRITE
-from runtime.taskexecutor.core.output_plan import OutputPlan, Present, planned_mode
 from runtime.taskexecutor.outputs.commit_records import PRECEDED, commit_names, read_claim
-from runtime.taskexecutor.outputs.output_files import OutputFiles
-from runtime.taskexecutor.outputs.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
+from runtime.taskexecutor.storage.core.output_plan import OutputPlan, Present, planned_mode
+from runtime.taskexecutor.storage.output_files import OutputFiles
+from runtime.taskexecutor.storage.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import socket
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
 from runtime.common.json_text import parse_json
-from runtime.taskexecutor.outputs.output_files import OutputFiles
+from runtime.taskexecutor.storage.output_files import OutputFiles
 
 LOOK = 0.2
 """Seconds for which a look counts, on a clock that goes on while the host is suspended."""

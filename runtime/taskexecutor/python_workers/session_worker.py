@@ -28,11 +28,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from runtime.system.linux import die_with_parent
-from runtime.taskexecutor.python_workers import python_marks
-from runtime.taskexecutor.slot_process.leftovers import threads_left, timers_left
-
-SESSION_PROPERTY = "flinklike.session"
-"""Local property of Spark that names the session of a task."""
+from runtime.taskexecutor.containment.leftovers import threads_left, timers_left
+from runtime.taskexecutor.worker_protocol import session_marks
+from runtime.taskexecutor.worker_protocol.worker_environment import SESSION_PROPERTY
 
 _TASKS = "pyspark.worker"
 """The program of workers that run tasks. Others (UDTF analysis, data sources) plan, and the JVM tells them for whom."""
@@ -159,7 +157,7 @@ class WorkerKeeper:
         for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        python_marks.rest()
+        session_marks.rest()
 
     def serve(self, connection: socket.socket, is_authenticated: bool) -> int:  # noqa: FBT001 - pyspark's
         """One task. 0: the next may come. As pyspark's own."""
@@ -268,7 +266,7 @@ class WorkerKeeper:
 
             def send_last(outfile: Any) -> None:
                 send_updates(outfile)
-                python_marks.rest()  # user code has ended, and Spark does not know it yet
+                session_marks.rest()  # user code has ended, and Spark does not know it yet
 
             utils.send_accumulator_updates = send_last
         code = self._plain(connection, True)  # noqa: FBT003 - pyspark's
@@ -322,7 +320,7 @@ class WorkerKeeper:
                     whose = f"functions of session {keeper._session_id} have left what ends with their worker"
                     sys.stderr.write(f"{whose}: {', '.join(left)}\n")
                     raise LeftoversError  # pyspark then ends the worker, and tells the JVM not to use it again
-                python_marks.rest()
+                session_marks.rest()
                 # Before Spark hears of it: from here on the keeper does without this process, which its session's
                 # end may kill at any time.
                 keeper._in_fork().sendall(_RESTS)

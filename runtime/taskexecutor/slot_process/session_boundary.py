@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import InvalidInputError
-from runtime.taskexecutor.python_workers.stream_workers import own_processors
-from runtime.taskexecutor.slot_process.attach import AttachedSpark, copy_into
-from runtime.taskexecutor.spark.settings import WORKING_DIRECTORY_LINK
+from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
+from runtime.taskexecutor.slot_process.job_files import copy_into
+from runtime.taskexecutor.slot_process.state_processors import own_processors
+from runtime.taskexecutor.worker_protocol.worker_environment import WORKING_DIRECTORY_LINK
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,18 +34,18 @@ _PACKAGE_SUFFIXES = frozenset({".zip", ".egg", ".jar"})
 
 def install(attached: AttachedSpark) -> None:
     """Change pyspark's classes in this process, for this session."""
-    _guard_context(attached)
-    _guard_files(attached)
-    _guard_construction(attached)
-    _guard_builder(attached)
-    _guard_processors(attached)
+    _bound_context(attached)
+    _bound_files(attached)
+    _bound_construction(attached)
+    _bound_builder(attached)
+    _own_processors(attached)
 
 
 def _replace(owner: type, name: str, function: Any) -> None:
     setattr(owner, name, function)
 
 
-def _guard_context(attached: AttachedSpark) -> None:
+def _bound_context(attached: AttachedSpark) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -62,7 +63,7 @@ def set_property(attached: AttachedSpark, key: str, value: str) -> None:
     attached.apply_conf({key: value})
 
 
-def _guard_files(attached: AttachedSpark) -> None:
+def _bound_files(attached: AttachedSpark) -> None:
     from pyspark import SparkContext
     from pyspark.core.files import SparkFiles
 
@@ -93,7 +94,7 @@ def _guard_files(attached: AttachedSpark) -> None:
     _replace(SparkFiles, "getRootDirectory", classmethod(lambda _: attached.binding.job_directory))
 
 
-def _guard_processors(attached: AttachedSpark) -> None:
+def _own_processors(attached: AttachedSpark) -> None:
     """Who drives a `transformWithState` reads the processor first of all, and learns from it for whom (R29)."""
     from pyspark.sql.group import GroupedData
 
@@ -123,7 +124,7 @@ def _unpack(archive: Path, target: Path) -> None:
     packed.unlink()
 
 
-def _guard_construction(attached: AttachedSpark) -> None:
+def _bound_construction(attached: AttachedSpark) -> None:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -170,7 +171,7 @@ def _guard_construction(attached: AttachedSpark) -> None:
     _replace(SparkSession, "__init__", initialize_session)
 
 
-def _guard_builder(attached: AttachedSpark) -> None:
+def _bound_builder(attached: AttachedSpark) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

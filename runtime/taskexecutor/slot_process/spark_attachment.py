@@ -12,16 +12,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from runtime.taskexecutor.containment.users import is_open_to_spark
+from runtime.taskexecutor.slot_process.causes import SparkUnavailableError
 from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.static_conf import StaticConfPolicy
-from runtime.taskexecutor.slot_protocol.causes import SparkUnavailableError
 from runtime.taskexecutor.slot_protocol.wire import FrameKind, WorkOrder, decode_fields, encode_fields
-from runtime.taskexecutor.spark.environment import SessionRest, SlotSession
+from runtime.taskexecutor.spark_protocol.sessions import SessionRest, SlotSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runtime.taskexecutor.slot_process.attach import AttachedSpark
+    from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
 
 NO_SPARK = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
 # Spark's status store learns of the end of a job some milliseconds after its caller does. Together 0.5 s.
@@ -85,7 +85,7 @@ class SparkAttachment:
             self._bind(self._attached, order)
 
     def _bind(self, attached: AttachedSpark, order: WorkOrder) -> None:
-        from runtime.taskexecutor.slot_process.attach import JobBinding
+        from runtime.taskexecutor.slot_process.attached_spark import JobBinding
 
         job_id = order.attempt_id.job_id
         attached.bind(

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from runtime.taskexecutor.containment.memory import format_bytes
+from runtime.taskexecutor.slot_protocol.sizes import format_bytes
 
 ENTRIES_MAX = 5000
 """So many are counted: the end of a script does not wait for a look at all that it has written."""

@@ -15,15 +15,16 @@ from pathlib import Path
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
 from runtime.system.linux import kill_child_of, name_of, session_of
+from runtime.taskexecutor.attempt_logs.log_files import are_logs_above, attempt_directory, bound_logs
 from runtime.taskexecutor.containment.memory import MemorySample, measure_tree, sample_tree
 from runtime.taskexecutor.containment.segments import Segment, SlotSegments
 from runtime.taskexecutor.containment.shared_memory import HeldFiles, memory_devices
-from runtime.taskexecutor.slot_protocol import failures
-from runtime.taskexecutor.slots.logs import are_logs_above, attempt_directory, bound_logs
+from runtime.taskexecutor.slots import seen_failures
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.template_handle import TemplateProcess
 from runtime.taskexecutor.slots.work import SlotSettings
-from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkProgress
+from runtime.taskexecutor.spark.environment import SparkEnvironment
+from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +188,7 @@ class AttemptMonitor:
             self._kill_for_memory(attempt, sample)
 
     def _kill_for_memory(self, attempt: RunningAttempt, sample: MemorySample) -> None:
-        failure = failures.of_memory_limit(
+        failure = seen_failures.of_memory_limit(
             sample.bytes_used,
             self._settings.memory_bytes_max,
             sample.processes,

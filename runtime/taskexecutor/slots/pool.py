@@ -24,9 +24,9 @@ from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
 from runtime.system.linux import is_alive
 from runtime.taskexecutor.containment.users import open_to_spark
-from runtime.taskexecutor.slot_protocol import failures
+from runtime.taskexecutor.slot_protocol.template_config import TemplateConfig
 from runtime.taskexecutor.slot_protocol.wire import TaskOutcome
-from runtime.taskexecutor.slots import jvm_changes
+from runtime.taskexecutor.slots import jvm_changes, seen_failures
 from runtime.taskexecutor.slots.monitor import AttemptMonitor
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.sessions import SlotSessions
@@ -35,7 +35,6 @@ from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.template_handle import ProcessExit, TemplateProcess
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
-from runtime.taskexecutor.template.template_main import TemplateConfig
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +46,6 @@ _STOP_TIMEOUT = 5.0
 _GONE_POLL = 0.002
 _RENEWED = "it is replaced for jobs of another namespace"
 _WAITS_FOR_TEMPLATE = "waits until the TaskManager can start processes again: its template process was lost"
-
-
-_PRELOADED = ("runtime.jobgraph.function_call", "encodings.ascii")
-"""What each slot process would otherwise import for itself, whatever it runs."""
 
 
 class SlotProcessPool:
@@ -91,10 +86,6 @@ class SlotProcessPool:
             parent_pid=os.getpid(),
             task_manager_id=settings.task_manager_id,
             has_spark=self._spark is not None,
-            preload=(
-                *_PRELOADED,
-                "runtime.taskexecutor.slot_process.attach:preload" if self._spark is not None else "cloudpickle",
-            ),
             address_space=4 * settings.memory_bytes_max,
             inline_bytes_max=settings.inline_bytes_max,
             is_static_conf_fatal=settings.is_static_conf_fatal,
@@ -549,7 +540,7 @@ class SlotProcessPool:
         """R23: whoever ended it is told so and not run again, others are not charged, and what is not known is said."""
         own = process.session is not None and process.session.session_id == loss.session_id
         users = {one.attempt_id.job_id for one in self._running_attempts() if one.uses_spark}
-        return failures.of_lost_environment(
+        return seen_failures.of_lost_environment(
             loss, is_own=own, jobs=len(users | {attempt.attempt_id.job_id}), timestamp_millis=self._clock.epoch_millis()
         )
 

@@ -24,9 +24,10 @@ from runtime.taskexecutor.slot_protocol.wire import (
     TaskOutcome,
     encode_fields,
 )
-from runtime.taskexecutor.slots import slot_words as said
+from runtime.taskexecutor.slots import slot_message_checks as said
 from runtime.taskexecutor.slots.template_handle import ProcessExit, TemplateProcess
-from runtime.taskexecutor.spark.environment import JvmChange, SlotSession
+from runtime.taskexecutor.spark.environment import JvmChange
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 
 logger = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from runtime.aio.watch import Watch
 from runtime.common.errors import UnavailableError
 from runtime.system.linux import children_of, name_of
+from runtime.taskexecutor.slot_protocol.template_config import MESSAGE_BYTES_MAX, SINGLE_THREADED, TemplateConfig
 from runtime.taskexecutor.slot_protocol.wire import decode_fields, encode_fields
 from runtime.taskexecutor.task_environment import TaskEnvironment
-from runtime.taskexecutor.template.template_main import MESSAGE_BYTES_MAX, SINGLE_THREADED, TemplateConfig
 
 logger = logging.getLogger(__name__)
 

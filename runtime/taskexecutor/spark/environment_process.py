@@ -27,18 +27,11 @@ from runtime.aio.watch import Watch
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
 from runtime.config.log_files import cut_large
 from runtime.security.file_mask import make_private
-from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.environment import (
-    ChangeOutcome,
-    ClosedSession,
-    JvmChange,
-    SlotSession,
-    SparkLoss,
-    SparkLostError,
-    SparkProgress,
-)
-from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.spark.environment import ChangeOutcome, ClosedSession, JvmChange, SparkLoss, SparkLostError
+from runtime.taskexecutor.spark_protocol import frames
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.task_environment import TaskEnvironment
 
 logger = logging.getLogger(__name__)

@@ -18,9 +18,6 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.deletion import delete_tree
 from runtime.config.log_files import cut_large
 from runtime.security.file_mask import PRIVATE_MODE
-from runtime.taskexecutor.spark import settings as spark_settings
-from runtime.taskexecutor.spark.settings import SparkSettings
-from runtime.taskexecutor.spark_host.gateway import connect
 from runtime.taskexecutor.spark_host.java import JavaRuntime
 from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, load_classes
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
@@ -30,9 +27,12 @@ from runtime.taskexecutor.spark_host.launch import (
     command_line,
     jvm_environment,
     properties_text,
-    pyspark_version,
 )
 from runtime.taskexecutor.spark_host.secret_file import read_secret
+from runtime.taskexecutor.spark_protocol import settings as spark_settings
+from runtime.taskexecutor.spark_protocol.gateway import connect
+from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 

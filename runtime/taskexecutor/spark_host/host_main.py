@@ -13,15 +13,15 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
 from runtime.system.linux import die_with_parent, refuse_new_privileges
-from runtime.taskexecutor.slot_protocol.causes import java_chain
-from runtime.taskexecutor.spark import frames
-from runtime.taskexecutor.spark import settings as spark_settings
-from runtime.taskexecutor.spark.settings import SparkSettings
 from runtime.taskexecutor.spark_host.archive import ClassArchive
 from runtime.taskexecutor.spark_host.driver import Driver, prepare_directories, start_driver
 from runtime.taskexecutor.spark_host.java import JavaRuntime, find_java
 from runtime.taskexecutor.spark_host.launch import JvmStartError, class_path, spark_home
 from runtime.taskexecutor.spark_host.warehouse import hold_metastore
+from runtime.taskexecutor.spark_protocol import frames
+from runtime.taskexecutor.spark_protocol import settings as spark_settings
+from runtime.taskexecutor.spark_protocol.java_causes import java_chain
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from runtime.taskexecutor.spark.environment import SparkProgress
 from runtime.taskexecutor.spark_host.driver import ActiveJob
+from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 
 _SUMS: Mapping[str, str] = {
     "tasks_active": "numActiveTasks",

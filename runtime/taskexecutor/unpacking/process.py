@@ -11,8 +11,10 @@ from pathlib import Path
 
 from runtime.common.errors import BugError, InvalidInputError, UnavailableError
 from runtime.common.printable import printable
-from runtime.taskexecutor.directories.user_processes import end_processes_of
-from runtime.taskexecutor.unpacking.child_main import (
+from runtime.taskexecutor.containment.user_processes import end_processes_of
+from runtime.taskexecutor.unpacking.lending import lend, take_back
+from runtime.taskexecutor.unpacking.limits import MAX_CPU_TIME, TIMEOUT, UnpackLimits
+from runtime.taskexecutor.unpacking.messages import (
     DENIED,
     DONE,
     REFUSED,
@@ -21,8 +23,6 @@ from runtime.taskexecutor.unpacking.child_main import (
     parse_answer,
     request_line,
 )
-from runtime.taskexecutor.unpacking.lending import lend, take_back
-from runtime.taskexecutor.unpacking.limits import MAX_CPU_TIME, TIMEOUT, UnpackLimits
 
 _BOOTSTRAP = (
     f"import sys; sys.path.append({str(Path(__file__).resolve().parents[3])!r}); "

@@ -14,8 +14,9 @@ import pytest
 
 from runtime.taskexecutor.spark import environment_process
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.environment import SlotSession, SparkLostError
+from runtime.taskexecutor.spark.environment import SparkLostError
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 from tests.kit.cluster.beside_spark import spare_account
 from tests.kit.spark.spark_box import spark_settings
 

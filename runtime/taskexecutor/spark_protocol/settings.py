@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from runtime.common.spark_conf import OWNED
-from runtime.taskexecutor.spark_host.warehouse import catalog_conf
-
-WORKING_DIRECTORY_LINK = "job"
-DAEMON_MODULE = "runtime.taskexecutor.python_workers.worker_daemon"
+from runtime.taskexecutor.spark_protocol.catalog import catalog_conf
+from runtime.taskexecutor.worker_protocol.worker_environment import DAEMON_MODULE, WORKING_DIRECTORY_LINK
 
 _RETAINED_MAX = "200"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to

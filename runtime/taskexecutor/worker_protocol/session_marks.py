@@ -21,7 +21,7 @@ import resource
 import signal
 from collections.abc import Callable
 
-from runtime.taskexecutor.guard.mark import limited_to
+from runtime.system.limit_carriers import limited_to
 
 _LIMIT = 10
 _LINE = b"Max file locks"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runtime.common.deletion import delete_tree
 from runtime.common.ids import ExecutionAttemptId
-from runtime.taskexecutor.directories.directory_lock import LOCK
+from runtime.system.directory_lock import LOCK
 
 
 @dataclass(frozen=True, slots=True)

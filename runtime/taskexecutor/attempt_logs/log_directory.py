@@ -13,8 +13,8 @@ from pathlib import Path
 
 from runtime.common.deletion import delete_tree
 from runtime.common.ids import ExecutionAttemptId
-from runtime.taskexecutor.directories.directory_lock import LOCK, hold, taken_over
-from runtime.taskexecutor.directories.log_retention import LogCollector, LogRetention
+from runtime.system.directory_lock import LOCK, hold, taken_over
+from runtime.taskexecutor.attempt_logs.log_retention import LogCollector, LogRetention
 
 
 class AttemptLogs:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.gateways.task import one_spelling, outer_bases
-from runtime.taskexecutor.core.output_plan import Identity, Present, Written
-from runtime.taskexecutor.directories.partitions import RemoteFilesError, driver_errors, remote_files, tree_of
-from runtime.taskexecutor.outputs.output_names import is_hidden_work, is_inner_marker, is_output
+from runtime.taskexecutor.storage.core.output_plan import Identity, Present, Written
+from runtime.taskexecutor.storage.directory_tree import RemoteFilesError, driver_errors, remote_files, tree_of
+from runtime.taskexecutor.storage.output_names import is_hidden_work, is_inner_marker, is_output
 
 _DIGESTS = ("crc32c", "md5Hash", "content_md5")
 _PIECE = 1 << 20

@@ -17,10 +17,10 @@ from pathlib import Path
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import outer_bases
 from runtime.security.file_mask import make_shared, task_umask
-from runtime.taskexecutor.core.output_plan import Identity, Present, Written
-from runtime.taskexecutor.directories.held_directory import HeldDirectory
-from runtime.taskexecutor.directories.partitions import tree_of
-from runtime.taskexecutor.outputs.output_names import (
+from runtime.taskexecutor.storage.core.output_plan import Identity, Present, Written
+from runtime.taskexecutor.storage.directory_tree import tree_of
+from runtime.taskexecutor.storage.held_directory import HeldDirectory
+from runtime.taskexecutor.storage.output_names import (
     HIDDEN_ATTEMPT,
     HIDDEN_COMMIT,
     digest_of,

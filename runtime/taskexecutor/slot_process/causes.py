@@ -10,14 +10,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.gateways.task import Fault
-
-USER, SYSTEM, RESOURCE, CANCELED = "USER", "SYSTEM", "RESOURCE", "CANCELED"
-
-_JAVA_CHAIN_MAX = 20
+from runtime.taskexecutor.slot_protocol.failures import RESOURCE, SYSTEM, USER
+from runtime.taskexecutor.spark_protocol.java_causes import JavaCause
 
 MKDIRS_FAILED = "Mkdirs failed to create "
 _JAVA_UNWRITABLE = frozenset(
@@ -60,14 +57,6 @@ class Verdict:
     is_restart_vain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JavaCause:
-    """One exception of a Java chain."""
-
-    class_name: str
-    message: str
-
-
 def verdict_of(error: BaseException, chain: Sequence[JavaCause]) -> Verdict:
     """What follows from an exception that user code did not catch; `chain` are the Java exceptions that it carries."""
     if isinstance(error, MemoryError):
@@ -99,16 +88,3 @@ def _is_of_spark(error: BaseException, name: str) -> bool:
 
 def _class_names(error: BaseException) -> set[str]:
     return {f"{cls.__module__}.{cls.__name__}" for cls in type(error).__mro__}
-
-
-def java_chain(error: BaseException) -> tuple[JavaCause, ...]:
-    """The Java exceptions behind an error of PySpark or py4j, root cause last. Some round trips to the JVM, if any."""
-    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    found: list[JavaCause] = []
-    try:
-        while java is not None and len(found) < _JAVA_CHAIN_MAX:
-            found.append(JavaCause(str(java.getClass().getName()), str(java.getMessage() or "")))
-            java = java.getCause()
-    except Exception:  # noqa: BLE001 - the JVM is gone, or the attribute is user code's own: what was read has to do
-        return tuple(found)
-    return tuple(found)

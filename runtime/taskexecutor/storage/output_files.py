@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from runtime.common.errors import InvalidInputError
-from runtime.taskexecutor.core.output_plan import Identity, Present, Written
-from runtime.taskexecutor.directories.partitions import local_path
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+from runtime.taskexecutor.storage.core.output_plan import Identity, Present, Written
+from runtime.taskexecutor.storage.directory_tree import local_path
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.storage.remote_output_files import RemoteOutputFiles
 
 
 class OutputFiles(Protocol):

@@ -11,7 +11,7 @@ import signal
 
 import psutil
 
-from runtime.taskexecutor.python_workers.worker_daemon import JOB_ID_VARIABLE
+from runtime.taskexecutor.worker_protocol.worker_environment import JOB_ID_VARIABLE
 
 
 def daemons_of(jvm_pid: int, job_id: str) -> list[int]:

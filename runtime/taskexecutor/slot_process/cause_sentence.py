@@ -12,7 +12,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from runtime.taskexecutor.slot_protocol.causes import MKDIRS_FAILED, JavaCause, is_failed_mkdirs
+from runtime.taskexecutor.slot_process.causes import MKDIRS_FAILED, is_failed_mkdirs
+from runtime.taskexecutor.spark_protocol.java_causes import JavaCause
 
 SENTENCE_LENGTH_MAX = 400
 

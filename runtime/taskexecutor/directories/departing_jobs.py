@@ -6,7 +6,7 @@ from runtime.aio.watch import Watch
 from runtime.common.ids import JobId
 
 
-class Forgetting:
+class DepartingJobs:
     """Whose files are being deleted now."""
 
     def __init__(self) -> None:
