@@ -12,7 +12,8 @@ import pytest
 
 from runtime.system.linux import children_of
 from runtime.taskexecutor.spark.environment import SparkLostError
-from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
+from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from runtime.taskexecutor.spark.host_process import SparkStartError
 from runtime.taskexecutor.spark_host.archive import ClassArchive
 from runtime.taskexecutor.spark_host.archive_builder import archive_for
 from runtime.taskexecutor.spark_host.java import find_java

@@ -24,14 +24,10 @@ from runtime.taskexecutor.attempts import failure_of
 from runtime.taskexecutor.connections.contact import ContactKeeper
 from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
 from runtime.taskexecutor.outputs.commit_records import commit_names, read_claim
-from runtime.taskexecutor.outputs.output_move import (
-    PARALLEL_MAX,
-    MoveStoppedError,
-    MoveSupersededError,
-    OutputMove,
-    Permit,
-)
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError, MoveSupersededError, Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
 from runtime.taskexecutor.outputs.output_turns import StoredJobs
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
 from runtime.taskexecutor.slots.work import ProcessGuard
 from runtime.taskexecutor.storage.directory_tree import tree_of
 from runtime.taskexecutor.storage.output_files import output_files

@@ -24,7 +24,9 @@ from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.kept_outputs import named_directories
 from runtime.gateways.task import OUTPUT_MODES, OutputDirectory
 from runtime.taskexecutor.outputs.commit_records import claimed_in, commit_names, read_claim
-from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX, MoveSupersededError, OutputMove, Permit
+from runtime.taskexecutor.outputs.move_permit import MoveSupersededError, Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
 from runtime.taskexecutor.outputs.turn_looks import MoveReplacedError
 from runtime.taskexecutor.storage.output_files import output_files
 from runtime.taskexecutor.storage.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT

@@ -13,7 +13,7 @@ import pytest
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor.outputs import repeat_commit
-from runtime.taskexecutor.outputs.output_move import MoveStoppedError, Permit
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError, Permit
 from runtime.taskexecutor.storage.core.output_plan import OutputPlan, PlannedFile
 from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.committed_outputs import (

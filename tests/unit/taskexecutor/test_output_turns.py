@@ -18,7 +18,7 @@ from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor.outputs import output_turns, repeat_commit
 from runtime.taskexecutor.outputs.commit_records import commit_names
-from runtime.taskexecutor.outputs.output_move import MoveStoppedError, Permit
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError, Permit
 from runtime.taskexecutor.outputs.output_turns import Turns
 from runtime.taskexecutor.storage.core.output_plan import Present
 from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles

@@ -18,13 +18,9 @@ from runtime.common.ids import VertexId
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor.outputs import repeat_commit
 from runtime.taskexecutor.outputs.commit_records import claim, commit_names, read_claim
-from runtime.taskexecutor.outputs.output_move import (
-    PARALLEL_MAX,
-    MoveStoppedError,
-    MoveSupersededError,
-    OutputMove,
-    Permit,
-)
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError, MoveSupersededError, Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
 from runtime.taskexecutor.storage.directory_tree import RemoteFilesError
 from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.committed_outputs import (
