@@ -188,7 +188,7 @@ def start_driver(
     gateway = connect(address.port, address.secret)
     try:
         load_classes(gateway, settings.cds_directory, pyspark_version())
-        gateway.jvm.org.apache.hadoop.fs.SlotDirectory.install()
+        gateway.jvm.org.apache.hadoop.fs.SlotLocalFiles.install()
         gateway.jvm.org.apache.hadoop.fs.SlotFileSystems.install()
     except UnsupportedSparkError:
         process.kill()
