@@ -12,7 +12,8 @@ LOCK = "lock"
 
 
 def hold(directory: Path, *, is_shared: bool = False) -> int:
-    """Make the directory if need be and lock it, until the descriptor is closed. Blocking while somebody takes it over.
+    """Make the directory if need be and lock it, until the descriptor is closed. Blocking while another process takes
+    it over.
 
     Raises OSError.
     """
@@ -23,12 +24,12 @@ def hold(directory: Path, *, is_shared: bool = False) -> int:
         fcntl.flock(lock, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
         if path.exists() and os.path.samestat(os.fstat(lock), path.stat()):
             return lock
-        os.close(lock)  # whoever took it over has deleted it
+        os.close(lock)  # the process that took it over has deleted it
 
 
 @contextmanager
 def taken_over(directory: Path) -> Iterator[bool]:
-    """Hold the lock of a directory if nobody else does."""
+    """Hold the lock of a directory if no other process holds it."""
     try:
         lock = os.open(directory / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -14,8 +14,8 @@ _THREADS_FIELD = 17
 def limited_to(value: int, line: bytes) -> list[int]:
     """All living processes but this one with this value of a limit, whose line in `/proc/<pid>/limits` begins so.
 
-    One that has ended before it was looked at may have forked another one. So who is new is looked at as well, until
-    none of them has ended (R29). Where that never comes, those that have ended are told: nobody knows whose they were.
+    A process that ends before its limits are read may have forked another one. So new processes are read as well, until
+    none of them has ended (R29). Where that never comes, the ended ones are returned too: they may have had the value.
     """
     seen = {os.getpid()}
     found: list[int] = []
@@ -51,7 +51,7 @@ def _look(pid: int, value: int, line: bytes) -> bool | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     except OSError:
-        return False  # nobody may look
+        return False  # the kernel refuses the look
     return is_alive or None
 
 

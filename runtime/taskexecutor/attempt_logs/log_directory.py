@@ -1,4 +1,4 @@
-"""The attempt logs of this TaskManager: a directory of its own below the host's, so that it deletes nobody else's.
+"""The attempt logs of this TaskManager: a directory of its own below the host's, so that it deletes only its own.
 
 `<root>/<TaskManager id>/<attempt id>/`. A TaskManager that comes back under its id finds its logs again; those of one
 that does not are collected by the others of its host, and count with theirs.

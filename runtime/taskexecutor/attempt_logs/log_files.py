@@ -1,7 +1,7 @@
 """Logs of attempts: three files each, written by the slot process itself, bounded and read by the TaskManager.
 
 `<log directory>/<attempt id>/{stdout,stderr,log}`; beside a TaskManager's log directory are those of the others of its
-host, also of those that are gone. Offsets are stable while a task writes: a file above its bound gives back its head as
+host, also of dead ones. Offsets are stable while a task writes: a file above its bound gives back its head as
 a hole (and where a file system has no holes, is emptied), so readers go on where they were.
 """
 
@@ -31,7 +31,7 @@ _READERS = 4
 # Holes begin and end at blocks; what is cut of a block would be left as zeros.
 _HOLE_BYTES = 4096
 _AT_ONCE = os.O_CLOEXEC | os.O_NONBLOCK
-"""Whoever has a lease on a file, as its owner may, is told that it is wanted, and who reads does not wait for that."""
+"""An open of a file under a lease (its owner may take one) fails at once; the kernel tells the holder of the lease."""
 STREAMS = tuple(stream.value for stream in LogStream)
 
 
@@ -41,15 +41,15 @@ def attempt_directory(root: Path, attempt_id: ExecutionAttemptId) -> Path:
 
 
 def are_logs_above(directory: Path, *, bytes_max: int) -> bool:
-    """True if `bound_logs` has something to do. It opens nothing, so that no task keeps anybody waiting."""
+    """True if `bound_logs` has something to do. It opens no file, so that no task keeps it waiting."""
     return any(_is_above(directory / stream, bytes_max) is not None for stream in STREAMS)
 
 
 def bound_logs(directory: Path, *, bytes_max: int) -> int:
     """Drop heads so that each stream keeps at most `bytes_max` on disk; how many streams were cut.
 
-    Blocking, for as long as those who write to the file like, or have a lease on it: the kernel ends one that somebody
-    waits for, and who is not waited for may take it again and again (R43). Raises OSError.
+    Blocking, for as long as tasks write to the file, or hold a lease on it: the kernel ends a lease that an open waits
+    for, but a task may take it again and again (R43). Raises OSError.
     """
     return sum(_bound(directory / stream, bytes_max) for stream in STREAMS)
 
@@ -79,7 +79,7 @@ def _bound(path: Path, bytes_max: int) -> bool:
 
 
 def read_log(root: Path, request: AttemptLogRequest) -> AttemptLogResponse:
-    """A piece of a stream, also of another TaskManager of this host, which may be gone.
+    """A piece of a stream, also of another TaskManager of this host, which may be dead.
 
     NotFoundError when the attempt has no logs here; a stream never written to is empty. UnavailableError while the task
     holds a lease on the file.
@@ -133,7 +133,7 @@ def read_logs(root: Path, request: AttemptLogsRequest) -> AttemptLogsResponse:
 class LogReaders:
     """`read_log` and `read_logs` on threads that do nothing else.
 
-    Whoever keeps others from a file by what he does to it keeps readers of logs waiting, and nobody else (R43).
+    A task that blocks access to its file keeps only readers of logs waiting (R43).
     """
 
     def __init__(self, root: Path) -> None:
@@ -149,7 +149,7 @@ class LogReaders:
         return await asyncio.get_running_loop().run_in_executor(self._threads, read_logs, self._root, request)
 
     def close(self) -> None:
-        """Nobody asks any more. Idempotent."""
+        """End the threads. Idempotent."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

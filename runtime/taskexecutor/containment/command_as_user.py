@@ -1,7 +1,8 @@
 """Start a program as another user, from a process that has threads.
 
-`subprocess` forks for that, and what gRPC has registered for forks may end such a child before it is anybody's. So the
-program begins as this user's, in an interpreter that loads nothing, gives up all rights, and becomes the wanted one.
+`subprocess` forks for that, and what gRPC has registered for forks may end such a child before it runs the program. So
+the program begins as this user's, in an interpreter that loads nothing, gives up all rights, and becomes the wanted
+one.
 """
 
 from __future__ import annotations

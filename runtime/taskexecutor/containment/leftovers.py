@@ -1,7 +1,7 @@
 """What user code has left running in its process, or below it, when it has returned (R29).
 
-Asked by the kernel's lists: Python knows neither threads that were started below `threading`, nor timers, nor whose
-child a process has become. What has left the process for the template is seen by the TaskManager (`template`).
+The kernel's lists are asked: Python knows neither threads that were started below `threading`, nor timers, nor
+the parent that a process has now. What has left the process for the template is seen by the TaskManager (`template`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TIMERS = {
 }
 _PAUSES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 """A thread that was joined ends some microseconds later, and one of a pool goes to rest. Together 0.26 s, because
-others may have the processors; who has no busy thread waits for none of it."""
+others may have the processors; without a busy thread nothing waits."""
 
 
 _Handling = tuple[list[object], int, int]
@@ -80,9 +80,9 @@ def threads_left(python: Collection[threading.Thread], native: Collection[int]) 
 
     One of the others that waits to be woken by this process only does nothing by itself.
     """
-    known = threading.enumerate()  # once: whom these start meanwhile is one of the others
+    known = threading.enumerate()  # once: a thread that these start meanwhile is one of the others
     named = [f"thread {thread.name}" for thread in known if thread not in python]
-    quiet = threading.Event()  # nobody sets it
+    quiet = threading.Event()  # never set
     own = {*native, *(thread.native_id for thread in known if thread.native_id is not None)}
     left = _busy_threads(own)
     for pause in _PAUSES:
@@ -114,8 +114,9 @@ def timers_left() -> list[str]:
 def _processes_left() -> list[str]:
     """Of this process's descendants.
 
-    Who lives is this process's child, or below one that lives: the children of a process that ends are ours before it
-    is a zombie. So where all of one list are zombies, and the next list has nobody new, nothing lives.
+    A living descendant is a child of this process, or lies below a living child: the children of a process that ends
+    become ours before that process is a zombie. So if all of one list are zombies, and the next list has no new
+    process, no descendant lives.
     """
     seen: set[int] = set()
     while new := set(linux.children_of(os.getpid())) - seen:

@@ -1,4 +1,4 @@
-"""Processes of one user of this host, and their end: for users that nobody else is (R42, R50)."""
+"""Processes of one user of this host, and their end: for users that serve one purpose only (R42, R50)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def processes_of(uid: int) -> list[int]:
 
 
 def end_processes_of(uid: int, wait: Callable[[float], object]) -> list[int]:
-    """Kill whatever runs as this user, and what it starts meanwhile; who does not die. Blocking."""
+    """Kill whatever runs as this user, and what it starts meanwhile; returns the processes that do not die.
+
+    Blocking.
+    """
     for _ in range(_KILLS_MAX):
         alive = processes_of(uid)
         if not alive:

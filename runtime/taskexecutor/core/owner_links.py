@@ -72,7 +72,7 @@ class OwnerLinks:
         return [effect for report in self._ledger.pending(job.job_id) for effect in self.report(job, report)]
 
     def _census(self, job: Job) -> Iterator[JobCensus]:
-        """Everything that is here of the job, in parts; none when nothing is, and nobody has asked."""
+        """Everything that is here of the job, in parts; none when nothing is here and no owner has asked."""
         held = self._slots.of_job(job.job_id)
         slots = tuple(_offer_of(slot) for slot in held if slot.state is SlotState.ACTIVE)
         places: dict[ExecutionAttemptId | None, AllocationId | None] = {

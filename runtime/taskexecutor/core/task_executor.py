@@ -158,7 +158,7 @@ class TaskExecutorCore:
         return told + effects + self._leave_if_over(job)
 
     def statuses(self) -> tuple[SlotStatus, ...]:
-        """Who holds which slot."""
+        """Which job holds which slot."""
         return self.slots.statuses()
 
     def has_jobs_of(self, incarnation: Incarnation) -> bool:

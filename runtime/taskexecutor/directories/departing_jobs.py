@@ -7,7 +7,7 @@ from runtime.common.ids import JobId
 
 
 class DepartingJobs:
-    """Whose files are being deleted now."""
+    """The jobs whose files are being deleted now."""
 
     def __init__(self) -> None:
         self._under_way: dict[JobId, int] = {}

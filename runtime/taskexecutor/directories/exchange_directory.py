@@ -1,4 +1,4 @@
-"""The exchange directory of this TaskManager: deletes result partitions when nobody needs them any more.
+"""The exchange directory of this TaskManager: deletes result partitions that no consumer needs any more.
 
 Every TaskManager writes below `<exchange.dir>/<its incarnation>/<job id>/<partition id>`, so that one directory can be
 shared by all of them and each one deletes its own only. Consumers read by the paths in partition descriptors.
@@ -36,7 +36,7 @@ class ExchangeDirectory:
         return f"{self._base}/{self._incarnation}"
 
     def directory_of(self, job_id: JobId) -> str:
-        """Where a job's partitions are. With secret names whoever may read there has been told it (R50)."""
+        """Where a job's partitions are. With secret names only tasks that were told the name read there (R50)."""
         if not self._has_secret_names:
             return f"{self.directory}/{job_id}"
         if job_id not in self._names:
@@ -55,7 +55,7 @@ class ExchangeDirectory:
             await self._delete(f"{self.directory_of(partition.producer.job_id)}/{partition}")
 
     async def end_job(self, job_id: JobId) -> bool:
-        """Delete everything of a job; True when it is gone. Idempotent; costs nothing for a job that wrote nothing."""
+        """Delete everything of a job; True when all is deleted. Idempotent; free for a job that wrote nothing."""
         if job_id not in self._jobs:
             return True
         self._jobs.discard(job_id)
@@ -66,7 +66,7 @@ class ExchangeDirectory:
     async def remove(self) -> bool:
         """The TaskManager ends: delete its directory, unless a job that is not over may still read from it.
 
-        True when it is gone.
+        True when it is deleted.
         """
         return not self._jobs and await self._delete(self.directory)
 
@@ -76,13 +76,13 @@ class ExchangeDirectory:
         return [JobId(name) for name in names if is_hex_id(name)]
 
     async def delete_of(self, incarnation: str, job_id: JobId | None) -> bool:
-        """Delete what another, dead incarnation has left of a job, or at all. True when it is gone."""
+        """Delete what another, dead incarnation has left of a job, or everything (None). True when all is deleted."""
         directory = f"{self._base}/{incarnation}"
         if job_id is None:
             return await self._delete(directory)
         names = await asyncio.to_thread(self._tree.names, directory)
-        gone = [await self._delete(f"{directory}/{name}") for name in names if name.partition(_NAME_MARK)[0] == job_id]
-        return all(gone)
+        of_job = [name for name in names if name.partition(_NAME_MARK)[0] == job_id]
+        return all([await self._delete(f"{directory}/{name}") for name in of_job])
 
     async def _delete(self, path: str) -> bool:
         try:

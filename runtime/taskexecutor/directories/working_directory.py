@@ -88,7 +88,7 @@ class WorkingDirectory:
 
 
 class LeftoverCollector:
-    """Reconciler: deletes what dead TaskManagers of this host have left, as far as nobody can need it any more."""
+    """Reconciler: deletes what dead TaskManagers of this host have left, as far as no job can need it any more."""
 
     def __init__(self, directory: WorkingDirectory, exchange: ExchangeDirectory, is_job_over: IsJobOver) -> None:
         self._directory = directory

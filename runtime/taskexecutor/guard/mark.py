@@ -1,7 +1,7 @@
 """A mark that every descendant of a TaskManager's main process carries, whatever it does to its environment (R30).
 
 It is a limit that limits nothing (RLIMIT_RTTIME, of real-time processes, at centuries): the kernel hands it down
-through every fork and exec, also to another user's processes, and shows it to everybody. Standard library only.
+through every fork and exec, also to another user's processes, and shows it to all users. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _LOWEST = 1 << 61
 _BITS = 60
 _LINE = b"Max realtime timeout"
 NO_MARK = 0
-"""Where another limit is set already: then nobody can be told by it."""
+"""Where another limit is set already: then no process can be recognized by it."""
 
 
 def new_mark() -> int:
-    """One that nobody else has; NO_MARK where it could not be set."""
+    """A mark that no other life has; NO_MARK where it could not be set."""
     if resource.getrlimit(resource.RLIMIT_RTTIME)[1] != resource.RLIM_INFINITY:
         return NO_MARK
     return _LOWEST + secrets.randbits(_BITS)
