@@ -2,7 +2,7 @@
 
 Start: working directory, template process (before any JVM, so that no slot holds its pipes), Spark in the background,
 the registration key (before the first slot report), then the endpoint. Stop: no more slots, a short drain, slots, the
-last reports, Spark, movers of outputs, and only then the registration key: whoever sees it gone knows that nothing
+last reports, Spark, movers of outputs, and only then the registration key: its deletion says that nothing
 runs here (R13).
 """
 
@@ -59,7 +59,7 @@ class EarlierLives(Protocol):
         """Incarnations of which everything was reaped, at least `age` seconds ago."""
 
     def forget(self, incarnation: str, /) -> None:
-        """Everybody knows."""
+        """Forget a life whose key is deleted."""
 
 
 class StartableSlotPool(SlotPool, Protocol):
@@ -76,8 +76,8 @@ class StartableSlotPool(SlotPool, Protocol):
 class RunnerSettings:
     """Times of a TaskManager's life, in seconds. The whole stop has to fit into what the scripts wait: 10 s.
 
-    It begins with a short drain, `stop_patience`; whoever has more time drains before. `end_stated_for`: for how long
-    the guard states a sudden end where it listens (R30), 0 where nobody will ask.
+    It begins with a short drain, `stop_patience`; a caller that has more time drains before. `end_stated_for`: for how
+    long the guard states a sudden end where it listens (R30), 0 where no process will ask.
     """
 
     executor: TaskExecutorSettings

@@ -55,7 +55,7 @@ class JobDirectory:
 class JobDirectories:
     """All of them. One instance per TaskManager; `root` is its own.
 
-    `unpacker_of`: the number of the user who unpacks a job's archives; without it that is the TaskManager's user.
+    `unpacker_of`: the number of the user that unpacks a job's archives; without it that is the TaskManager's user.
     """
 
     def __init__(

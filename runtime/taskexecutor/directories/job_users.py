@@ -221,7 +221,7 @@ class JobUsers:
         )
 
     def unpacker_of(self, job_id: JobId) -> int:
-        """The user who unpacks what the job has brought (R42): no slot has the number of its group.
+        """The user that unpacks what the job has brought (R42): no slot has the number of its group.
 
         Raises GroupsExhaustedError.
         """

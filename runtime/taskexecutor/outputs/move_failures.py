@@ -19,11 +19,11 @@ class OvertakenError(InvalidInputError):
 
 
 class GoneError(InvalidInputError):
-    """This is not the directory in which the tasks wrote, or somebody has deleted what they wrote."""
+    """This is not the directory in which the tasks wrote, or what they wrote is deleted."""
 
 
 class HalfVisibleError(InvalidInputError):
-    """Beside what another job has left half done nobody can say that the base is whole."""
+    """Another job has left its commit half done, so the base cannot be said to be whole."""
 
 
 def gone(directory: str) -> GoneError:

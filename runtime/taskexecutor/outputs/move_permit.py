@@ -9,7 +9,7 @@ from runtime.taskexecutor.outputs.turn_looks import MoveReplacedError, TurnLooks
 
 
 class MoveStoppedError(FlinklikeError):
-    """This mover has no permit any more: it has stopped, and somebody else may go on."""
+    """This mover has no permit any more: it has stopped, and another mover may go on."""
 
 
 class MoveSupersededError(FlinklikeError):

@@ -191,7 +191,7 @@ class OutputMove:
                     raise InvalidInputError(message)
 
     def _claim(self, base: _Base) -> None:
-        """Say whose the directories are from now on, before anything else: nobody else deletes them (R28)."""
+        """Claim the directories for this job, before anything else: no other job deletes them from now on (R28)."""
         names = commit_names(self._message.job_id)
         if base.files.read(names.done) is not None:
             base.is_done = base.is_claimed = True
@@ -251,15 +251,15 @@ class OutputMove:
             if self._is_by_hand:
                 self._check_not_overtaken(base, names.preceded)
             else:
-                base.files.remove(names.preceded)  # whoever has left it was done before this job had its turn
+                base.files.remove(names.preceded)  # the job that left it was done before this job had its turn
             written = {directory: self._written(base, directory) for directory in base.directories}
             plan = make_plan(base.files.base, base.mode, written, base.files.present())
-            self._check_nobody_half_visible(base, plan)
+            self._check_no_other_half_visible(base, plan)
             self._permit.check()
             base.files.write(names.plan, plan.encode())
         else:
             self._check_not_overtaken(base, names.overtaken)
-            self._check_nobody_half_visible(base, plan)
+            self._check_no_other_half_visible(base, plan)
         base.plan = plan
         base.is_moved = base.files.read(names.moved) is not None
 
@@ -271,7 +271,7 @@ class OutputMove:
             )
             raise OvertakenError(message)
 
-    def _check_nobody_half_visible(self, base: _Base, plan: OutputPlan) -> None:
+    def _check_no_other_half_visible(self, base: _Base, plan: OutputPlan) -> None:
         """R27: `_SUCCESS` would come over the half of another one, and over its rows again when that is run again."""
         top = self._turns.top(base.files)
         other = half_visible(base.files, top, self._message.job_id, plan)
@@ -299,7 +299,7 @@ class OutputMove:
         return written
 
     async def _show(self, base: _Base) -> None:
-        """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
+        """R26: the new files become visible, one by one; a reader that looks for _SUCCESS sees that it is not over."""
         names = commit_names(self._message.job_id)
         await self._turns.overtake(base.files, base.mode, self._steps.run)
         await self._steps.run(partial(base.files.remove, SUCCESS))
@@ -328,7 +328,7 @@ class OutputMove:
             try:
                 put()
             except FileNotFoundError:
-                base.files.make_room(file.name.rpartition("/")[0])  # somebody has tidied it away
+                base.files.make_room(file.name.rpartition("/")[0])  # another job has tidied it away
                 put()
         except FileExistsError as error:
             message = f"{target} exists already: somebody wrote a file of that name since the commit began"
@@ -362,7 +362,7 @@ class OutputMove:
     def _tidy(self, base: _Base) -> None:
         """What attempts of this job have left, and all of our own but `done`, which tells a repeat that it is one."""
         names = commit_names(self._message.job_id)
-        base.files.remove(names.turn)  # whoever wrote it: it means nothing behind `done`
+        base.files.remove(names.turn)  # it means nothing behind `done`
         top = base.files.names() if base.top is None else base.top
         mine = [name for name in top if name.startswith(f"{HIDDEN_ATTEMPT}{self._message.job_id}_")]
         for directory in dict.fromkeys([*base.directories, *mine]):

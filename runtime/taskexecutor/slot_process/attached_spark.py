@@ -155,7 +155,7 @@ class AttachedSpark:
             link.symlink_to(self.binding.job_directory)
 
     def _apply_conf_of_job(self, conf: Mapping[str, str]) -> None:
-        """What the user's own code sets is refused to it in Spark's words. This nobody's line has set."""
+        """Refuse the job's conf in one sentence: no line of user code has set it, so Spark's traceback would not help."""
         from pyspark.errors import PySparkException
 
         try:

@@ -29,7 +29,7 @@ _BARE = frozenset(
         "java.time.format.DateTimeParseException",
     }
 )
-"""What they say means something only to who has caught them."""
+"""Their messages mean something only to code that catches them."""
 _ERROR_CLASS = re.compile(
     r"\[(?!FAILED_|INTERNAL_ERROR|MALFORMED_RECORD_IN_PARSING|STREAM_FAILED|TASK_WRITE_FAILED)[A-Z][A-Z0-9_.]+\] "
 )

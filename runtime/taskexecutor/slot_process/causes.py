@@ -1,4 +1,4 @@
-"""What an exception of user code is about: whose doing, and whether a restart helps.
+"""What an exception of user code is about: who is at fault, and whether a restart helps.
 
 Decided by classes, of Python and of Java, where the exception is caught (R36, D-061): no later process reads texts.
 Only Hadoop's `Mkdirs failed` has no class of its own. Neither pyspark nor py4j is imported here: without Spark there

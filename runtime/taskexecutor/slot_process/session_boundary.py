@@ -1,10 +1,10 @@
-"""Guards of a slot process: what user code calls on the shared context reaches only its own session.
+"""The boundary of a session: what user code calls on the shared context reaches only its own session.
 
 Inside the JVM the session's own context keeps jobs apart (`jvm/SlotContext.java`, R22): cached data, the Hadoop conf,
 the checkpoint directory, groups and tags by name, `cancelAllJobs`, `setLogLevel` (ignored), `stop` (ignored). Here
 classes of pyspark are changed, in this process only: `stop` (ends what the session runs), `addFile`, `addPyFile` and
 `addArchive` (job's directory), `SparkFiles`, `setSystemProperty`, `SparkContext(...)`, `SparkSession(sc)` and
-`builder.getOrCreate()` (the warm ones). JVM-wide and not guarded: job and stage ids (`cancelStage`), classes of
+`builder.getOrCreate()` (the warm ones). JVM-wide and not bounded: job and stage ids (`cancelStage`), classes of
 `ADD JAR`, and that one StreamingContext at a time can be started.
 """
 
@@ -95,7 +95,7 @@ def _bound_files(attached: AttachedSpark) -> None:
 
 
 def _own_processors(attached: AttachedSpark) -> None:
-    """Who drives a `transformWithState` reads the processor first of all, and learns from it for whom (R29)."""
+    """The driver of a `transformWithState` reads the processor first of all, and learns its session from it (R29)."""
     from pyspark.sql.group import GroupedData
 
     if not attached.session.directory or "spark.python.daemon.module" not in attached.session.conf:
@@ -161,7 +161,7 @@ def _bound_construction(attached: AttachedSpark) -> None:
         jsparkSession: Any = None,  # noqa: N803
         options: Any = None,
     ) -> None:
-        # Without a session given, the original takes the JVM's default one, which belongs to nobody (pitfall 5).
+        # Without a session given, the original takes the JVM's default one, which belongs to no slot (pitfall 5).
         own = attached.spark._jsparkSession if jsparkSession is None else jsparkSession  # noqa: SLF001 - as pyspark
         attached.apply_conf(options or {})
         original(session, sparkContext, own, {})

@@ -1,6 +1,6 @@
 """What a script has left in its job's working directory: said at its end, since it is deleted with the job (R24).
 
-Whoever comes from spark-submit looks for a relative output where the command was started, and would find nothing.
+A user of spark-submit looks for a relative output where the command was started, and would find nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an attempt has written with `ctx.output_path()`: for its metrics, so 0 where nobody knows cheaply."""
+"""What an attempt has written with `ctx.output_path()`: for its metrics, so 0 where the figure would be expensive."""
 
 from __future__ import annotations
 

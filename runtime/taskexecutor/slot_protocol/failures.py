@@ -27,6 +27,9 @@ def of_system(
     class_name: str = "SlotError",
     fault: Fault | None = None,
 ) -> FailureInfo:
-    """A failure that the TaskManager saw, and that may not come again. `fault`: whose doing, else as `kind` says."""
+    """A failure that the TaskManager saw, and that may not come again.
+
+    `fault`: who is at fault, else as `kind` says.
+    """
     text = shorten(message, MESSAGE_LENGTH_MAX)
     return FailureInfo(class_name, text, "", kind, True, timestamp_millis, fault=fault)  # noqa: FBT003

@@ -114,9 +114,11 @@ class AttemptMonitor:
         return self._segments.read()
 
     def _strays(self, attempts: Sequence[RunningAttempt]) -> dict[int, list[int]]:
-        """R43: who has left a slot process (`clone` with CLONE_PARENT), by the slot process whose session it is in.
+        """R43: processes that have left a slot process (`clone` with CLONE_PARENT), by the slot process whose session
+        it is in.
 
-        Who has left that too is nobody's, and ends: no program does both, but one that does not want to be counted.
+        A process that has left the session too belongs to no slot, and ends: no program does both, but one that does
+        not want to be counted.
         """
         found: dict[int, list[int]] = {attempt.process.pid: [] for attempt in attempts if attempt.process is not None}
         strangers = set()
@@ -125,7 +127,7 @@ class AttemptMonitor:
                 found[session].append(pid)
             else:
                 strangers.add(pid)
-        # Twice: whoever ends is seen here once, on the way to its end.
+        # Twice: a process that ends is seen here once, on the way to its end.
         for pid in strangers & self._strangers:
             name = name_of(pid)
             if kill_child_of(self._template().pid, pid):
@@ -160,7 +162,7 @@ class AttemptMonitor:
             return False
 
     async def _bound(self, attempt: RunningAttempt, directory: Path) -> None:
-        """In a thread: whoever writes to a file keeps others from changing it, for as long as he likes (R43)."""
+        """In a thread: a task that writes to a file can keep others from changing it for as long as it likes (R43)."""
         loop = asyncio.get_running_loop()
         bound = partial(bound_logs, directory, bytes_max=self._settings.log_bytes_max)
         try:

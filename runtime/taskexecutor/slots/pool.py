@@ -458,7 +458,8 @@ class SlotProcessPool:
     async def _watch_template(self) -> None:
         """Eternal: a lost template process is replaced; its slot processes died with it.
 
-        At once, unless its life was short: nobody counts these losses (R36), so they must not come in a hot loop.
+        At once, unless its life was short: no restart strategy counts these losses (R36), so they must not come in a
+        hot loop.
         """
         pause = 0.0
         while True:
@@ -490,14 +491,14 @@ async def _wait_dead(pid: int) -> None:
     """A process that dies by its parent-death signal is reaped by others: see it go."""
     try:
         async with asyncio.timeout(_STOP_TIMEOUT):
-            while is_alive(pid):  # noqa: ASYNC110 - nobody tells
+            while is_alive(pid):  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(_DEAD_POLL)
     except TimeoutError:
         logger.error("slot process %s does not die", pid)  # noqa: TRY400 - the sentence is enough
 
 
 def _rerun_refused(attempt: RunningAttempt, master: str) -> FailureInfo:
-    """R15: nobody can tell when the executors of the attempt before have ended."""
+    """R15: the end of the executors of the attempt before cannot be established."""
     return replace(
         attempt.system_failure(
             f"an exclusive task runs once only with spark.master {master}, and this is attempt "

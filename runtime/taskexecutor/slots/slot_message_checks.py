@@ -1,7 +1,7 @@
 """What a slot process says, as its TaskManager takes it: user code may write anything to that socket (R52).
 
 What is returned here can be sent to a JobMaster, and is no more than an attempt may say; for everything else there is
-FrameError, which costs the process that said it, and nobody else.
+FrameError, which costs only the process that said it.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def foreign_claim(said: TaskOutcome, order: WorkOrder) -> str:
 
 
 def is_own_output(one: OutputDirectory, order: WorkOrder) -> bool:
-    """False for a directory that is another attempt's, or nobody's, or that root would move for a task's user (R50)."""
+    """False for a directory that is another attempt's, or none's, or that root would move for a task's user (R50)."""
     if order.user is not None and not is_of_other_hosts(one.base):
         return False
     return one.directory == f"{one.base}/.attempt-{order.attempt_id}"

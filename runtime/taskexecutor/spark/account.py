@@ -80,7 +80,7 @@ class SparkAccount:
         return has_process(self.uid, pid)
 
     def end_all(self, wait: Callable[[float], object]) -> list[int]:
-        """Kill whatever runs as this user, and what it starts meanwhile; who does not die. Blocking."""
+        """Kill whatever runs as this user, and what it starts meanwhile; returns those that do not die. Blocking."""
         return end_processes_of(self.uid, wait)
 
     def prepare(self, settings: SparkSettings) -> SparkSettings:

@@ -2,7 +2,7 @@
 
 One `HostProcess` is one life of host and JVM; `restart` builds a new one (pyspark's statics cannot be reset in
 place). Whatever ends the host ends its JVM: parent-death signal and end of stdin; `wait_lost` returns only after
-both are gone, so that whoever hears of the loss may act on it (R15).
+both are dead, so that a component that hears of the loss may act on it (R15).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PROGRESS = TypeAdapter(dict[str, SparkProgress])
 
 
 async def _nothing_is_left() -> str:
-    """Without a guard nobody can tell."""
+    """Without a guard nothing can be found."""
     return ""
 
 
@@ -59,8 +59,8 @@ def _read_end(value: Any) -> tuple[bool, str, JvmChange | None]:
 
 
 class ProcessSparkEnvironment:
-    """The production SparkEnvironment. `on_launch` hears the process id of each host, before it serves anybody; `sweep`
-    ends what a JVM that is gone has started (Python workers, programs), and says who of it does not die (R29).
+    """The production SparkEnvironment. `on_launch` hears the process id of each host, before that serves a session;
+    `sweep` ends what a dead JVM has started (Python workers, programs), and says what of it does not die (R29).
     `account`: whose host and JVM are; None: this process's user's.
     """
 
@@ -143,13 +143,13 @@ class ProcessSparkEnvironment:
                 await host.kill(SparkLoss(reason, session.session_id))
             await self._settle(host, session, change)
         except SparkLostError as error:
-            # Lost, or unable to close: in both cases nobody can say what still runs, so the JVM has to go (R15).
+            # Lost, or unable to close: in both cases it is not known what still runs, so the JVM has to end (R15).
             await host.kill(SparkLoss(f"closing session {session.session_id}: {error}"))
         host.forget(session)
         return ClosedSession(left, change)
 
     async def _settle(self, host: HostProcess, session: SlotSession, change: JvmChange | None) -> None:
-        """R45: a JVM that was changed for all is replaced when nobody works in it and it cannot be put back."""
+        """R45: a JVM that was changed for all is replaced when no session works in it and it cannot be put back."""
         if change is not None and change.outcome is ChangeOutcome.SPENT:
             reason = "it is replaced, because a task has changed what all jobs share in it, which cannot be put back"
             await host.kill(SparkLoss(reason, session.session_id, is_planned=True))
@@ -182,18 +182,18 @@ class ProcessSparkEnvironment:
         return value
 
     async def wait_lost(self) -> SparkLoss:
-        """The loss, once host and JVM are gone."""
+        """The loss, once host and JVM are dead."""
         if self._host is None:
             return SparkLoss("Spark is not started")
         return await self._host.wait_lost()
 
     async def give_up(self, reason: str) -> None:
-        """End host and JVM, for whoever supervises it to start others. Returns when both are gone."""
+        """End host and JVM, so that the supervisor starts others. Returns when both are dead."""
         if self._host is not None:
             await self._host.kill(SparkLoss(reason, is_planned=True))
 
     async def restart(self) -> None:
-        """Replace host and JVM. Sessions of the old ones are gone."""
+        """Replace host and JVM. Sessions of the old ones are lost."""
         await self.stop()
         try:
             await self.start()

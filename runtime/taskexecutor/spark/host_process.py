@@ -76,7 +76,7 @@ class HostProcess:
         self.jvm_pid = 0
         self.is_warm = False
         self.is_changed = False
-        """R45: nobody begins in the JVM until those that work in it have ended, or the change is put back."""
+        """R45: no session begins in the JVM until those that work in it have ended, or the change is put back."""
 
     @property
     def pid(self) -> int:
@@ -161,7 +161,7 @@ class HostProcess:
     # --- frames -------------------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
-        """Read until the host is gone, then until its JVM is."""
+        """Read until the host is dead, then wait until its JVM is."""
         try:
             while (message := await frames.read_frame(reader)) is not None:
                 if "event" in message:
@@ -174,7 +174,7 @@ class HostProcess:
             process.kill()
         # The stream ends when the host dies, or just before it exits.
         await self._reap(process)
-        await self._wait_jvm_gone()
+        await self._wait_jvm_dead()
         self._note(SparkLoss(f"the Spark host ended with code {process.returncode}"))
         await self._note_left_behind()
         self._fail_calls()
@@ -197,7 +197,7 @@ class HostProcess:
                 self.jvm_pid = int(message["jvm_pid"])
                 self._jvm_descriptor = _open_process(self.jvm_pid)
                 if self._account is not None and not self._account.owns(self.jvm_pid):
-                    self._let_jvm_go()  # this process may signal everybody, and will
+                    self._let_jvm_go()  # this process may signal any process, and would
                     foreign = f"that process {self.jvm_pid} is its JVM, and it is not its user's"
                     raise frames.FrameError(foreign)
             case "ready":
@@ -220,7 +220,7 @@ class HostProcess:
         self._loss = self._loss or loss
 
     async def _note_left_behind(self) -> None:
-        """R29: what the JVM has started ends before anybody hears of its loss, or the loss says who does not."""
+        """R29: what the JVM has started ends before its loss is told, or the loss says what does not end."""
         left = await self._sweep()
         if self._account is not None:
             alive = await asyncio.to_thread(self._account.end_all, threading.Event().wait)
@@ -280,21 +280,21 @@ class HostProcess:
     # --- the end ------------------------------------------------------------------------------------------
 
     async def wait_lost(self) -> SparkLoss:
-        """The loss, once host and JVM are gone."""
+        """The loss, once host and JVM are dead."""
         await self._lost.wait()
         return self._loss or SparkLoss("unknown")
 
-    async def _wait_jvm_gone(self) -> None:
+    async def _wait_jvm_dead(self) -> None:
         """Wait until the JVM is dead; it gets SIGKILL from the kernel when its host dies, and here once more."""
         if self._jvm_descriptor is None:
             return
         descriptor, self._jvm_descriptor = self._jvm_descriptor, None
-        gone = asyncio.Event()
+        dead = asyncio.Event()
         loop = asyncio.get_running_loop()
         try:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            loop.add_reader(descriptor, gone.set)
-            await gone.wait()
+            loop.add_reader(descriptor, dead.set)
+            await dead.wait()
             loop.remove_reader(descriptor)
         except ProcessLookupError:
             logger.debug("JVM %d is reaped", self.jvm_pid)
@@ -307,7 +307,7 @@ class HostProcess:
             self._jvm_descriptor = None
 
     async def kill(self, loss: SparkLoss) -> None:
-        """End host and JVM by force; return when both are gone."""
+        """End host and JVM by force; return when both are dead."""
         self._note(loss)
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
@@ -316,7 +316,7 @@ class HostProcess:
         await self._close()
 
     async def stop(self) -> None:
-        """Ask the host to stop; kill it when it does not. Returns when host and JVM are gone."""
+        """Ask the host to stop; kill it when it does not. Returns when host and JVM are dead."""
         if self._writer is not None and not self._lost.is_set():
             self._note(SparkLoss("stopped"))
             self._writer.write(frames.encode({"operation": "stop"}))

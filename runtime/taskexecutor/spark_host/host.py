@@ -1,7 +1,7 @@
 """The Spark host: holds the driver and serves the TaskManager. Lives and dies with one JVM.
 
 The main thread reads requests; a bounded pool of threads answers them; one thread watches (stopped context, jobs
-nobody wants, progress); one waits for the JVM's end; one warms up. The host ends when the TaskManager's end of the
+no session wants, progress); one waits for the JVM's end; one warms up. The host ends when the TaskManager's end of the
 socket closes, when the JVM ends, or when the context stops; its JVM always ends with it.
 """
 

@@ -45,7 +45,7 @@ def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clo
 
 
 def main(argv: list[str]) -> int:
-    """Serve until the TaskManager or the JVM is gone."""
+    """Serve until the TaskManager or the JVM is dead."""
     die_with_parent(int(argv[2]))
     refuse_new_privileges()  # R50: the JVM and its Python workers inherit it
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

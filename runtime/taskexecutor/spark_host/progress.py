@@ -1,4 +1,4 @@
-"""From Spark's status store to progress per session, and to the jobs that nobody wants. Pure."""
+"""From Spark's status store to progress per session, and to the jobs that no session wants. Pure."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _OF_SLOT_TOO = 0o2770
 
 @dataclass(slots=True)
 class _OpenSession:
-    """`given`: the credentials that it has. `lock`: whoever changes that, or closes it (`is_closing`)."""
+    """`given`: the credentials that it has. `lock`: held to change that, or to close it (`is_closing`)."""
 
     slot_session: SlotSession
     java: Any
@@ -138,7 +138,7 @@ class Sessions:
         try:
             self._close(session, Deadline.after(self._clock, CANCEL_DURATION))
         except Exception:
-            # Why it was not to be had is told by who asked for it; a JVM that is lost has lost this, too.
+            # The caller that asked for it tells why it was not to be had; a JVM that is lost has lost this, too.
             logger.warning("session %s cannot be closed", session.slot_session.session_id, exc_info=True)
 
     def _forget(self, tag: str) -> None:
@@ -166,7 +166,7 @@ class Sessions:
                     session.java.renewFileSystems()
 
     def close(self, session_id: str, deadline: Deadline) -> SessionEnd:
-        """End a session whose process is gone.
+        """End a session whose process is dead.
 
         When nothing of it runs any more, all that it has cached, persisted, broadcast or registered goes (R22), and
         what its Python functions and scripts have started ends (R29).
@@ -217,11 +217,11 @@ class Sessions:
             delete_tree(gone)
 
     def _end_left_behind(self, session_id: str) -> str:
-        """What does not die, or that nobody could look, in words."""
+        """What does not die, or that the look failed, in words."""
         try:
             ended, alive = session_marks.end_left_behind(session_id, self._wait)
         except Exception as error:
-            # The session ends all the same: what it has in the JVM is everybody's (R25).
+            # The session ends all the same: what it has in the JVM counts against all jobs (R25).
             logger.exception("what Python functions and scripts of session %s have left cannot be ended", session_id)
             return f"perhaps processes of its Python functions and scripts, which could not be looked for: {error}"
         if ended:

@@ -17,7 +17,7 @@ from runtime.common.errors import UnavailableError
 from runtime.taskexecutor.spark_protocol.catalog import METASTORE_DIRECTORY, METASTORE_SERVICE
 
 _LOCK_TIMEOUT = 10.0
-"""A host that was killed is gone at once; one that is told to stop takes some seconds."""
+"""A host that was killed is dead at once; one that is told to stop takes some seconds."""
 _LOCK_INTERVAL = 0.1
 
 

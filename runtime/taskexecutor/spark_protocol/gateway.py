@@ -38,8 +38,8 @@ registered in place of that of its process."""
 def connect(port: int, secret: str) -> Any:
     """A gateway to the server at `port` of this host.
 
-    Who calls back shows the same secret (R44, `jvm/SlotGateway.java`): pyspark's own lets everybody on this host call
-    the functions of a script.
+    A process that calls back shows the same secret (R44, `jvm/SlotGateway.java`): pyspark's own lets every process on
+    this host call the functions of a script.
     """
     gateway = ClientServer(
         java_parameters=JavaParameters(port=port, auth_token=secret, auto_convert=True),

@@ -24,6 +24,6 @@ def java_chain(error: BaseException) -> tuple[JavaCause, ...]:
         while java is not None and len(found) < _JAVA_CHAIN_MAX:
             found.append(JavaCause(str(java.getClass().getName()), str(java.getMessage() or "")))
             java = java.getCause()
-    except Exception:  # noqa: BLE001 - the JVM is gone, or the attribute is user code's own: what was read has to do
+    except Exception:  # noqa: BLE001 - the JVM is dead, or the attribute is user code's own: what was read has to do
         return tuple(found)
     return tuple(found)

@@ -65,12 +65,12 @@ class SparkSettings:
 
     @property
     def is_authenticated(self) -> bool:
-        """R44: true if whoever dials the driver has to know its secret."""
+        """R44: true if a process that dials the driver has to know its secret."""
         return self.is_local or bool(self.secret_file)
 
     @property
     def listen_address(self) -> str:
-        """R44: nobody but this JVM has a reason to dial a driver whose executors are its own threads."""
+        """R44: only this JVM has a reason to dial a driver whose executors are its own threads."""
         return _LOOPBACK if self.is_local else self.bind_address
 
     @property
@@ -127,7 +127,7 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
     if settings.warehouse:
         conf.update(catalog_conf(settings.warehouse, settings.spark_conf))
     if settings.network_encryption:
-        # The first one, Spark's default, proves less of who speaks.
+        # Version 1, Spark's default, proves less about the sender.
         conf["spark.network.crypto.authEngineVersion"] = "2"
     if settings.is_local:
         conf["spark.sql.shuffle.partitions"] = str(max(4, 2 * settings.cores))
@@ -163,7 +163,7 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
 def _authentication(settings: SparkSettings) -> dict[str, str]:
     """R44. With `local[...]` Spark makes a secret at each start and keeps it in its JVM.
 
-    With `spark://` it wants to see one in its conf, which everybody may read: that of the file takes its place
+    With `spark://` it wants to see one in its conf, which every user may read: that of the file takes its place
     elsewhere (`driver.start_driver`).
     """
     conf = {"spark.authenticate": str(settings.is_authenticated).lower()}

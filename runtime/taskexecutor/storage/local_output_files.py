@@ -253,7 +253,7 @@ class LocalOutputFiles:
         is_fresh: bool,
         identity: Identity | None = None,
     ) -> None:
-        """Rename. Without `may_replace` by a link, which fails where a rename would replace somebody's file.
+        """Rename. Without `may_replace` by a link, which fails where a rename would replace another file.
 
         To another disk, behind a link of the user's: a copy, which gets its name when it is whole.
         """
@@ -332,7 +332,7 @@ class LocalOutputFiles:
         """One rename: what has the name when `aside` is there is new."""
         del is_directory
         if not os.path.lexists(self._path(aside)):
-            with contextlib.suppress(FileNotFoundError):  # somebody has deleted it
+            with contextlib.suppress(FileNotFoundError):  # it is deleted already
                 Path(self._path(name)).rename(self._path(aside))
 
     def read(self, name: str, /) -> bytes | None:

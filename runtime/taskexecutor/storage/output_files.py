@@ -86,7 +86,7 @@ class OutputFiles(Protocol):
         """Delete a directory with all below it, or a file. Idempotent."""
 
     def set_aside(self, name: str, aside: str, /, *, is_directory: bool) -> None:
-        """Give an old file, or a directory of old files, another name, under which nobody sees it. Idempotent: what
+        """Give an old file, or a directory of old files, another name, under which no reader sees it. Idempotent: what
         has its name then is new.
         """
 

@@ -100,8 +100,8 @@ class RemoteOutputFiles:
     ) -> None:
         """Copy, unless an earlier mover has. The copy is proved by its size, and its digest where both have one.
 
-        There is no write that refuses to replace: what is in the way is looked at just before. Nobody moves a source:
-        one that is gone was deleted by somebody, and proves nothing.
+        There is no write that refuses to replace: what is in the way is looked at just before. No mover moves a source:
+        one that is missing was deleted, and proves nothing.
         """
         del identity
         old, new = self._path(source), self._path(target)

@@ -129,7 +129,7 @@ class Template:
         self._send(encode_fields(**fields))
 
     def _send(self, message: bytes) -> None:
-        # Without anybody to tell, the next read finds the end and this process ends too.
+        # Without a TaskManager to tell, the next read finds the end and this process ends too.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._control.send(message)
 

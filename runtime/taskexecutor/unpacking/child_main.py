@@ -1,10 +1,10 @@
 """The process that unpacks the archives of one job, for no longer than that (R42).
 
 It reads what strangers have written, so it may take little, holds nothing, and is told nothing but paths and limits.
-Where slots are users of their own it is a user too, whose number nobody else has: it opens the archives as root, and
+Where slots are users of their own it is a user too, with a number of its own: it opens the archives as root, and
 gives up all rights before it reads any of them.
 Its answer is one line of JSON; without one, its exit tells what became of it. What it has written means nothing before
-that answer: whoever started it deletes the directory else.
+that answer: else the TaskManager deletes the directory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _bound(limits: UnpackLimits, archives: int) -> None:
 
 
 def _become(user: int, parent: int) -> None:
-    """Give up all rights but those of `user`, of whom nothing else runs. Nobody gets them back."""
+    """Give up all rights but those of `user`, of which nothing else runs; for good."""
     resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES_MAX, _PROCESSES_MAX))
     os.setgroups([])
     os.setresgid(user, user, user)
@@ -56,7 +56,7 @@ def _become(user: int, parent: int) -> None:
 
 
 def _opened(archives: Sequence[ArchiveToUnpack], user: int | None) -> Sequence[Path | int]:
-    """Only root may read them, when there is somebody to become."""
+    """Open the archives as root, which alone may read them, before this process becomes `user`."""
     return [Path(one.archive) if user is None else os.open(one.archive, _ARCHIVE) for one in archives]
 
 

@@ -32,7 +32,7 @@ class UnpackAnswer:
 
 
 def request_line(archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, user: int | None = None) -> bytes:
-    """What the process reads. `user`: whom it becomes, and the number of his group."""
+    """What the process reads. `user`: the user that it becomes, and the number of its group."""
     request: dict[str, Any] = {"parent": os.getpid(), "limits": asdict(limits), "user": user}
     request["archives"] = [asdict(one) for one in archives]
     return json.dumps(request).encode()

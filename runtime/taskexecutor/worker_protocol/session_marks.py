@@ -1,12 +1,13 @@
-"""Whose Python functions have started a process: a mark that it carries, whatever it does to its environment (R29).
+"""A mark of the session whose Python functions have started a process, whatever that does to its environment (R29).
 
-Python workers belong to the JVM, so neither parent nor group says for whom they have started something. The mark is a
-limit that limits nothing, as the TaskManager's own is (RLIMIT_LOCKS, at which Linux does not look any more): a worker
-takes that of its task's session, and what it starts inherits it through every fork and exec. A worker that waits for
-its session's next task is told by its name, which has its pid in it. Standard library only: workers import this.
+Python workers belong to the JVM, so neither parent nor group names the session for which they have started something.
+The mark is a limit that limits nothing, as the TaskManager's own is (RLIMIT_LOCKS, at which Linux does not look any
+more): a worker takes that of its task's session, and what it starts inherits it through every fork and exec. A worker
+that waits for its session's next task is told by its name, which has its pid in it. Standard library only: workers
+import this.
 
 A worker has that name from before Spark hears that it can be used again until the next task has marked it. It works for
-one session only (`session_worker`), and nobody waits for it when nothing of the session is active (R15): then
+one session only (`session_worker`), and no task waits for it when nothing of the session is active (R15): then
 it may be killed as whatever it has started.
 
 The JVM starts one more kind of program for a session, the scripts of `SELECT TRANSFORM ... USING`: their shell takes
@@ -69,7 +70,7 @@ def work_for(session_id: str, directory: str) -> None:
     _call_this(_BUSY)
     try:
         descriptor = os.open(f"{directory}/{USED}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError:  # it goes before anybody looks for what the session has left
+    except FileNotFoundError:  # it is deleted before the look for what the session has left
         raise SessionEndedError(session_id) from None
     try:
         os.write(descriptor, b".")
@@ -128,7 +129,7 @@ def kill_programs(session_id: str) -> None:
 
 
 def _carriers(session_id: str) -> dict[int, str]:
-    """Those that have ended since are told too: nobody knows what they have started before."""
+    """Processes with the mark, by pid; also those that have ended since, which may have started others."""
     return {pid: _read_name(pid) for pid in limited_to(_mark_of(session_id), _LINE)}
 
 

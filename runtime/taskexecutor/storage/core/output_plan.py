@@ -105,7 +105,7 @@ class OutputPlan:
     @classmethod
     def decode(cls, data: bytes) -> OutputPlan | None:
         """The inverse; None for what is no whole plan. Raises InvalidInputError for one of a later version, and for one
-        that no mover has written: whoever writes to the base can leave a plan there (R52).
+        that no mover has written: any writer to the base can leave a plan there (R52).
         """
         fields = _fields(data)
         if fields is None:
@@ -139,7 +139,7 @@ class OutputPlan:
         )
 
     def may_have_begun(self, present: Present) -> bool:
-        """False when the base, which nobody else has changed since, shows that nothing of it was carried out."""
+        """False when the base, which no other job has changed since, shows that nothing of it was carried out."""
         if self.asides or self.overwritten:
             return True
         is_shown = any(file.name in present.files for file in self.files)
