@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from runtime.common.ids import Incarnation
-from runtime.taskexecutor.directories.directory_lock import hold, taken_over
+from runtime.system.directory_lock import hold, taken_over
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from runtime.security.file_mask import UNCHANGED
 from runtime.taskexecutor.containment.cgroups import CONTROLLERS
 from runtime.taskexecutor.containment.users import SlotUsers, as_group
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 

@@ -26,23 +26,23 @@ from runtime.entrypoint.slot_users import (
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
 from runtime.security.token_providers import load_receivers
+from runtime.taskexecutor.attempt_logs.log_directory import AttemptLogs
+from runtime.taskexecutor.attempt_logs.log_retention import LogRetention
 from runtime.taskexecutor.connections.contact import ContactSettings
 from runtime.taskexecutor.containment.cgroups import SlotCgroups, SlotLimits
 from runtime.taskexecutor.containment.users import SlotUsers
 from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
-from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.exchange_identity import exchange_identity
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.log_retention import LogRetention
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 from runtime.taskexecutor.directories.working_directory import WorkingDirectory
 from runtime.taskexecutor.guard.records import boot_id
 from runtime.taskexecutor.runner import RunnerSettings
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
 from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.settings import SparkSettings, effective_conf
-from runtime.taskexecutor.spark_host.launch import pyspark_version
+from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings, effective_conf
 from runtime.taskexecutor.task_environment import TaskEnvironment
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
 

@@ -48,7 +48,6 @@ from runtime.taskexecutor.connections.contact import DeregisteredError
 from runtime.taskexecutor.containment.cgroups import remove_own
 from runtime.taskexecutor.containment.users import SlotUsers
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.partitions import local_path
 from runtime.taskexecutor.directories.working_directory import WorkingDirectory
 from runtime.taskexecutor.guard.channel import GuardChannel
 from runtime.taskexecutor.guard.connection import GuardConnection
@@ -57,6 +56,7 @@ from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from runtime.taskexecutor.storage.directory_tree import local_path
 
 logger = logging.getLogger(__name__)
 

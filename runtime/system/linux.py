@@ -92,7 +92,7 @@ def join_empty_keyring() -> None:
 
 
 def forget_keys_of_this_user() -> None:
-    """Of whoever has had the number of this user before."""
+    """Clear the keyrings of this user: an earlier user of the same number may have left keys."""
     for keyring in _USERS_KEYRINGS:
         _libc.syscall(KEYCTL_CALL, _KEYCTL_CLEAR, ctypes.c_long(keyring))
 
@@ -180,7 +180,7 @@ def is_alive(pid: int) -> bool:
 
 
 def _of_another_thread(pid: int) -> str:
-    """Of a process whose first thread has ended the kernel shows nothing at the process, and all at a thread."""
+    """Where the first thread of a process has ended, the kernel shows its files at another thread only."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as above
     except OSError:
@@ -189,7 +189,7 @@ def _of_another_thread(pid: int) -> str:
 
 
 def descriptors_of(pid: int) -> list[str]:
-    """Paths of what it has open; none when it is gone, or somebody else's."""
+    """Paths of the files that a process has open; none when it has ended or belongs to another user."""
     for place in (f"/proc/{pid}", _of_another_thread(pid)):
         try:
             names = os.listdir(f"{place}/fd") if place else []  # noqa: PTH208 - as above

@@ -18,16 +18,17 @@ from runtime.common.errors import BugError, FlinklikeError, InvalidInputError, R
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskMetrics, TaskProgress
+from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.core.events import AttemptEnded, AttemptProgressed, AttemptReported, RunAttempt
 from runtime.taskexecutor.core.reports import MESSAGE_SIZE_BYTES_MAX, report_size_bytes
 from runtime.taskexecutor.credentials.secret_files import SecretFiles
-from runtime.taskexecutor.directories.forgetting import Forgetting
+from runtime.taskexecutor.directories.departing_jobs import DepartingJobs
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_directory import JobDirectories, JobDirectory
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory, local_path
 from runtime.taskexecutor.slot_pool import SlotPool
-from runtime.taskexecutor.slots.logs import attempt_directory
 from runtime.taskexecutor.slots.work import SlotWork
+from runtime.taskexecutor.storage.directory_tree import local_path
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,7 @@ class Attempts:
         self._scope = scope
         self._post = post
         self._running: dict[ExecutionAttemptId, _Attempt] = {}
-        self.forgetting = Forgetting()
+        self.forgetting = DepartingJobs()
         """Jobs that leave: no attempt of one that has come back is prepared before that has ended."""
 
     def run(self, order: RunAttempt) -> None:

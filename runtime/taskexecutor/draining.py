@@ -1,7 +1,7 @@
 """Empties a TaskManager: asked for by a person, who may take it back, or by the end of its process, which is for good.
 
 Invariant: whatever happens, nothing runs here any more soon after the time for draining is over; what is ended then is
-ended as nobody's fault, so that its owner runs it elsewhere.
+reported with no fault, so that its owner runs it elsewhere.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """TaskExecutor: the endpoint of a TaskManager. One mailbox; a pure core decides, this executes.
 
 Everything that happens (orders of owners and of the leader, news of slots, timers) becomes an event in the mailbox and
-is handled without suspending. What one turn produces for one peer leaves in one write.
+is handled without suspending. It is a mailbox, and not `aio/turns`, because a turn takes all that has gathered: what it
+produces for one peer leaves in one write, and a stream is read on when its batch is handled, so no peer fills memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_never
@@ -18,8 +19,6 @@ from runtime.aio.scope import Scope, ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
-from runtime.common.errors import FlinklikeError, StaleTokenError, UnavailableError
-from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
 from runtime.gateways.delegation_tokens import DelegationToken
 from runtime.gateways.resource_manager import (
@@ -27,16 +26,9 @@ from runtime.gateways.resource_manager import (
     JobsEnded,
     RegisterTaskManager,
     RequestSlot,
-    SlotReport,
     SlotRequestRefused,
 )
 from runtime.gateways.task_executor import (
-    AttemptLogRequest,
-    AttemptLogResponse,
-    AttemptLogsRequest,
-    AttemptLogsResponse,
-    CensusAccepted,
-    CensusRequest,
     TaskExecutorGateway,
 )
 from runtime.heartbeat.service import HeartbeatService
@@ -44,7 +36,13 @@ from runtime.rpc.service import RpcService
 from runtime.taskexecutor.attempts import Attempts, bare_report, system_failure
 from runtime.taskexecutor.connections.contact import ContactKeeper
 from runtime.taskexecutor.connections.job_master_connections import JobMasterConnections
-from runtime.taskexecutor.connections.mail import ContactChanged, LeaderBatch, Mail, OwnerBatch, SlotsChanged
+from runtime.taskexecutor.connections.mailbox_messages import (
+    ContactChanged,
+    LeaderBatch,
+    Mail,
+    OwnerBatch,
+    SlotsChanged,
+)
 from runtime.taskexecutor.connections.outbox import Outbox
 from runtime.taskexecutor.connections.resource_manager_connection import (
     LeaderConnected,
@@ -56,7 +54,6 @@ from runtime.taskexecutor.connections.stream_service import Receiver
 from runtime.taskexecutor.core.events import (
     AttemptReported,
     CancelAttempt,
-    CensusRequested,
     ClusterChanged,
     ConnectJobMaster,
     ContactLost,
@@ -89,17 +86,18 @@ from runtime.taskexecutor.core.events import (
     TellResourceManager,
 )
 from runtime.taskexecutor.core.jobs import JobMasterLocation
-from runtime.taskexecutor.core.tenancy import RENEWS
 from runtime.taskexecutor.credentials.secret_files import SecretFiles
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_directory import BlobFiles, JobDirectories
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 from runtime.taskexecutor.draining import Draining
+from runtime.taskexecutor.endpoint_gateway import EndpointGateway
+from runtime.taskexecutor.job_departures import JobDepartures, remove_part
 from runtime.taskexecutor.outputs.committer import OutputCommitter
 from runtime.taskexecutor.outputs.output_turns import StoredJobs
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
-from runtime.taskexecutor.slots.logs import LogReaders
+from runtime.taskexecutor.slot_reports import SlotReports
 from runtime.taskexecutor.slots.work import ProcessGuard
 
 logger = logging.getLogger(__name__)
@@ -140,14 +138,12 @@ class TaskExecutor:
         self._rpc = rpc
         self._pool = pool
         self._exchange = exchange
-        self._spark = spark
         self._clock = clock
         self._scope = ServiceScope("task executor")
         self._mailbox: Mailbox[Mail] = Mailbox("task executor", capacity=settings.mailbox_max)
         self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
         self._core = settings.new_core(registration)
-        self._log_readers = LogReaders(settings.log_directory)
         self._outputs = OutputCommitter(
             self._scope, self._post, clock, contact, jobs=jobs, guard=guard, boot_clock=boot_clock
         )
@@ -169,15 +165,13 @@ class TaskExecutor:
             post=self._post,
             take_tokens=take_tokens,
         )
+        self._slot_reports = SlotReports(self._core, pool, spark, self._leader)
+        self._gateway = EndpointGateway(self._core.jobs, settings.log_directory, self._post)
+        self._departures = JobDepartures(pool, spark, self._directories, exchange, self._attempts, self._outputs)
         self._timers: dict[AllocationId, asyncio.TimerHandle] = {}
         self._late_flush: asyncio.TimerHandle | None = None
-        self._cluster = ""
         self.blob_address: str | None = None
         """Where the leader's BlobServer listens, as far as it is known."""
-        self._reported: SlotReport | None = None
-        self._is_stopping = False
-        self.is_serving: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
-        """True while registered with slots that can take tasks."""
         self.running: Watch[int] = Watch(0)
         """How many attempts run."""
         self._kept: Watch[int] = Watch(0)
@@ -214,7 +208,7 @@ class TaskExecutor:
     async def start(self) -> None:
         """Begin to serve and to look for the leader."""
         await self._scope.open()
-        self._rpc.server.add_gateway(TaskExecutorGateway, self, check=self._check_tokens)
+        self._rpc.server.add_gateway(TaskExecutorGateway, self._gateway, check=self._gateway.check_tokens)
         self._scope.spawn_eternal("mailbox", self._serve())
         self._scope.spawn_eternal("heartbeats", self._heartbeats.run())
         self._scope.spawn_eternal("readiness", self._watch_readiness())
@@ -240,7 +234,7 @@ class TaskExecutor:
 
     async def stop(self) -> None:
         """Send what waits on the streams, then end. The pool is stopped before, so that its last reports leave."""
-        self._is_stopping = True
+        self._slot_reports.is_stopping = True
         self._draining.close()
         self._outputs.stop_all(_STOPS)
         self._rpc.server.remove_gateway(TaskExecutorGateway)
@@ -251,7 +245,7 @@ class TaskExecutor:
         for timer in self._timers.values():
             timer.cancel()
         if self._scope.is_open:
-            self._log_readers.close()
+            self._gateway.close()
             await self._scope.close()
 
     async def flush(self) -> None:
@@ -261,6 +255,11 @@ class TaskExecutor:
         done = asyncio.get_running_loop().create_future()
         self._mailbox.put(LeaderBatch((), done))
         await done
+
+    @property
+    def is_serving(self) -> Watch[bool]:
+        """True while registered with slots that can take tasks."""
+        return self._slot_reports.is_serving
 
     @property
     def attempt_ids(self) -> frozenset[ExecutionAttemptId]:
@@ -325,11 +324,11 @@ class TaskExecutor:
             case LeaderConnected():
                 self._on_leader_connected(mail)
             case LeaderDisconnected():
-                self._reported = None
-                self._note_serving()
+                self._slot_reports.forget_reported()
+                self._slot_reports.note_serving()
             case SlotsChanged():
-                self._report_slots()
-                self._note_serving()
+                self._slot_reports.report()
+                self._slot_reports.note_serving()
             case ContactChanged():
                 pass
             case AttemptReported(report):
@@ -368,7 +367,7 @@ class TaskExecutor:
     def _on_leader_batch(self, batch: LeaderBatch) -> None:
         for message in batch.messages:
             match message:
-                case RequestSlot() if self._is_stopping:
+                case RequestSlot() if self._slot_reports.is_stopping:
                     reason = "this TaskManager is stopping"
                     self._leader.send(SlotRequestRefused(message.allocation_id, message.slot_index, reason))
                 case RequestSlot() | JobsEnded():
@@ -381,36 +380,18 @@ class TaskExecutor:
 
     def _on_leader_connected(self, connected: LeaderConnected) -> None:
         cluster = connected.registered.cluster
-        if self._cluster not in {"", cluster}:
-            logger.error("cluster %s has become cluster %s: everything that runs here is ended", self._cluster, cluster)
+        if self._gateway.cluster not in {"", cluster}:
+            logger.error(
+                "cluster %s has become cluster %s: everything that runs here is ended", self._gateway.cluster, cluster
+            )
             self._apply(ClusterChanged())  # R1
-        self._cluster = cluster
+        self._gateway.cluster = cluster
         self.blob_address = connected.registered.blob_address or None
-        self._reported = None
-        self._report_slots()
-        self._note_serving()
+        self._slot_reports.forget_reported()
+        self._slot_reports.report()
+        self._slot_reports.note_serving()
 
     # --- slots and the leader -------------------------------------------------------------------------------
-
-    @property
-    def _are_slots_usable(self) -> bool:
-        is_ready = self._pool.readiness.value and not self._core.tenancy.is_renewing
-        return is_ready and not self._is_stopping and not self._core.drain
-
-    def _report_slots(self) -> None:
-        """A complete report, if it says something new."""
-        if not self._leader.is_registered:
-            return
-        usable = self._are_slots_usable
-        slots = tuple(status for status in self._core.statuses() if usable or status.allocation_id is not None)
-        is_warm, problem = (self._spark.is_warm, self._spark.problem) if self._spark is not None else (False, "")
-        is_draining = bool(self._core.drain)
-        tenancy = self._core.tenancy
-        problem = problem or (RENEWS if tenancy.is_renewing else "")
-        report = SlotReport(slots, is_warm, self._core.running, is_draining, problem, tenancy.tenant)
-        if report != self._reported:
-            self._reported = report
-            self._leader.send(report)
 
     async def _renew(self) -> None:
         """R50: the jobs of one namespace have left, one of another namespace waits."""
@@ -419,11 +400,6 @@ class TaskExecutor:
         await self._pool.renew()
         self._post(EnvironmentRenewed())
         self._post(SlotsChanged())
-
-    def _note_serving(self) -> None:
-        is_serving = self._leader.is_registered and self._are_slots_usable
-        if is_serving != self.is_serving.value:
-            self.is_serving.set(is_serving)
 
     async def _watch_readiness(self) -> None:
         generation = -1
@@ -488,20 +464,20 @@ class TaskExecutor:
                 self._leader.send(message)
             case FreeSlot(_, allocation_id):
                 self._timers.pop(allocation_id).cancel()
-                if self._are_slots_usable:
+                if self._slot_reports.are_slots_usable:
                     self._outbox.add_freed(allocation_id)
                 else:
                     self._post(SlotsChanged())  # the report says that the slot is gone
             case StartSlotTimer(allocation_id):
                 self._start_timer(allocation_id)
             case DeletePartitions(partitions):
-                released = self._tidy("released partitions", self._exchange.release(partitions))
+                released = remove_part("released partitions", self._exchange.release(partitions))
                 self._scope.spawn("release partitions", released)
             case MoveOutputs(message):
                 self._outputs.begin(message)
             case ForgetJob(job_id, is_over):
                 self._attempts.forgetting.begin(job_id)
-                self._scope.spawn(f"forget {job_id}", self._forget(job_id, is_over=is_over))
+                self._scope.spawn(f"forget {job_id}", self._departures.remove(job_id, is_over=is_over))
             case _:
                 assert_never(effect)
 
@@ -515,27 +491,6 @@ class TaskExecutor:
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._settings.slot_timeout, self._post, SlotTimedOut(allocation_id))
         self._timers[allocation_id] = timer
-
-    async def _forget(self, job_id: JobId, *, is_over: bool) -> None:
-        is_gone = await self._tidy(f"processes of job {job_id}", self._pool.end_job(job_id))
-        # Its tables and what its own workers write lie in its directory.
-        if self._spark is not None:
-            await self._tidy(f"what Spark has of job {job_id}", self._spark.end_job(job_id))
-        is_gone &= await self._tidy(f"files of job {job_id}", self._directories.delete(job_id))
-        is_gone &= await self._tidy(f"partitions of job {job_id}", self._exchange.end_job(job_id))
-        self._attempts.forget(job_id, is_gone=is_gone)
-        await self._tidy(f"outputs of job {job_id}", self._outputs.end_job(job_id, is_over=is_over))
-
-    async def _tidy(self, what: str, work: Awaitable[bool | None]) -> bool:
-        """False if something stays behind."""
-        try:
-            return await work is not False
-        except (FlinklikeError, OSError) as error:
-            logger.warning("%s stays behind: %s", what, error)
-        except Exception:
-            # The boundary of tidying up: what one job leaves behind must not end what runs for the others.
-            logger.exception("%s stays behind by a bug", what)
-        return False
 
     # --- FenceObeyer ----------------------------------------------------------------------------------------
 
@@ -553,42 +508,9 @@ class TaskExecutor:
 
     async def stop_everything(self) -> None:
         """End all jobs and take no more slots."""
-        self._is_stopping = True
+        self._slot_reports.is_stopping = True
         self._post(Deregistered())
         await self.flush()
-
-    # --- TaskExecutorGateway --------------------------------------------------------------------------------
-
-    def _check_tokens(self, target: FencingToken | None, sender: FencingToken | None) -> None:
-        """R1: a TaskManager has no term; callers of another cluster, and of none, are refused."""
-        if sender is None:
-            message = "only a leader calls a TaskManager, and this call names none"
-            raise StaleTokenError(message)
-        for token in (target, sender):
-            if token is not None and self._cluster and token.cluster != self._cluster:
-                message = f"the call comes from cluster {token.cluster}, this is {self._cluster}"
-                raise StaleTokenError(message)
-
-    async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
-        """A new owner of a job: it is told, over a stream, what there is of the job (R6)."""
-        job = self._core.jobs.get(request.job_id)
-        if job is not None and job.is_ending:
-            message = f"job {request.job_id} is ending on this TaskManager"
-            raise UnavailableError(message)
-        refusal = self._core.jobs.refusal(request.job_id, request.epoch)
-        if refusal:
-            raise StaleTokenError(refusal)
-        owner = JobMasterLocation(request.job_master_incarnation, request.job_master_address)
-        self._post(CensusRequested(request.job_id, request.epoch, owner))
-        return CensusAccepted()
-
-    async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
-        """A piece of one attempt's log."""
-        return await self._log_readers.read(request)
-
-    async def request_attempt_logs(self, request: AttemptLogsRequest, /) -> AttemptLogsResponse:
-        """Pieces of many logs."""
-        return await self._log_readers.read_many(request)
 
 
 def _release(done: asyncio.Future[None]) -> None:

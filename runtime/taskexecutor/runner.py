@@ -2,7 +2,7 @@
 
 Start: working directory, template process (before any JVM, so that no slot holds its pipes), Spark in the background,
 the registration key (before the first slot report), then the endpoint. Stop: no more slots, a short drain, slots, the
-last reports, Spark, movers of outputs, and only then the registration key: whoever sees it gone knows that nothing
+last reports, Spark, movers of outputs, and only then the registration key: its deletion says that nothing
 runs here (R13).
 """
 
@@ -24,23 +24,22 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import Incarnation, JobId
-from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.highavailability.leadership.registration import TaskManagerRegistry
 from runtime.highavailability.leadership.retrieval import LeaderInformation
-from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
-from runtime.highavailability.records import DoneRecord, ResultRecord, TaskManagerRecord
+from runtime.highavailability.records import TaskManagerRecord
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.rpc.service import RpcService
+from runtime.taskexecutor.attempt_logs.log_directory import AttemptLogs
 from runtime.taskexecutor.connections.contact import ContactKeeper, ContactSettings
 from runtime.taskexecutor.connections.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
 from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
-from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 from runtime.taskexecutor.directories.working_directory import LeftoverCollector, WorkingDirectory
 from runtime.taskexecutor.endpoint import TaskExecutor
 from runtime.taskexecutor.guard.connection import GuardConnection
+from runtime.taskexecutor.job_lookups import JobLookups
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
@@ -50,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 _RELEASE_TIME_MAX = 5.0
 _IDLE_LOOKUPS = 10
-"""Jobs that are without a slot here, but not without an owner, are looked up that much more rarely."""
+"""Every so many looks at the job store the runner also looks up jobs that have an owner and no slot here."""
 
 
 class EarlierLives(Protocol):
@@ -60,7 +59,7 @@ class EarlierLives(Protocol):
         """Incarnations of which everything was reaped, at least `age` seconds ago."""
 
     def forget(self, incarnation: str, /) -> None:
-        """Everybody knows."""
+        """Forget a life whose key is deleted."""
 
 
 class StartableSlotPool(SlotPool, Protocol):
@@ -77,8 +76,8 @@ class StartableSlotPool(SlotPool, Protocol):
 class RunnerSettings:
     """Times of a TaskManager's life, in seconds. The whole stop has to fit into what the scripts wait: 10 s.
 
-    It begins with a short drain, `stop_patience`; whoever has more time drains before. `end_stated_for`: for how long
-    the guard states a sudden end where it listens (R30), 0 where nobody will ask.
+    It begins with a short drain, `stop_patience`; a caller that has more time drains before. `end_stated_for`: for how
+    long the guard states a sudden end where it listens (R30), 0 where no process will ask.
     """
 
     executor: TaskExecutorSettings
@@ -158,6 +157,7 @@ class TaskManagerRunner:
         self._entropy = entropy
         self._executor: TaskExecutor | None = None
         self._lookups = 0
+        self._jobs = None if services is None else JobLookups(services, registration.incarnation, settings.step_timeout)
         self._steps: list[tuple[str, Callable[[], Awaitable[None]], bool]] = []
 
     async def run(self, on_ready: Callable[[RegisterTaskManager], None]) -> None:
@@ -232,7 +232,7 @@ class TaskManagerRunner:
             boot_clock=self._boot_clock,
             entropy=self._entropy,
             contact=contact,
-            jobs=_Jobs(self._services, self._is_job_over) if self._services is not None else None,
+            jobs=self._jobs,
             guard=self._guard if self._services is not None else None,
             take_tokens=self._tokens.take,
             users=self._users,
@@ -313,15 +313,17 @@ class TaskManagerRunner:
     # --- background -----------------------------------------------------------------------------------------
 
     def _reconcilers(self, executor: TaskExecutor) -> list[Reconciler[int]]:
-        leftovers = LeftoverCollector(self._directory, self._exchange, self._is_job_over)
-        settings = self._settings
-        ended = partial(self._end_jobs, executor)
-        durable = [
-            Reconciler("fences", self._drop_fences, period=settings.leftover_period, clock=self._clock),
-            Reconciler("ended jobs", ended, period=settings.ended_jobs_period, clock=self._clock),
-        ]
+        settings, jobs = self._settings, self._jobs
+        leftovers = LeftoverCollector(self._directory, self._exchange, _is_over if jobs is None else jobs.is_over)
+        durable = []
+        if jobs is not None:
+            ended = partial(self._end_jobs, executor, jobs)
+            durable = [
+                Reconciler("fences", jobs.drop_fences, period=settings.leftover_period, clock=self._clock),
+                Reconciler("ended jobs", ended, period=settings.ended_jobs_period, clock=self._clock),
+            ]
         return [
-            *([] if self._services is None else durable),
+            *durable,
             Reconciler("leftovers", leftovers.activate, period=settings.leftover_period, clock=self._clock),
             Reconciler(
                 "log retention", partial(self._collect_logs, executor), period=settings.log_period, clock=self._clock
@@ -336,59 +338,15 @@ class TaskManagerRunner:
             message = f"attempt logs cannot be collected: {error}"
             raise UnavailableError(message) from error
 
-    async def _drop_fences(self) -> int:
-        """Of jobs that are done: their owners lift the others."""
-        assert self._services is not None, "fences are durable"
-        fences = self._services.task_manager_fences(self._registration.incarnation)
-        dropped = 0
-        read = await fences.read()
-        for job_id, fence in (*read.fences.items(), *read.lifted.items()):
-            if fence.is_confirmed and await self._is_job_over(job_id):
-                await fences.drop(job_id, fence)
-                dropped += 1
-        return dropped
-
-    async def _end_jobs(self, executor: TaskExecutor) -> int:
-        """R16: nobody comes for a job that is over, should its owner and the leader have died before they told us."""
+    async def _end_jobs(self, executor: TaskExecutor, jobs: JobLookups) -> int:
+        """R16: end jobs that are over, should owner and leader have died before they told this TaskManager."""
         self._lookups += 1
         unattended = executor.unattended_jobs(idle=self._lookups % _IDLE_LOOKUPS == 0)
-        over = [job_id for job_id in unattended if await self._is_job_over(job_id)]
+        over = [job_id for job_id in unattended if await jobs.is_over(job_id)]
         if over:
             logger.info("%d jobs are over that nobody has ended here: %s", len(over), ", ".join(over[:8]))
-            executor.end_jobs(over, [job_id for job_id in over if await self._keeps_outputs(job_id)])
+            executor.end_jobs(over, [job_id for job_id in over if await jobs.keeps_outputs(job_id)])
         return len(over)
-
-    async def _keeps_outputs(self, job_id: JobId) -> bool:
-        """R28. Of a job of which nothing is known any more, or nothing can be read: yes."""
-        services = self._services
-        assert services is not None, job_id
-        kinds: dict[str, type[ResultRecord | DoneRecord]] = {
-            services.keys.result(job_id): ResultRecord,
-            services.keys.done(job_id): DoneRecord,
-        }
-        for key, kind in kinds.items():
-            found = await services.kv.range(key, is_prefix=False, timeout=self._settings.step_timeout)
-            if not found.kvs:
-                continue
-            try:
-                record = decode_record(kind, found.kvs[0].value, key=key)
-                return decode_record(JobSummary, record.summary, key=key).keeps_outputs
-            except UnreadableRecordError as error:
-                logger.warning("what job %s has written is kept: %s", job_id, error)
-                break
-        return True
-
-    async def _is_job_over(self, job_id: JobId) -> bool:
-        """R16: no graph, or a result. Without durable services a job does not outlive its TaskManager."""
-        services = self._services
-        if services is None:
-            return True
-        timeout = self._settings.step_timeout
-        graph = await services.kv.range(services.keys.graph(job_id), is_prefix=False, timeout=timeout)
-        if not graph.kvs:
-            return True
-        result = await services.kv.range(services.keys.result(job_id), is_prefix=False, timeout=timeout)
-        return bool(result.kvs)
 
     # --- stop -----------------------------------------------------------------------------------------------
 
@@ -429,18 +387,6 @@ class TaskManagerRunner:
         await asyncio.to_thread(self._directory.leave if is_needed else self._directory.remove)
 
 
-class _Jobs:
-    """Implements `StoredJobs`."""
-
-    def __init__(self, services: HighAvailabilityServices, is_over: Callable[[JobId], Awaitable[bool]]) -> None:
-        self._services = services
-        self._is_over = is_over
-
-    @property
-    def cluster(self) -> str:
-        """The cluster's uuid."""
-        return self._services.cluster
-
-    async def is_over(self, job_id: JobId, /) -> bool:
-        """It has a result, or is not stored any more."""
-        return await self._is_over(job_id)
+async def _is_over(_: JobId) -> bool:
+    """Without durable services a job does not outlive its TaskManager (R16)."""
+    return True

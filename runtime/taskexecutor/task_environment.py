@@ -1,7 +1,7 @@
 """What the processes of user code get of the environment in which the TaskManager was started (R41).
 
-A list of what passes, not of what does not: whoever starts a cluster has secrets in variables that nobody here knows.
-What a job declares (`env`) is the job's, and passes as it is. Pure, but for `TaskEnvironment.of_this_process`.
+A list of what passes, not of what does not: the environment of a cluster's start holds secrets in variables of unknown
+names. What a job declares (`env`) is the job's, and passes as it is. Pure, but for `TaskEnvironment.of_this_process`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PASSED = (
     "HADOOP_*", "HDFS_*", "YARN_*", "HIVE_*", "KRB5*", "ARROW_*",
     # libraries that compute
     "OMP_*", "OPENBLAS_*", "MKL_*", "NUMEXPR_*", "CUDA_*", "NVIDIA_*",
-    # the way out, and whom to trust on it
+    # the way out, and what to trust on it
     "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY",
     "http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
@@ -69,7 +69,10 @@ class _Names:
 
 @dataclass(frozen=True, slots=True)
 class TaskEnvironment:
-    """What slot processes, Spark and its Python workers begin with. `umask`: UNCHANGED, or that of who started this."""
+    """What slot processes, Spark and its Python workers begin with.
+
+    `umask`: UNCHANGED, or that of the start of this process.
+    """
 
     variables: Mapping[str, str] = field(repr=False)
     umask: int = UNCHANGED

@@ -22,7 +22,9 @@ from runtime.aio.clock import LoopClock
 from runtime.common.ids import JobId, VertexId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OVERWRITE, OutputDirectory
-from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX, OutputMove, Permit
+from runtime.taskexecutor.outputs.move_permit import Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
 from tests.benchmarks.measure import Report
 from tests.kit.spark.plain_spark import plain_spark_environment
 

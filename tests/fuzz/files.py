@@ -23,11 +23,11 @@ from runtime.entrypoint.control.pid_file import PidFile
 from runtime.entrypoint.control.remote import RemoteHosts
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OutputDirectory
-from runtime.taskexecutor.core.output_plan import OutputPlan, planned_mode
 from runtime.taskexecutor.guard.records import Life, LifeRecord, reaped_lives, who_states
 from runtime.taskexecutor.outputs.commit_records import claim, claim_in, claimed_in, read_claim
 from runtime.taskexecutor.outputs.output_turns import _decode
 from runtime.taskexecutor.outputs.turn_looks import taken_by
+from runtime.taskexecutor.storage.core.output_plan import OutputPlan, planned_mode
 from tests.fuzz.surface import Surface
 
 JOB = JobId("a" * 32)

@@ -31,7 +31,7 @@ from runtime.gateways.task_executor import (
 from runtime.rest.app import create_app
 from runtime.rest.context import RestContext
 from runtime.rpc import codec
-from runtime.taskexecutor.slots.logs import attempt_directory, read_log, read_logs
+from runtime.taskexecutor.attempt_logs.log_files import attempt_directory, read_log, read_logs
 from tests.fuzz.surface import Surface
 from tests.kit.rest.fakes import JOB, FakeTaskExecutor, RestFakes, archived, shown
 

@@ -32,7 +32,7 @@ from runtime.rpc.settings import RpcLimits
 from runtime.taskexecutor.slot_protocol.wire import Frame, FrameKind, TaskOutcome, encode_fields, encode_outcome
 from runtime.taskexecutor.slots.slot_handle import SlotProcess, SlotProcessState
 from runtime.taskexecutor.slots.template_handle import ProcessExit
-from runtime.taskexecutor.spark.frames import FrameError, decode_body
+from runtime.taskexecutor.spark_protocol.frames import FrameError, decode_body
 from tests.fuzz.surface import Surface
 
 ATTEMPT = ExecutionAttemptId(JobId("a" * 32), VertexId("b" * 32), 0, 7, 0)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark.settings import SparkSettings
 from runtime.taskexecutor.spark_host.archive import ClassArchive
 from runtime.taskexecutor.spark_host.archive_builder import archive_for
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from tests.kit.etcd.server import EtcdProcess
 from tests.kit.spark.spark_box import SparkBox, spark_settings, wait_until
 

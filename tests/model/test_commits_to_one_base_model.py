@@ -24,7 +24,7 @@ from runtime.common.ids import JobId
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor.outputs import output_turns, repeat_commit
 from runtime.taskexecutor.outputs.commit_records import commit_names
-from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+from runtime.taskexecutor.storage.remote_output_files import RemoteOutputFiles
 from tests.kit.control_plane.commits_of_jobs import Known, moving
 from tests.kit.control_plane.task_messages import job_id
 

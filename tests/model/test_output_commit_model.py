@@ -25,7 +25,7 @@ from runtime.scheduler.core.failover_settings import FailoverSettings
 from runtime.taskexecutor.core.events import Effect, MoveOutputs, OutputsMoved, StopMove
 from runtime.taskexecutor.core.isolation import Isolation
 from runtime.taskexecutor.core.moves import Moves
-from runtime.taskexecutor.core.output_plan import OutputPlan, Present, Written, make_plan
+from runtime.taskexecutor.storage.core.output_plan import OutputPlan, Present, Written, make_plan
 from tests.kit.control_plane.job_graphs import graph, vertex
 from tests.kit.control_plane.job_master_driver import JOB_ID, UNCONFIRMED_WAIT, Fence, JobMasterDriver, location
 

@@ -278,40 +278,6 @@ def test_a_main_that_cannot_be_started_is_one_sentence() -> None:
     assert "cannot be started" in done.stderr
 
 
-def test_the_guard_is_small() -> None:
-    code = (
-        "import sys; before = set(sys.modules); import runtime.taskexecutor.guard.watcher; "
-        "print([name for name in set(sys.modules) - before if name.split('.')[0] not in sys.stdlib_module_names])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
-    loaded = set(json.loads(done.stdout.replace("'", '"')))
-    assert loaded <= {
-        "runtime",
-        "runtime.taskexecutor",
-        "runtime.taskexecutor.guard",
-        *(
-            f"runtime.taskexecutor.guard.{name}"
-            for name in (
-                "cgroup",
-                "guard_main",
-                "held_guard",
-                "life",
-                "mark",
-                "reaping",
-                "records",
-                "signals",
-                "statement",
-                "sweep",
-                "watcher",
-            )
-        ),
-        "runtime.taskexecutor.guard.channel",
-        "runtime.taskexecutor.guard.isolation",
-        "runtime.system",
-        "runtime.system.linux",
-    }
-
-
 # --- the isolation deadline (R14) ---------------------------------------------------------------------------
 
 # Two slot processes with a child each, below a template, and a Spark host with a JVM beside it. Its Python worker has

@@ -15,7 +15,8 @@ from runtime.aio.watch import Watch
 from runtime.common.exchange import ExchangeMode
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, ResultPartitionSpec
-from runtime.taskexecutor.spark.environment import JvmChange, SlotSession, SparkLoss, SparkLostError, SparkProgress
+from runtime.taskexecutor.spark.environment import JvmChange, SparkLoss, SparkLostError
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 from tests.kit.spark.slot_work import SlotBench, operator, script, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from runtime.gateways.task_executor import AttemptLogRequest, LogStream
-from runtime.taskexecutor.slots.logs import attempt_directory, read_log
+from runtime.taskexecutor.attempt_logs.log_files import attempt_directory, read_log
 from tests.kit.spark.slot_work import SlotBench, slot_bench
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]

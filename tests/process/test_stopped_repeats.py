@@ -16,7 +16,7 @@ import pytest
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.ids import JobId
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
-from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
 from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
 from tests.kit.host.levels import reached
 from tests.kit.storage.gated_files import install, visible, waiting

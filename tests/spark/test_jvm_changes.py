@@ -10,7 +10,7 @@ import pytest
 
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
-from runtime.taskexecutor.slots.logs import attempt_directory
+from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.spark.environment import ChangeOutcome, JvmChange
 from tests.kit.spark.slot_box import SlotBox
 from tests.kit.spark.spark_box import SlotProcess, SparkBox, spark_settings, wait_until

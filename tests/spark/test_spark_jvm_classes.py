@@ -13,10 +13,11 @@ import pytest
 
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
-from runtime.taskexecutor.spark_host.gateway import connect
 from runtime.taskexecutor.spark_host.java import JavaRuntime, find_java, probe
 from runtime.taskexecutor.spark_host.jvm.loader import FOLDER, SOURCES, UnsupportedSparkError, load_classes
-from runtime.taskexecutor.spark_host.launch import JvmProcess, command_line, jvm_environment, pyspark_version
+from runtime.taskexecutor.spark_host.launch import JvmProcess, command_line, jvm_environment
+from runtime.taskexecutor.spark_protocol.gateway import connect
+from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
 from tests.kit.spark.spark_box import QUICK_JVM
 
 

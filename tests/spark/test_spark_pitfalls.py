@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark_host.python_workers import daemons_of
+from runtime.taskexecutor.spark_host.worker_daemons import daemons_of
 from tests.kit.spark.spark_box import SparkBox, wait_until
 
 PLANNED = """

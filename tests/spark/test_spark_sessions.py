@@ -4,7 +4,7 @@ import psutil
 import pytest
 
 from runtime.taskexecutor.spark.environment import SparkLostError
-from runtime.taskexecutor.spark.settings import sessions_directory
+from runtime.taskexecutor.spark_protocol.settings import sessions_directory
 from tests.kit.spark.spark_box import SparkBox, wait_until
 
 BREAK = """

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
+from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from runtime.taskexecutor.spark.host_process import SparkStartError
 from tests.kit.spark.spark_box import SparkBox, spark_settings
 
 pytestmark = pytest.mark.timeout(600)

@@ -1,7 +1,7 @@
 """Keeps this TaskManager in contact (R14): reads its own prefix, obeys and confirms fences, feeds the guard.
 
-Reads every interval and whenever the prefix changes. Whoever runs exclusive tasks asks `loss` before each turn, so that
-a process that was frozen past its deadline knows it before it does anything else.
+Reads every interval and whenever the prefix changes. A component that runs exclusive tasks asks `loss` before each
+turn, so that a process that was frozen past its deadline knows it before it does anything else.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TIMER_SLACK = 0.001
 
 
 class DeregisteredError(PermanentError):
-    """The own key is gone: somebody has established the death of this TaskManager."""
+    """The own key is deleted: the leader, or a later life, has established the death of this TaskManager."""
 
 
 class DeadlineHolder(Protocol):
@@ -118,7 +118,7 @@ class ContactKeeper:
 
     async def run(self) -> None:
         """Read, obey, confirm, until cancelled."""
-        assert self.obeyer is not None, "nobody obeys"
+        assert self.obeyer is not None, "no obeyer is set"
         try:
             async with Scope("contact") as scope:
                 scope.spawn_eternal("guard", self._feed_guard())

@@ -31,7 +31,10 @@ class Outbox:
 
     @property
     def is_urgent(self) -> bool:
-        """Somebody waits for what is in here. Nobody waits for RUNNING: it may travel with what comes next."""
+        """True when a peer waits for something in here.
+
+        None waits for RUNNING, which may travel with the next message.
+        """
         return bool(self._has_end or self._progress or self._freed)
 
     def add_report(self, effect: SendReport) -> None:

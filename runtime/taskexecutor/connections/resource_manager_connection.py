@@ -45,7 +45,7 @@ class LeaderLocation:
 
 
 class LeaderRetrieval(Protocol):
-    """Who leads. Implementations: StaticLeader here, one that watches etcd in highavailability."""
+    """Which JobManager leads. Implementations: StaticLeader here, one that watches etcd in highavailability."""
 
     def leaders(self) -> AsyncIterator[LeaderLocation | None]:
         """The leader now, then each change; None while there is none. Never ends."""
@@ -252,7 +252,9 @@ class ResourceManagerConnection:
         return early
 
     async def _receive(self, messages: Sequence[Any]) -> None:
-        """Tokens are for whoever reads them next (R51), whatever waits in the mailbox; the rest is orders."""
+        """Delegation tokens bypass the mailbox, because the next read of them needs the newest (R51); the rest are
+        orders.
+        """
         for message in messages:
             if isinstance(message, NewDelegationTokens):
                 self._take_tokens(message.tokens)
@@ -267,6 +269,6 @@ class ResourceManagerConnection:
         self._last_failure = ""
         logger.info("registered with the ResourceManager of term %d of cluster %s", self._epoch, self._cluster)
         self._take_tokens(registered.tokens)  # R51: before there is a slot to give away
-        # The stream must be ours to send on before anybody reacts to the news.
+        # The stream must be ours to send on before the endpoint reacts to the news.
         self._is_registered = True
         self._post(LeaderConnected(registered))

@@ -201,7 +201,7 @@ def _write(path: Path, text: str) -> None:
 
 def _remove(root: Path) -> None:
     for path, _, _ in os.walk(root, topdown=False):
-        with contextlib.suppress(OSError):  # somebody is in it still: the next start here takes it away
+        with contextlib.suppress(OSError):  # a process is still in it: the next start here removes it
             os.rmdir(path)  # noqa: PTH106 - a name, as os.walk has it
 
 

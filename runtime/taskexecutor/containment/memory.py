@@ -34,7 +34,10 @@ class MemorySample:
 def sample_tree(
     pid: int, held: HeldFiles, segments: SlotSegments, *, limit: int, strays: Sequence[int] = ()
 ) -> MemorySample:
-    """An upper bound for the trees below `pid`, and below who has left it. There may be no limit: 0."""
+    """An upper bound for the trees below `pid`, and below `strays`, processes that have left it.
+
+    `limit` 0: there is none.
+    """
     tree = tuple(member for root in (pid, *strays) for member in process_tree(root))
     resident = sum(map(resident_bytes, tree))
     made = segments.of(pid, tree)
@@ -45,18 +48,9 @@ def sample_tree(
 
 
 def measure_tree(tree: tuple[int, ...], held: HeldFiles, *, limit: int) -> MemorySample:
-    """Exact, unless a better upper bound is within the limit. Blocking: nobody else uses `held` meanwhile."""
+    """Exact, unless a better upper bound is within the limit. Blocking; no other call uses `held` meanwhile."""
     held.look_again()
     upper = sum(map(proportional_bytes, tree)) + held.bytes_held
     if upper <= limit or not held.bytes_held:
         return MemorySample(upper, tree, is_exact=upper > limit)
     return MemorySample(upper - mapped_bytes(tree, held), tree, is_exact=True)
-
-
-def format_bytes(count: int) -> str:
-    """For people: 1.5 MiB."""
-    if count < 1024 * 1024:
-        return f"{count / 1024:.1f} KiB"
-    if count < 1024 * 1024 * 1024:
-        return f"{count / 1024 / 1024:.1f} MiB"
-    return f"{count / 1024 / 1024 / 1024:.2f} GiB"

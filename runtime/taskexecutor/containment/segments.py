@@ -1,5 +1,5 @@
-"""Shared memory of System V that slots have made (R43): what nobody has attached is in no process, and stays when its
-maker has ended.
+"""Shared memory of System V that slots have made (R43): a segment that no process has attached is in no process's
+figures, and stays when its maker has ended.
 
 The kernel says by its number which process has made a segment. One that was in a slot's tree when it was looked at
 makes the segment the slot's, unless the segment is older than the process, whose number was another one's then. It
@@ -19,7 +19,7 @@ from runtime.taskexecutor.containment import left_ipc
 logger = logging.getLogger(__name__)
 
 _SEGMENTS_MAX = 10_000
-"""Of a host that are read. The kernel's own bound is 4096 unless somebody has raised it."""
+"""So many segments of a host are read. The kernel's own bound is 4096 unless an administrator has raised it."""
 _MANY = 100
 """Which take a millisecond to read."""
 _GRAIN = 1.0
@@ -56,7 +56,7 @@ def remove_segment(segment_id: int) -> None:
 
 
 class SlotSegments:
-    """Whose they are. A slot is named by its process."""
+    """Which slot has made which segments. A slot is named by its process."""
 
     def __init__(
         self,

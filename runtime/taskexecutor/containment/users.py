@@ -1,13 +1,13 @@
 """Users and groups of their own for slots (R50): which numbers they have, and how a slot process becomes its user.
 
-A slot has a user, so that no task reaches another one's process; a job has a group, so that its tasks share the job's
-files, and nobody else does. All numbers are from one range, which belongs to one TaskManager: the first is the group of
+A slot has a user, so that no task reaches another one's process; a job has a group, so that only its tasks share the
+job's files. All numbers are from one range, which belongs to one TaskManager: the first is the group of
 all slots, then come the users of slots, and the rest are groups of jobs. No account needs to have them.
 
 Beside Spark, whose JVM is a user of its own, a slot has a group too, for the temporary files of its session, and a job
 a second one, for what Spark works on. The JVM is in all groups of both kinds, and in no first group of a job.
 
-A slot process belongs to root until it is given work: before that it runs nothing of anybody's. Loaded before any fork.
+A slot process belongs to root until it is given work: before that it runs no code of a job. Loaded before any fork.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPEN_GATE = 0o751
 
 @dataclass(frozen=True, slots=True)
 class TaskUser:
-    """As whom a task runs. `directory` is the job's; `processes_max` counts all of this user, threads too.
+    """The user that a task runs as. `directory` is the job's; `processes_max` counts all of this user, threads too.
 
     `spark_gids`: the groups that it has in common with Spark's JVM, its slot's and its job's; none without Spark.
     """
@@ -111,7 +111,7 @@ def is_open_to_spark(user: TaskUser) -> bool:
 
 
 def as_group(umask: int) -> int:
-    """The group is the job's: what one of its processes has written another one may change, whoever else may not."""
+    """The group is the job's: its processes may change each other's files, whatever the umask keeps from other users."""
     return umask & ~_GROUP_BITS
 
 
@@ -129,14 +129,14 @@ def is_of_other_hosts(url: str) -> bool:
 
 
 class Identity:
-    """Who this slot process is: root until its first task, then one user for ever."""
+    """The user of this slot process: root until its first task, then one user for ever."""
 
     def __init__(self) -> None:
         self._template = os.getppid()
         self._user: TaskUser | None = None
 
     def become(self, user: TaskUser | None) -> None:
-        """Give up all rights but those of `user`, before anything of a task is read or run. Nobody gets them back."""
+        """Give up all rights but those of `user`, before anything of a task is read or run; for good."""
         if user == self._user:
             return
         assert self._user is None, "a slot process has one user"

@@ -1,4 +1,5 @@
-"""How long each job has had no owner connected (R18). Pure: whoever measures time leaves out what does not count.
+"""How long each job has had no owner connected (R18). Pure: the caller measures time, and leaves out what does not
+count.
 
 Invariants: a job whose owner is connected starts at nothing again; a job is given up once per absence.
 """
@@ -18,7 +19,7 @@ class OwnerAbsence:
         self._away: dict[JobId, float] = {}
 
     def passed(self, seconds: float, absent: Iterable[JobId]) -> list[JobId]:
-        """So much more time, during which nobody was connected for the jobs in `absent`. Returns those to give up."""
+        """Add time in which no owner was connected for the jobs in `absent`. Returns the jobs to give up."""
         before = self._away
         self._away = {job_id: before.get(job_id, 0.0) + seconds for job_id in absent}
         return [

@@ -2,7 +2,7 @@
 
 Invariants: the contact is the send time of a read of the own prefix that showed the own key, with every fence in that
 read obeyed, and it counts only once the guard has accepted it; it never goes back. An etcd that is away changes
-nothing: the contact gets older. A fence that cannot be read is obeyed as one for every attempt, confirmed to nobody,
+nothing: the contact gets older. A fence that cannot be read is obeyed as one for every attempt, never confirmed,
 and forbids nothing any more when it can be read, or is gone (R31).
 """
 
@@ -186,7 +186,7 @@ class ContactCore:
     def _confirm(self, job_id: JobId, fence: SeenFence) -> list[ContactEffect]:
         if fence.is_confirmed or not self._is_obeyed(job_id, fence) or job_id in self._confirming:
             return []
-        if not fence.is_readable:  # R31: a confirmation would take the place of what nobody here has understood
+        if not fence.is_readable:  # R31: a confirmation would replace a record that this release cannot read
             return []
         self._confirming.add(job_id)
         return [ConfirmFence(job_id, fence.revision)]

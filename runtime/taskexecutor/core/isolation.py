@@ -21,7 +21,7 @@ FENCES_REMEMBERED_MAX = 8192
 
 @dataclass(frozen=True, slots=True)
 class StopReason:
-    """Why an attempt is ended although nobody has cancelled it and nothing is wrong with it."""
+    """Why an attempt is ended although its owner has not cancelled it and it has not failed."""
 
     class_name: str
     message: str
@@ -139,5 +139,5 @@ class Isolation:
         return replace(report, state=ExecutionState.FAILED, failure=failure)
 
     def end_job(self, job_id: JobId) -> None:
-        """Nobody asks for the job's reports any more; its fences stay."""
+        """Forget why attempts of the job were ended; its fences stay."""
         self._reasons = {attempt: reason for attempt, reason in self._reasons.items() if attempt.job_id != job_id}

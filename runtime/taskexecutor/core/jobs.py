@@ -38,7 +38,7 @@ class Job:
         self.is_over = False
         """True when it ends because it has a result, and not because this TaskManager leaves."""
         self.keeps_outputs = False
-        """Somebody may commit by hand what has finished (R28); who has once said so is not contradicted."""
+        """Finished outputs may be committed by hand (R28); once true, this stays true."""
         self.is_adopted = False
         """True once an owner has asked for a census: the epoch is kept until the job ends, also if nothing is here."""
 
@@ -74,7 +74,7 @@ class JobTable:
         return ""
 
     def is_over(self, job_id: JobId, epoch: int) -> bool:
-        """The job ends or has ended here: its slots are free or being freed, and its reports and files are nobody's."""
+        """The job ends or has ended here: its slots are free or being freed, and its reports and files are of no use."""
         job = self._jobs.get(job_id)
         return job.is_ending if job is not None else epoch <= self._ended.get(job_id, -1)
 

@@ -153,7 +153,7 @@ class AttemptLedger:
         return tuple(self._reports.get(job_id, {}).values())
 
     def end_job(self, job_id: JobId) -> None:
-        """Forget a job: nobody needs its reports any more. Idempotent."""
+        """Forget a job and its reports. Idempotent."""
         for report in self._reports.pop(job_id, {}).values():
             if report.state.is_terminal:
                 self._drop(report)

@@ -1,4 +1,4 @@
-"""The slots of one TaskManager: who holds each, what runs in it, and what waits there.
+"""The slots of one TaskManager: the job that holds each, what runs in it, and what waits there.
 
 Invariants: an allocation names at most one slot, and never a second one after it was freed; a slot that is FREE holds
 nothing; at most one attempt runs in a slot; attempts wait only in ACTIVE slots, at most `queue_max` each.
@@ -19,7 +19,7 @@ FREED_ALLOCATIONS_REMEMBERED_MAX = 4096
 
 
 class SlotState(Enum):
-    """Flink's slot states. FREE: nobody's. RELEASING: to be freed as soon as what runs in it has ended."""
+    """Flink's slot states. FREE: no job holds it. RELEASING: to be freed as soon as what runs in it has ended."""
 
     FREE = "FREE"
     ALLOCATED = "ALLOCATED"

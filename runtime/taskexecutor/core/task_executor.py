@@ -7,11 +7,9 @@ and contact regained, before anything that they forbid is run (R14).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
-from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import (
     AcknowledgeReports,
     AnswerSlotOffers,
@@ -20,22 +18,19 @@ from runtime.gateways.job_master import (
     DeployTasks,
     EndJob,
     FreeSlots,
-    JobCensus,
-    OfferSlots,
     RegisterJob,
     ReleasePartitions,
-    SlotOffer,
     SlotsDraining,
     SlotsLost,
 )
 from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotStatus
-from runtime.gateways.task import TaskDeploymentDescriptor, TaskExecutionReport
+from runtime.gateways.task import TaskExecutionReport
 from runtime.taskexecutor.core.absence import OwnerAbsence
+from runtime.taskexecutor.core.deployments import Deployments
 from runtime.taskexecutor.core.events import (
     AttemptEnded,
     AttemptProgressed,
     AttemptReported,
-    CancelAttempt,
     CensusRequested,
     ClusterChanged,
     ConnectJobMaster,
@@ -50,7 +45,6 @@ from runtime.taskexecutor.core.events import (
     FenceReadable,
     FenceRequested,
     ForgetJob,
-    FreeSlot,
     JobMasterConnected,
     JobMasterDisconnected,
     MoveProgressed,
@@ -61,28 +55,21 @@ from runtime.taskexecutor.core.events import (
     OwnerSpoke,
     Refused,
     Released,
-    ReportUnstarted,
-    RunAttempt,
-    SendProgress,
-    SendReport,
     SlotTimedOut,
     StartSlotTimer,
-    TellOwner,
     TellResourceManager,
 )
 from runtime.taskexecutor.core.isolation import Isolation, StopReason
 from runtime.taskexecutor.core.jobs import Job, JobMasterLocation, JobTable
 from runtime.taskexecutor.core.moves import Moves
+from runtime.taskexecutor.core.owner_links import OwnerLinks
 from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
-from runtime.taskexecutor.core.slot_table import SlotState, TaskSlot, TaskSlotTable
+from runtime.taskexecutor.core.slot_table import SlotState, TaskSlotTable
 from runtime.taskexecutor.core.stopping import Stopping
 from runtime.taskexecutor.core.tenancy import Tenancy
 
 _LETS_GO = (AnswerSlotOffers, CancelTasks, AcknowledgeReports, FreeSlots, ReleasePartitions, EndJob)
 """What is done already where the job is over: the leader's word of its end may overtake its owner's last ones."""
-
-CENSUS_ATTEMPTS_MAX = 4096
-"""How many attempts one part of a census names: half a megabyte."""
 
 
 class TaskExecutorCore:
@@ -99,7 +86,6 @@ class TaskExecutorCore:
         owner_timeout: float,
         has_tenants: bool = False,
     ) -> None:
-        self._task_manager_id = task_manager_id
         self.slots = TaskSlotTable(slots, queue_max=queue_max)
         self.ledger = AttemptLedger(reports_max=reports_max, bytes_max=report_bytes_max)
         self.jobs = JobTable()
@@ -110,7 +96,8 @@ class TaskExecutorCore:
         self.drain = ""
         """Why no slot is given away and nothing is begun, "" when all is as usual."""
         self._absence = OwnerAbsence(owner_timeout)
-        self._connected: set[Incarnation] = set()
+        self._owners = OwnerLinks(task_manager_id, self.slots, self.ledger, self.moves)
+        self._deployments = Deployments(self.slots, self.ledger, self.jobs, self.isolation, self.stopping, self.tenancy)
 
     def handle(self, event: Event) -> list[Effect]:
         """Apply one event."""
@@ -151,10 +138,10 @@ class TaskExecutorCore:
     def _on_connection(self, event: JobMasterConnected | JobMasterDisconnected) -> list[Effect]:
         match event:
             case JobMasterConnected(incarnation):
-                self._connected.add(incarnation)
+                self._owners.connect(incarnation)
                 return [effect for job in self.jobs.owned_by(incarnation) for effect in self._resume(job)]
             case JobMasterDisconnected(incarnation):
-                self._connected.discard(incarnation)
+                self._owners.disconnect(incarnation)
                 return []
             case _:
                 assert_never(event)
@@ -167,11 +154,11 @@ class TaskExecutorCore:
             answer, effects = self.moves.progressed(event), list[Effect]()
         else:
             answer, effects = self.moves.ended(event)
-        told = self._tell_owner(job, answer) if answer is not None else []
+        told = self._owners.tell(job, answer) if answer is not None else []
         return told + effects + self._leave_if_over(job)
 
     def statuses(self) -> tuple[SlotStatus, ...]:
-        """Who holds which slot."""
+        """Which job holds which slot."""
         return self.slots.statuses()
 
     def has_jobs_of(self, incarnation: Incarnation) -> bool:
@@ -184,8 +171,7 @@ class TaskExecutorCore:
         return [
             job.job_id
             for job in self.jobs
-            if not job.is_ending
-            and (job.owner.incarnation not in self._connected or (idle and job.job_id not in holding))
+            if not job.is_ending and (not self._owners.is_connected(job) or (idle and job.job_id not in holding))
         ]
 
     @property
@@ -222,10 +208,10 @@ class TaskExecutorCore:
             assert slot is not None, request.slot_index
             self.slots.allocate(slot, request.allocation_id, request.job_id, request.profile)
             effects.append(StartSlotTimer(request.allocation_id))
-        if job.owner.incarnation not in self._connected:
+        if not self._owners.is_connected(job):
             effects.append(ConnectJobMaster(job.owner))
         elif slot.state is SlotState.ALLOCATED:
-            effects += self._offer(job, [slot])
+            effects += self._owners.offer(job, [slot])
         return effects
 
     def _slot_refusal(self, request: RequestSlot) -> str:
@@ -245,12 +231,6 @@ class TaskExecutorCore:
             return ""
         return f"slot {taken.index} is held by job {taken.job_id} with allocation {taken.allocation_id}"
 
-    def _offer(self, job: Job, slots: Sequence[TaskSlot]) -> list[Effect]:
-        offers = tuple(map(_offer_of, slots))
-        if not offers:
-            return []
-        return self._tell_owner(job, OfferSlots(job.job_id, job.epoch, offers, self._task_manager_id))
-
     def _on_slot_timed_out(self, allocation_id: AllocationId) -> list[Effect]:
         for slot in self.slots:
             if slot.allocation_id == allocation_id and slot.state is SlotState.ALLOCATED:
@@ -259,13 +239,13 @@ class TaskExecutorCore:
                 assert job is not None, slot.job_id
                 reason = "the job did not take the slot in time"
                 lost = SlotsLost(job.job_id, job.epoch, (allocation_id,), reason)
-                effects = self._tell_owner(job, lost)
+                effects = self._owners.tell(job, lost)
                 if not effects:  # R7
                     refused = SlotRequestRefused(
                         allocation_id, slot.index, reason, is_slot_free=True, is_owner_unreachable=True
                     )
                     effects.append(TellResourceManager(refused))
-                effects += self._free(slot)
+                effects += self._deployments.free(slot)
                 self._leave_if_empty(job)
                 return effects
         return []
@@ -281,39 +261,8 @@ class TaskExecutorCore:
                 self.slots.activate(slot)
         if lost:
             reason = "the slot was freed before the job took it"
-            effects += self._tell_owner(job, SlotsLost(job.job_id, job.epoch, tuple(lost), reason))
-        return effects + self._release_allocations(job, answer.rejected)
-
-    def _release_allocations(self, job: Job, allocations: Sequence[AllocationId]) -> list[Effect]:
-        effects: list[Effect] = []
-        for allocation_id in allocations:
-            slot = self.slots.held(job.job_id, allocation_id)
-            if slot is not None:
-                effects += self._release(slot, reports=not job.is_ending)
-        return effects
-
-    def _release(self, slot: TaskSlot, *, reports: bool) -> list[Effect]:
-        dropped = self.slots.release(slot)
-        effects: list[Effect] = [
-            ReportUnstarted(task.attempt_id, ExecutionState.CANCELED, "its slot was freed")
-            for task in dropped
-            if reports
-        ]
-        if slot.running is None:
-            return effects + self._free(slot)
-        return effects + self._cancel_running(slot)
-
-    def _cancel_running(self, slot: TaskSlot) -> list[Effect]:
-        attempt_id = slot.running
-        if attempt_id is None or self.ledger.state(attempt_id) is not AttemptState.STARTED:
-            return []  # it is being cancelled, or it has reported its end: AttemptEnded is on its way
-        if self.isolation.is_stopping(attempt_id):
-            return []
-        self.ledger.cancel(attempt_id)
-        return [CancelAttempt(slot.index, attempt_id)]
-
-    def _free(self, slot: TaskSlot) -> list[Effect]:
-        return [FreeSlot(slot.index, self.slots.free(slot))]
+            effects += self._owners.tell(job, SlotsLost(job.job_id, job.epoch, tuple(lost), reason))
+        return effects + self._deployments.release_allocations(job, answer.rejected)
 
     # --- what ends or forbids attempts though their owners do not -------------------------------------------
 
@@ -334,7 +283,7 @@ class TaskExecutorCore:
                 return stopped + self.moves.contact_lost(reason)
             case ContactRegained():
                 self.isolation.is_isolated = False
-                return self._start_waiting() + self.moves.contact_regained()
+                return self._deployments.start_waiting() + self.moves.contact_regained()
             case OwnersAwaited(seconds):
                 return self._on_owners_awaited(seconds)
             case DrainChanged() | Released():
@@ -344,7 +293,7 @@ class TaskExecutorCore:
 
     def _on_owners_awaited(self, seconds: float) -> list[Effect]:
         """R18: give up the tasks and slots, never the reports, of jobs that have had no owner for too long."""
-        absent = [one for one in self.jobs if not one.is_ending and one.owner.incarnation not in self._connected]
+        absent = [one for one in self.jobs if not one.is_ending and not self._owners.is_connected(one)]
         effects: list[Effect] = []
         for job_id in self._absence.passed(seconds, [job.job_id for job in absent]):
             job, slots = self.jobs.get(job_id), self.slots.of_job(job_id)
@@ -353,7 +302,7 @@ class TaskExecutorCore:
             reason = StopReason.no_owner(f"{message} (taskmanager.jobmaster-timeout)")
             effects += self.stopping.waiting(slots, reason) + self.stopping.running(slots, reason)
             for slot in slots:
-                effects += self._release(slot, reports=True)
+                effects += self._deployments.release(slot, reports=True)
             self._leave_if_empty(job)
         return effects
 
@@ -369,7 +318,7 @@ class TaskExecutorCore:
         allocations = tuple(slot.allocation_id for slot in slots if slot.allocation_id is not None)
         if not self.drain or not allocations:
             return []
-        told = self._tell_owner(job, SlotsDraining(job.job_id, job.epoch, allocations, self.drain))
+        told = self._owners.tell(job, SlotsDraining(job.job_id, job.epoch, allocations, self.drain))
         return told + self.stopping.waiting(slots, StopReason.drained(self.drain))
 
     # --- what owners say ------------------------------------------------------------------------------------
@@ -395,9 +344,11 @@ class TaskExecutorCore:
                 named = (job_id, epoch, message.fence_revision)
                 fenced = self.isolation.refusal(*named) or self.isolation.unread(*named)
                 reason = StopReason.isolated(fenced) if fenced else StopReason.drained(self.drain)
-                effects = [effect for task in message.tasks for effect in self._deploy(job, task, reason)]
+                effects = [effect for task in message.tasks for effect in self._deployments.deploy(job, task, reason)]
             case CancelTasks():
-                effects = [effect for attempt_id in message.attempts for effect in self._cancel(job, attempt_id)]
+                effects = [
+                    effect for attempt_id in message.attempts for effect in self._deployments.cancel(job, attempt_id)
+                ]
             case _:
                 effects = self._on_release_message(job, message)
         self._leave_if_empty(job)
@@ -408,9 +359,9 @@ class TaskExecutorCore:
     ) -> list[Effect]:
         match message:
             case AcknowledgeReports():
-                return self._acknowledge(job, message.attempts)
+                return self._deployments.acknowledge(job, message.attempts)
             case FreeSlots():
-                return self._release_allocations(job, message.allocations)
+                return self._deployments.release_allocations(job, message.allocations)
             case ReleasePartitions():
                 return [DeletePartitions(message.partitions)]
             case CommitOutputs():
@@ -420,59 +371,6 @@ class TaskExecutorCore:
                 return self._end_job(job.job_id, is_over=True, keeps_outputs=message.keeps_outputs)
             case _:
                 assert_never(message)
-
-    def _deploy(self, job: Job, task: TaskDeploymentDescriptor, refusal: StopReason) -> list[Effect]:
-        if not self.ledger.add(task.attempt_id, task.ordinal, task.deployed_millis):  # R11: a repeated command
-            return []
-        if refusal.message:  # R14, or a drain that the owner has not heard of
-            return [self.stopping.refuse(task.attempt_id, refusal)]
-        slot = self.slots.held(job.job_id, task.allocation_id)
-        failure = ""
-        if job.information is None:
-            failure = f"job {job.job_id} was not registered on this TaskManager before its first deployment"
-        elif slot is None or slot.state is not SlotState.ACTIVE:
-            failure = f"the job does not hold allocation {task.allocation_id} on this TaskManager (any more)"
-        elif not self.slots.enqueue(slot, task):
-            failure = f"slot {slot.index} has as many waiting attempts as it may"
-        if failure or slot is None:
-            return [ReportUnstarted(task.attempt_id, ExecutionState.FAILED, failure)]
-        return self._start_next(slot)
-
-    def _start_next(self, slot: TaskSlot) -> list[Effect]:
-        if slot.state is not SlotState.ACTIVE or not self.ledger.has_room:
-            return []
-        if self.isolation.is_isolated and slot.waiting and slot.waiting[0].task.is_exclusive:  # R14
-            return []
-        task = self.slots.start_next(slot)
-        if task is None:
-            return []
-        job = self.jobs.get(task.attempt_id.job_id)
-        assert job is not None, task.attempt_id
-        assert job.information is not None, task.attempt_id
-        self.ledger.start(task.attempt_id)
-        self.tenancy.is_used = True
-        return [RunAttempt(slot.index, job.information, task)]
-
-    def _cancel(self, job: Job, attempt_id: ExecutionAttemptId) -> list[Effect]:
-        if attempt_id.job_id != job.job_id:
-            return [Refused(f"CancelTasks of job {job.job_id} names attempt {attempt_id}")]
-        if self.ledger.add(attempt_id):
-            # Never heard of: remembered as canceled, so that a deployment that comes late is not run.
-            return [ReportUnstarted(attempt_id, ExecutionState.CANCELED, "it was not deployed")]
-        if self.slots.withdraw(attempt_id):
-            return [ReportUnstarted(attempt_id, ExecutionState.CANCELED, "it had not started")]
-        slot = self.slots.running_in(attempt_id)
-        return self._cancel_running(slot) if slot is not None else []
-
-    def _acknowledge(self, job: Job, attempts: Sequence[ExecutionAttemptId]) -> list[Effect]:
-        had_room = self.ledger.has_room
-        for attempt_id in attempts:
-            if attempt_id.job_id == job.job_id:
-                self.ledger.acknowledge(attempt_id)
-        return [] if had_room else self._start_waiting()
-
-    def _start_waiting(self) -> list[Effect]:
-        return [effect for slot in self.slots for effect in self._start_next(slot)]
 
     # --- attempts -------------------------------------------------------------------------------------------
 
@@ -494,25 +392,21 @@ class TaskExecutorCore:
         report = self.isolation.explained(report)
         if not self.ledger.record(report):
             return []
-        if job.owner.incarnation not in self._connected:
-            return []
-        return [SendReport(job.owner.incarnation, job.epoch, report)]
+        return self._owners.report(job, report)
 
     def _on_progress(self, event: AttemptProgressed) -> list[Effect]:
         attempt_id = event.progress.attempt_id
         job = self.jobs.get(attempt_id.job_id)
         is_live = self.ledger.state(attempt_id) is AttemptState.STARTED
-        if job is None or not is_live or job.owner.incarnation not in self._connected:
-            return []
-        return [SendProgress(job.owner.incarnation, job.epoch, event.progress)]
+        return self._owners.progress(job, event.progress) if job is not None and is_live else []
 
     def _on_attempt_ended(self, slot_index: int, attempt_id: ExecutionAttemptId) -> list[Effect]:
         slot = self.slots.slot(slot_index)
         assert slot is not None, slot_index
         self.slots.end_running(slot, attempt_id)
         if slot.state is not SlotState.RELEASING:
-            return self._start_next(slot)
-        effects = self._free(slot)
+            return self._deployments.start_next(slot)
+        effects = self._deployments.free(slot)
         job = self.jobs.get(attempt_id.job_id)
         return effects + (self._leave_if_over(job) if job is not None else [])
 
@@ -525,40 +419,15 @@ class TaskExecutorCore:
             return [Refused(f"CensusRequest: {refusal}")]
         job = self.jobs.admit(request.job_id, request.epoch, request.owner)
         job.is_adopted = True
-        if job.owner.incarnation in self._connected:
+        if self._owners.is_connected(job):
             return self._resume(job)
         return [ConnectJobMaster(job.owner)]
 
     def _resume(self, job: Job) -> list[Effect]:
         """A new stream to the owner, or a new owner: tell everything that it may not have heard (R6, R10, R11)."""
         allocated = [slot for slot in self.slots.of_job(job.job_id) if slot.state is SlotState.ALLOCATED]
-        effects = [effect for part in self._census(job) for effect in self._tell_owner(job, part)]
-        effects += self._offer(job, allocated) + self._close_slots(job)
-        effects += [SendReport(job.owner.incarnation, job.epoch, report) for report in self.ledger.pending(job.job_id)]
-        return effects
-
-    def _census(self, job: Job) -> Iterator[JobCensus]:
-        """Everything that is here of the job, in parts; none when nothing is, and nobody has asked."""
-        held = self.slots.of_job(job.job_id)
-        slots = tuple(_offer_of(slot) for slot in held if slot.state is SlotState.ACTIVE)
-        places: dict[ExecutionAttemptId | None, AllocationId | None] = {
-            attempt_id: slot.allocation_id
-            for slot in held
-            for attempt_id in (slot.running, *(task.attempt_id for task in slot.waiting))
-        }
-        attempts = list(self.ledger.unacknowledged(job.job_id, places))
-        is_moving = self.moves.is_ordered(job.job_id)
-        if not (job.is_adopted or slots or attempts or is_moving):
-            return
-        for start in range(0, max(len(attempts), 1), CENSUS_ATTEMPTS_MAX):
-            end = start + CENSUS_ATTEMPTS_MAX
-            part, is_last = tuple(attempts[start:end]), end >= len(attempts)
-            yield JobCensus(job.job_id, job.epoch, slots, part, is_last, self._task_manager_id, is_moving)
-
-    def _tell_owner(self, job: Job, message: OwnerNews) -> list[Effect]:
-        if job.owner.incarnation not in self._connected:
-            return []
-        return [TellOwner(job.owner.incarnation, message)]
+        effects = self._owners.census(job) + self._owners.offer(job, allocated) + self._close_slots(job)
+        return effects + self._owners.pending_reports(job)
 
     def _end_job(self, job_id: JobId, *, is_over: bool, keeps_outputs: bool = False) -> list[Effect]:
         job = self.jobs.get(job_id)
@@ -574,11 +443,11 @@ class TaskExecutorCore:
         for slot in self.slots.of_job(job_id):
             if slot.state is SlotState.RELEASING:
                 continue
-            effects += self._release(slot, reports=False)
+            effects += self._deployments.release(slot, reports=False)
         self.ledger.end_job(job_id)
         self.isolation.end_job(job_id)
         effects += self._leave_if_over(job)
-        return effects if had_room else effects + self._start_waiting()
+        return effects if had_room else effects + self._deployments.start_waiting()
 
     def _leave_if_over(self, job: Job) -> list[Effect]:
         if not job.is_ending or self.slots.of_job(job.job_id) or self.moves.is_ordered(job.job_id):
@@ -592,8 +461,3 @@ class TaskExecutorCore:
             return
         if self.ledger.is_empty(job.job_id) and not self.slots.of_job(job.job_id):
             self.jobs.forget(job.job_id, has_ended=False)
-
-
-def _offer_of(slot: TaskSlot) -> SlotOffer:
-    assert slot.allocation_id is not None, slot.index
-    return SlotOffer(slot.allocation_id, slot.index, slot.profile)

@@ -1,4 +1,5 @@
-"""Whose environment it is: a TaskManager that serves one namespace at a time (R50, `taskmanager.tenancy: namespace`).
+"""The namespace that an environment belongs to: a TaskManager that serves one namespace at a time (R50,
+`taskmanager.tenancy: namespace`).
 
 Invariant: from the first slot of a namespace until Spark and all slot processes have been replaced, no slot is given to
 another one; and they are replaced only when no job is left here that has used them.
@@ -51,7 +52,7 @@ class Tenancy:
         return [RenewEnvironment()]
 
     def renewed(self) -> list[Effect]:
-        """Spark and all slot processes are others now, which have met nobody."""
+        """Spark and all slot processes are replaced; the new ones have served no namespace."""
         self.is_renewing = self._is_ordered = self.is_used = False
         return []
 

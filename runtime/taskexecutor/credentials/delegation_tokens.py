@@ -137,7 +137,7 @@ class DelegationTokenReceiverRepository:
         except UnavailableError as error:
             logger.error("the receiver of delegation tokens of %s does not get the newest: %s", name, error)  # noqa: TRY400
             return False
-        except Exception as error:  # noqa: BLE001 - a receiver's boundary: what it raises costs nobody else anything
+        except Exception as error:  # noqa: BLE001 - a receiver's boundary: others get their tokens
             logger.error("the receiver of delegation tokens of %s failed: %s", name, type(error).__name__)  # noqa: TRY400
         return True
 

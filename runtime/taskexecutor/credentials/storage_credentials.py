@@ -1,6 +1,6 @@
 """Delegation tokens for storage: values `fsspec.<protocol>.<argument>` are what fsspec opens file systems with (R51).
 
-Who opens one gives only its URL: exchange, outputs, and jobs by themselves. fsspec has a place for arguments by
+Exchange, outputs and jobs open a file system by its URL alone. fsspec has a place for arguments by
 protocol; here it is asked for the newest each time. A file system that is open goes on with what it was opened with.
 """
 
@@ -26,7 +26,7 @@ class StorageCredentials:
 
     @classmethod
     def of_directory(cls, directory: Path) -> StorageCredentials:
-        """For who takes them."""
+        """For the TaskManager, which keeps tokens there."""
         return cls(TokenValues(directory, _PREFIX))
 
     @classmethod
@@ -42,7 +42,7 @@ class StorageCredentials:
                 fsspec.config.conf[protocol] = _Newest(self._values, f"{protocol}.", before)
 
     def forget_opened(self) -> None:
-        """Let go of file systems opened with earlier ones, which fsspec keeps for ever. Who uses one still has it."""
+        """Let go of file systems opened with earlier ones, which fsspec keeps for ever. Code that uses one keeps it."""
         for protocol in {name.partition(".")[0] for name in self._values.newest()}:
             opened: Any = fsspec.registry.get(protocol)
             if opened is not None:

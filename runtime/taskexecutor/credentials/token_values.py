@@ -1,6 +1,6 @@
 """Delegation tokens that are for Hadoop or fsspec: values that are called `hadoop_conf.<key>`, `fsspec.<what>` (R51).
 
-Read from the files that tasks read, by whoever uses them: who renews them replaces a file, and tells nobody.
+Each process that uses them reads the files that tasks read: a renewal replaces a file, and sends no message.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TokenValues:
         return tuple(sorted((name, state.st_ino, state.st_mtime_ns) for name, state in found))
 
     def _read(self, directory: Path, state: _State) -> Mapping[str, str]:
-        """Of two providers with the same key the one whose name comes later has it."""
+        """Of two providers with the same key the one with the later name wins."""
         values: dict[str, str] = {}
         for name, _, _ in state:
             content = json.loads((directory / name).read_bytes())

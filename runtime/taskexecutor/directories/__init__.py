@@ -1,1 +1,1 @@
-"""Directories of a TaskManager on its host: whose they are, what they hold, when they go."""
+"""Directories of a TaskManager on its host: which user owns them, what they hold, when they are deleted."""

@@ -19,7 +19,7 @@ _ID_BYTES_MAX = 64
 
 
 def exchange_identity(url: str, entropy: Entropy) -> str:
-    """The id that lies in the directory, made by whoever comes first; a remote URL is one place for all.
+    """The id that lies in the directory, made by the first TaskManager; a remote URL is one place for all.
 
     Blocking. "" where it cannot be told.
     """
@@ -33,7 +33,7 @@ def exchange_identity(url: str, entropy: Entropy) -> str:
         if not mark.exists():
             draft.write_text(entropy.hex_id(), encoding="ascii")
             try:
-                # Complete as soon as it can be seen, and only one of those who come at the same time succeeds.
+                # The file is complete as soon as it is visible, and of several writers at the same time one succeeds.
                 with suppress(FileExistsError):
                     mark.hardlink_to(draft)
             finally:

@@ -25,8 +25,8 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.task import BlobReference, JobInformation, TaskInformation
 from runtime.taskexecutor.directories.shared_work import SharedWork
-from runtime.taskexecutor.unpacking.child_main import ArchiveToUnpack
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
+from runtime.taskexecutor.unpacking.messages import ArchiveToUnpack
 from runtime.taskexecutor.unpacking.process import unpack_archives, unpack_archives_as
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class JobDirectory:
 class JobDirectories:
     """All of them. One instance per TaskManager; `root` is its own.
 
-    `unpacker_of`: the number of the user who unpacks a job's archives; without it that is the TaskManager's user.
+    `unpacker_of`: the number of the user that unpacks a job's archives; without it that is the TaskManager's user.
     """
 
     def __init__(

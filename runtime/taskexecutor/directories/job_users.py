@@ -1,4 +1,4 @@
-"""Who owns what the tasks of a job use, where slots have users of their own (R50).
+"""Owners of the files that tasks of a job use, where slots have users of their own (R50).
 
 The TaskManager, as root, makes everything and owns it; a job's group may write to its working directory, its home and
 its result partitions only. So root follows no link and opens no file that a task could have put there in between: what
@@ -25,10 +25,10 @@ from pathlib import Path
 
 from runtime.common.errors import PermanentError, RetryableError
 from runtime.common.ids import JobId
+from runtime.taskexecutor.attempt_logs.log_files import STREAMS
+from runtime.taskexecutor.containment.command_as_user import command_as
 from runtime.taskexecutor.containment.users import HOME, SlotUsers, TaskUser
 from runtime.taskexecutor.directories.job_directory import JobDirectory
-from runtime.taskexecutor.directories.other_user import command_as
-from runtime.taskexecutor.slots.logs import STREAMS
 from runtime.taskexecutor.spark.account import SparkAccount
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,9 @@ def closed_to_others(paths: Iterable[Path]) -> Path | None:
 
 
 def what_to_open(closed: Path | None, used: Mapping[str, Path]) -> str:
-    """What to do when slots cannot use these, or other directories, because of that one; None: nobody knows it."""
+    """What to do when slots cannot use these, or other directories, because of that one; None: the directory is not
+    known.
+    """
     reals = {name: path.resolve() for name, path in used.items()}
     below = {name: path for name, path in reals.items() if closed is None or closed in (path, *path.parents)}
     if not below:
@@ -151,7 +153,7 @@ class JobUsers:
             self._check(account.uid, account.gid, f"{account.name!r} of taskmanager.spark.user")
 
     def _claim_account(self, lock: int, account: SparkAccount) -> None:
-        """Whoever else runs as that user is reached by jobs, and ended with the JVM."""
+        """Other processes of that user could be reached by jobs, and would be ended with the JVM."""
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, account.uid)
         except OSError as error:
@@ -219,7 +221,7 @@ class JobUsers:
         )
 
     def unpacker_of(self, job_id: JobId) -> int:
-        """The user who unpacks what the job has brought (R42): no slot has the number of its group.
+        """The user that unpacks what the job has brought (R42): no slot has the number of its group.
 
         Raises GroupsExhaustedError.
         """
@@ -228,7 +230,7 @@ class JobUsers:
     def open_partitions(self, job_id: JobId, directory: Path) -> None:
         """Where tasks of the job write result partitions.
 
-        Tasks on other TaskManagers, with groups of other numbers, read there: who knows its name may.
+        Tasks on other TaskManagers, with groups of other numbers, read there: a task that knows its name may.
         """
         directory.parent.mkdir(parents=True, exist_ok=True)
         directory.parent.chmod(_TRAVERSABLE)

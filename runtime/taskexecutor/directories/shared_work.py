@@ -1,7 +1,7 @@
 """SharedWork: one run of a piece of work, however many ask for it at once.
 
 The work belongs to the scope, so an asker that is cancelled takes nothing away from the others. A failure is raised to
-everybody who asked for that run; the next one who asks starts another.
+all callers that waited for that run; the next caller starts another.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class SharedWork(Generic[KeyT, T]):
         except asyncio.CancelledError:
             future.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - raised to everybody who waits
+        except Exception as error:  # noqa: BLE001 - raised to all callers that wait
             future.set_exception(error)
         else:
             future.set_result(result)
@@ -53,6 +53,6 @@ class SharedWork(Generic[KeyT, T]):
 
 
 def _look_at_failure(future: asyncio.Future[T]) -> None:
-    """Nobody may be left to hear of a failure when all askers were cancelled; that is no unhandled error."""
+    """When all callers were cancelled a failure has no listener; that is no unhandled error."""
     if not future.cancelled():
         future.exception()

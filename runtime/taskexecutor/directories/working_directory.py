@@ -14,8 +14,8 @@ from pathlib import Path
 
 from runtime.common.deletion import delete_tree
 from runtime.common.ids import Incarnation, JobId
-from runtime.taskexecutor.directories.directory_lock import LOCK, hold, taken_over
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
+from runtime.system.directory_lock import LOCK, hold, taken_over
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class WorkingDirectory:
 
 
 class LeftoverCollector:
-    """Reconciler: deletes what dead TaskManagers of this host have left, as far as nobody can need it any more."""
+    """Reconciler: deletes what dead TaskManagers of this host have left, as far as no job can need it any more."""
 
     def __init__(self, directory: WorkingDirectory, exchange: ExchangeDirectory, is_job_over: IsJobOver) -> None:
         self._directory = directory

@@ -1,7 +1,7 @@
 """A cgroup of a TaskManager: its main process and all that ever comes of it; the kernel kills its members at once.
 
 Only cgroup v2 has that (`cgroup.kill`). Whether it can be had here is found out by making a group and entering it,
-never assumed: it may be mounted read-only, belong to somebody else, or be missing (R30). Standard library only.
+never assumed: it may be mounted read-only, belong to another user, or be missing (R30). Standard library only.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Cgroup:
         return found
 
     def remove(self) -> None:
-        """When nobody is in it; one that is populated stays."""
+        """Remove it if no process is in it; a populated one stays."""
         for directory in self._directories():
             try:
                 directory.rmdir()

@@ -72,5 +72,5 @@ class GuardChannel:
         return [life for life in reaped_lives(self._records, age=age) if life != self.incarnation]
 
     def forget(self, incarnation: str) -> None:
-        """The end of an earlier life is known to everybody: it is stated no more."""
+        """The store no longer has the key of an earlier life: its end is stated no more."""
         forget_life(self._records, incarnation)

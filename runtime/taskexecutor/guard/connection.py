@@ -1,4 +1,6 @@
-"""The main process's end of the guard's socket while it serves: the deadline, and who runs exclusive tasks (R14)."""
+"""The main process's end of the guard's socket while it serves: the deadline, and the processes that run exclusive
+tasks (R14).
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,11 @@ class GuardConnection:
         await self._ask(HOLD, repr(deadline), HELD)
 
     async def state_end(self, seconds: float) -> None:
-        """Have the end of this life stated for so long where the guard answers; 0: nobody will ask (R30)."""
+        """Have the end of this life stated for so long where the guard answers; 0: no process will ask (R30)."""
         await self._ask(STATE_END, repr(seconds), STATING)
 
     async def sweep(self) -> str:
-        """Returns when nothing is left of what dead processes have started: "", or who does not die (R29).
+        """Returns when nothing is left of what dead processes have started: "", or what does not die (R29).
 
         Waits for a guard that is frozen; one that has ended takes this process along.
         """
@@ -83,7 +85,7 @@ class GuardConnection:
         self._send(f"{SHARED} {pid}")
 
     def note_spark(self, pid: int) -> None:
-        """Spark's host process, before it serves anybody."""
+        """Tell the guard Spark's host process, before that serves a session."""
         self._send(f"{SPARK} {pid}")
 
     def _send(self, line: str) -> None:

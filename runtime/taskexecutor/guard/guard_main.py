@@ -2,9 +2,9 @@
 
 Invariants: single-threaded, standard library only, no user code. The liveness socket answers "<incarnation> <boot id>"
 from the moment its address is known until everything of the main process is killed and reaped, and from then on the
-same and "reaped": that, and nothing else, is the proof. It is bound without SO_REUSEPORT (nobody else can answer beside
-it) and never inherited (nobody else can keep it open); the watcher, its parent, holds it too and reaps in its place
-(R30).
+same and "reaped": that, and nothing else, is the proof. It is bound without SO_REUSEPORT (no other process can answer
+beside it) and never inherited (no other process can keep it open); the watcher, its parent, holds it too and reaps in
+its place (R30).
 
 It holds the isolation deadline (R14): unless the main process gives it a later one in time, it kills the slot processes
 of exclusive tasks and, because their sessions live there, Spark. So a main process that is frozen cannot outlive it.
@@ -59,8 +59,8 @@ _ISOLATED = (
 class Guard:
     """Owns the main process, the liveness socket and all that the main process leaves behind.
 
-    `link` leads to the watcher, who is told what it needs to go on alone: the listening socket, for how long the end is
-    to be stated, and the end; and, when it asks, the isolation deadline. Its end is the watcher's: then this life is
+    `link` leads to the watcher, which is told what it needs to go on alone: the listening socket, for how long the end
+    is to be stated, and the end; and, when it asks, the isolation deadline. Its end is the watcher's: then this life is
     over.
     """
 
@@ -166,7 +166,7 @@ class Guard:
         """It is set again, or the deadline enforced, before the next wait."""
 
     def _on_watcher(self, link: socket.socket) -> None:
-        """It asks whether we live, or it has ended: whoever stops us stops everything (R30)."""
+        """It asks whether we live, or it has ended: a stop of the guard stops everything (R30)."""
         try:
             is_asking = bool(link.recv(LINE_BYTES_MAX, socket.MSG_DONTWAIT))
         except BlockingIOError:
@@ -245,7 +245,7 @@ class Guard:
 
     def _listen(self, host: str) -> str:
         try:
-            # Plain bind: create_server would set SO_REUSEADDR, and nobody may ever bind beside us.
+            # Plain bind: create_server would set SO_REUSEADDR, and no other process may ever bind beside us.
             family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
             listener = socket.socket(family, kind, protocol)
             listener.bind(address)

@@ -1,6 +1,6 @@
 """The watcher's look at the guard: does it still hold the isolation deadline (R14)? Standard library only.
 
-Whoever freezes the main process may freeze the guard too, and then nobody acts at the deadline. So the watcher asks
+What freezes the main process may freeze the guard too, and then neither acts at the deadline. So the watcher asks
 when the deadline that it knows has passed, and the guard answers with the one that stands: one question in an isolation
 timeout. A guard that lets PATIENCE pass without a word is frozen: the watcher kills it, and ends everything in its
 place.
@@ -41,7 +41,10 @@ class HeldGuard:
         return True
 
     def take_for_frozen(self) -> bool:
-        """True when it was asked, and has not answered in time. Who looks late himself gives it its time again (R4)."""
+        """True when it was asked, and has not answered in time.
+
+        A watcher that looks late gives the guard its time again (R4).
+        """
         late = -1.0 if self._asked_at is None else self._boottime() - self._asked_at - PATIENCE
         if late > _AGAIN:
             self._asked_at = self._boottime()

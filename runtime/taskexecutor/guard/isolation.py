@@ -9,7 +9,7 @@ A process that has left its parents is not below the one that was named. That of
 subreaper: so it is stopped first, and killed when nothing below it is left. That of Spark (a daemon of a Python
 function, a program of the JVM) is the guard's own child, as is nothing else that is meant to live but the main process.
 What the main process itself leaves is that too, so it is killed at once: what hangs below it in the kernel, where no
-signal counts, would else leave its threads for somebody to continue.
+signal counts, would else leave threads that another process may continue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One life of a TaskManager as both of its guards have it: who it is, how it is told, how it ends (R30)."""
+"""One life of a TaskManager as its guard and its watcher have it: its identity, how it is told, how it ends (R30)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runtime.taskexecutor.guard.statement import leave_statement
 class GuardedLife:
     """Made by the watcher before anything runs; the guard has a copy of it.
 
-    `states_for` is for how many seconds the end is stated where the guard answered: 0 while nobody would ask.
+    `states_for` is for how many seconds the end is stated where the guard answered: 0 while no process would ask.
     """
 
     incarnation: str
@@ -70,9 +70,11 @@ class GuardedLife:
 
 
 def print_if_read(sentence: str) -> None:
-    """On stderr, unless nobody takes it now (a full pipe, a terminal that Ctrl-S holds): no guard waits for that."""
+    """Write to stderr, unless no process reads it now (a full pipe, a terminal that Ctrl-S holds): no guard waits for
+    that.
+    """
     try:
         if select.select([], [2], [], 0)[1]:
             os.write(2, sentence.encode())
     except OSError:
-        return  # nobody reads it
+        return  # no process reads it

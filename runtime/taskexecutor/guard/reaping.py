@@ -1,4 +1,4 @@
-"""Ending everything of one life: below the process that reaps, in the cgroup, and whoever carries the mark (R30).
+"""Ending everything of one life: below the process that reaps, in the cgroup, and all carriers of the mark (R30).
 
 The tree is whole as long as one guard lives: both are subreapers, one above the other. The cgroup is whole always. The
 mark finds what neither has: children of guards that were killed. Standard library only.
@@ -21,7 +21,7 @@ from runtime.taskexecutor.guard.records import LifeRecord, boot_id, host_identit
 
 KILL_ROUND_SECONDS = 0.05
 OTHERS_KEPT_SECONDS = 7 * 86400
-"""A week: by then whoever waited for that life's end has waited for its fence, or has asked a person."""
+"""A week: by then an owner that waited for that life's end has waited out its fence, or a person has helped."""
 LEFTOVER_PATIENCE = 20.0
 
 
@@ -147,7 +147,7 @@ def _end_leftover(cgroup: Cgroup | None, mark: int) -> bool:
             if cgroup is not None:
                 cgroup.remove()
             return True
-        select.select([], [], [], KILL_ROUND_SECONDS)  # they are not our children: nobody tells
+        select.select([], [], [], KILL_ROUND_SECONDS)  # they are not our children: the kernel sends no signal
     return False
 
 

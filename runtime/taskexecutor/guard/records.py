@@ -1,4 +1,5 @@
-"""What the guards of one life leave in the run directory, for whoever starts there next (R30). Standard library only.
+"""What the guard and the watcher of one life leave in the run directory, for the next start there (R30). Standard
+library only.
 
 One file a life. While any guard of it lives, it is locked; the lock goes with the last of them, however they end. A
 line says that everything is reaped, the next one who states it. Without that line, and without the lock, the guards
@@ -152,7 +153,10 @@ def reaped_lives(directory: Path, *, age: float = 0.0) -> list[str]:
 
 
 def who_states(directory: Path) -> list[tuple[int, int]]:
-    """Who states the end of a life there: process ids, and when they were started. They may have ended."""
+    """The processes that state the end of a life there: process ids, and when they were started.
+
+    They may have ended.
+    """
     try:
         contents = [path.read_bytes() for path in directory.iterdir()]
     except FileNotFoundError:
@@ -162,5 +166,5 @@ def who_states(directory: Path) -> list[tuple[int, int]]:
 
 
 def forget_life(directory: Path, incarnation: str) -> None:
-    """Nobody asks for it any more. Who still states its end stops doing so."""
+    """Delete the record of a life. A process that still states its end stops doing so."""
     (directory / incarnation).unlink(missing_ok=True)

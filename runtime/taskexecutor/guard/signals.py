@@ -9,7 +9,10 @@ from collections.abc import Collection
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The main process decides what they mean."""
 END_AT_ONCE = signal.SIGQUIT
-"""Kill the main process, and end what it leaves: for whoever has waited long enough. Never kill a guard instead."""
+"""Kill the main process, and end what it leaves: for a caller that has waited long enough.
+
+Never kill a guard instead.
+"""
 _MAY_BE_IGNORED = frozenset({signal.SIGHUP, signal.SIGINT})
 """By `nohup`, and by a shell that starts something in the background. It ignores SIGQUIT too, which we need."""
 HANDLED = (*FORWARDED, END_AT_ONCE, signal.SIGCHLD)

@@ -1,8 +1,8 @@
 """States the end of a life at the address where its guard answered: that all of it is reaped is a proof (R13, R30).
 
-A refused connection proves nothing, because a guard that is killed refuses too. So whoever has reaped everything leaves
-a process behind that says so to everybody who dials, until nobody asks any more: the life's record is gone from the run
-directory, or the time is over. Standard library only.
+A refused connection proves nothing, because a guard that is killed refuses too. So the guard or watcher that has reaped
+everything leaves a process behind that says so to every process that dials, as long as one may ask: the life's record
+is gone from the run directory, or the time is over. Standard library only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def leave_statement(listener: socket.socket, identity: str, record: LifeRecord, 
 
 
 def _detach(listener: socket.socket) -> None:
-    """Nobody waits for this process: not whoever reads what its parents print, nor a terminal, nor a signal's group."""
+    """Detach this process from all that may wait for it: readers of its parents' output, a terminal, its group."""
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD):
@@ -61,7 +61,7 @@ def _state(listener: socket.socket, answer: bytes, record: Path, seconds: float)
 
 
 def say(listener: socket.socket, answer: bytes) -> None:
-    """Answer one dialler, who may have gone already."""
+    """Answer one dialler, which may have hung up already."""
     try:
         connection, _ = listener.accept()
     except OSError:

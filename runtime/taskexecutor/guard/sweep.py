@@ -1,6 +1,6 @@
-"""Sweeping: what a dead process of the TaskManager has left behind ends before anybody says that it has ended (R29).
+"""Sweeping: what a dead process of the TaskManager has left behind ends before that process's end is told (R29).
 
-Its orphans are children of the guard, because nobody between them is a subreaper that lives: of all children of the
+Its orphans are children of the guard, because no living process between them is a subreaper: of all children of the
 guard only the main process is meant to live. Standard library only.
 """
 
@@ -25,15 +25,15 @@ class Sweep:
 
     @property
     def is_wanted(self) -> bool:
-        """True while somebody waits for an answer."""
+        """True while the main process waits for an answer."""
         return bool(self._asked)
 
     def ask(self, number: int) -> None:
-        """Somebody wants to know when nothing of the dead is left."""
+        """The main process asks to be told when nothing of the dead is left."""
         self._asked[number] = self._monotonic() + PATIENCE
 
     def kill_round(self, main: int) -> dict[int, str]:
-        """Kill all orphans. The answers that can be given now: "" when none is left, else who is."""
+        """Kill all orphans. The answers that can be given now: "" when none is left, else the processes that are."""
         if not self._asked:
             return {}
         orphans = kill_orphans(main)

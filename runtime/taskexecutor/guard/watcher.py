@@ -101,7 +101,7 @@ class Watcher:
     def _become_guard(self, link: socket.socket, mask: Collection[int]) -> NoReturn:
         code = 1
         try:
-            # Ctrl-C, and whoever kills our process group, reach this process alone.
+            # Ctrl-C, and a signal to our process group, reach this process alone.
             os.setsid()
             Guard(self._command, self._environment, self._life, link).run(mask)
             code = 0

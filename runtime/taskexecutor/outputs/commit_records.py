@@ -11,7 +11,7 @@ from runtime.common.ids import JobId, VertexId, parse_job_id
 from runtime.common.json_text import parse_json
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OutputDirectory
-from runtime.taskexecutor.outputs.output_names import HIDDEN_COMMIT, digest_of
+from runtime.taskexecutor.storage.output_names import HIDDEN_COMMIT, digest_of
 
 TURN = ".turn"
 PRECEDED = ".preceded"
@@ -63,7 +63,7 @@ def aside_name(job_id: JobId, name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """For whom an order is. `names`: those of the base that it lies in, none where an earlier release wrote it.
-    `cluster`: whose job it is, "" that of no cluster, None where nobody knows.
+    `cluster`: the one of the job, "" for none, None where it is not known.
     """
 
     names: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def claimed_in(data: bytes | None) -> Claimed:
         return Claimed()
     fields = parse_json(data)
     cluster, names = fields.get("cluster"), fields.get("names", ())
-    # What is no list names nobody: the base refuses it, as one that is for another name (R28).
+    # A value that is no list names no base: the base refuses it, as one that is for another name (R28).
     names = tuple(map(str, names)) if isinstance(names, list | tuple) else ("",)
     return Claimed(names, None if cluster is None else str(cluster))
 

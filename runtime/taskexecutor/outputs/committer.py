@@ -2,7 +2,7 @@
 
 `ctx.output_path(base)` is a hidden directory of one attempt below `base`. CommitOutputs has the files of all accepted
 attempts of a job become visible in their bases (`output_move`). Invariants: one move per job at a time; directories
-that a commit has claimed are deleted by nobody but that commit (R28).
+that a commit has claimed are deleted by that commit only (R28).
 """
 
 from __future__ import annotations
@@ -23,18 +23,14 @@ from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionRep
 from runtime.taskexecutor.attempts import failure_of
 from runtime.taskexecutor.connections.contact import ContactKeeper
 from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
-from runtime.taskexecutor.directories.partitions import tree_of
 from runtime.taskexecutor.outputs.commit_records import commit_names, read_claim
-from runtime.taskexecutor.outputs.output_files import output_files
-from runtime.taskexecutor.outputs.output_move import (
-    PARALLEL_MAX,
-    MoveStoppedError,
-    MoveSupersededError,
-    OutputMove,
-    Permit,
-)
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError, MoveSupersededError, Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
 from runtime.taskexecutor.outputs.output_turns import StoredJobs
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
 from runtime.taskexecutor.slots.work import ProcessGuard
+from runtime.taskexecutor.storage.directory_tree import tree_of
+from runtime.taskexecutor.storage.output_files import output_files
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +184,7 @@ class OutputCommitter:
     async def end_job(self, job_id: JobId, *, is_over: bool) -> None:
         """Delete what attempts wrote that do not count: nothing of them is ever visible.
 
-        Unless the job `is_over` what has finished stays: somebody else may commit it.
+        Unless the job `is_over` what has finished stays: another owner may commit it.
         """
         written = self._written.pop(job_id, {})
         bases: dict[str, list[str]] = {}
@@ -231,14 +227,14 @@ class _Reports:
 def _read_claims(job_id: JobId, bases: Iterable[str]) -> set[str] | None:
     """R28: the directories that a commit has claimed that is not done: a claim in one base holds for all of the job.
 
-    None: nobody knows, because what says so cannot be read; then everything stays that may count.
+    None: not known, because the record cannot be read; then everything stays that may count.
     """
     names, claimed, is_known = commit_names(job_id), set[str](), True
     for base in bases:
         try:
             files = output_files(base)
         except InvalidInputError:
-            continue  # nobody reaches it from here, and so deletes nothing there
+            continue  # this TaskManager cannot reach it, and so deletes nothing there
         try:
             data = files.read(names.order)
             if data is None or files.read(names.done) is not None:

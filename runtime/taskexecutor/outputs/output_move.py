@@ -12,99 +12,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
-from typing import TypeVar
 
 from runtime.aio.clock import BootClock
 from runtime.common.clock import Clock
-from runtime.common.errors import FlinklikeError, InvalidInputError, RetryableError
+from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.gateways.job_master import CommitOutputs
-from runtime.gateways.kept_outputs import how_to_commit
 from runtime.gateways.task import APPEND
-from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile, Written, make_plan
 from runtime.taskexecutor.outputs.commit_records import Claimed, aside_name, claim, claim_in, claimed_in, commit_names
-from runtime.taskexecutor.outputs.output_files import OutputFiles, output_files, within
-from runtime.taskexecutor.outputs.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT, SUCCESS, is_hidden_work
+from runtime.taskexecutor.outputs.move_failures import CommitState, HalfVisibleError, OvertakenError, explained, gone
+from runtime.taskexecutor.outputs.move_permit import ENDED, HeldPermit, MoveSupersededError, Permit
 from runtime.taskexecutor.outputs.output_turns import StoredJobs, Turns
 from runtime.taskexecutor.outputs.overtaken_commits import half_visible, replaced_marks
-from runtime.taskexecutor.outputs.storage_failures import in_words, is_final
-from runtime.taskexecutor.outputs.turn_looks import MoveReplacedError, TurnLooks
+from runtime.taskexecutor.outputs.storage_steps import MoveProgress, Report, StorageSteps
+from runtime.taskexecutor.storage.core.output_plan import OutputPlan, PlannedFile, Written, make_plan
+from runtime.taskexecutor.storage.output_files import OutputFiles, output_files, within
+from runtime.taskexecutor.storage.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT, SUCCESS, is_hidden_work
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-PARALLEL_MAX = 8
-"""So many files are moved at once: object stores answer many requests in the time of one."""
-
-CHUNK_MAX = 256
-_DELAY_MAX = 5.0
-
-
-class MoveStoppedError(FlinklikeError):
-    """This mover has no permit any more: it has stopped, and somebody else may go on."""
-
-
-class MoveSupersededError(FlinklikeError):
-    """The storage says that a later order is under way (R27)."""
-
-
-_ENDED = (MoveStoppedError, MoveSupersededError, MoveReplacedError)
-"""Another mover goes on, or may."""
-
-
-class _OvertakenError(InvalidInputError):
-    """Another job has shown what this commit would undo."""
-
-
-class _GoneError(InvalidInputError):
-    """This is not the directory in which the tasks wrote, or somebody has deleted what they wrote."""
-
-
-class _HalfVisibleError(InvalidInputError):
-    """Beside what another job has left half done nobody can say that the base is whole."""
-
-
-class Permit:
-    """Asked before each file, on any thread. `loss`: why nothing exclusive may run here now (R14), "" if it may."""
-
-    def __init__(self, loss: Callable[[], str] = str) -> None:
-        self._loss = loss
-        self._reason = ""
-
-    def withdraw(self, reason: str) -> None:
-        """From now on."""
-        self._reason = self._reason or reason
-
-    def check(self) -> None:
-        """Raises MoveStoppedError."""
-        if reason := self._reason or self._loss():
-            raise MoveStoppedError(reason)
-
-
-class _HeldPermit:
-    """That of a mover that has a turn, which a repeat by hand may take away (R27)."""
-
-    def __init__(self, permit: Permit, looks: TurnLooks) -> None:
-        self._permit = permit
-        self._looks = looks
-
-    def check_itself(self) -> None:
-        """Raises MoveStoppedError. Reads nothing."""
-        self._permit.check()
-
-    def check(self) -> None:
-        """Blocking. Raises MoveStoppedError, MoveReplacedError, and what the storage says of a look."""
-        self._permit.check()
-        self._looks.check()
-
-
-Report = Callable[[int, int, str], None]
-"""Files moved, files in all, and why it does not get on ("" if it does)."""
 
 
 @dataclass(slots=True)
@@ -144,14 +72,12 @@ class OutputMove:
         self._message = message
         self._is_by_hand = is_by_hand
         self._turns = Turns(message, jobs, clock, boot_clock or BootClock(), patience=patience, is_by_hand=is_by_hand)
-        self._permit = _HeldPermit(permit, self._turns.looks)
+        self._permit = HeldPermit(permit, self._turns.looks)
         self._executor = executor
-        self._report = report
-        self._clock = clock
-        self._patience = patience
-        self._succeeded_at = clock.monotonic()
-        self._moved = 0
-        self._total = 0
+        self._progress = MoveProgress(report)
+        self._steps = StorageSteps(
+            message.job_id, self._permit, self._progress, executor, clock, patience=patience, name=self._name
+        )
         self._bases: list[_Base] = []
 
     async def run(self) -> None:
@@ -170,14 +96,23 @@ class OutputMove:
     async def _run_explained(self) -> None:
         try:
             await self._run()
-        except _ENDED:
+        except ENDED:
             raise
         except (FlinklikeError, OSError) as error:
             await self._give_turns_back()
-            raise self._explained(error, await self._led_elsewhere()) from error
+            raise explained(error, self._message, self._state(), await self._led_elsewhere()) from error
         for base, where in (await self._led_elsewhere()).items():
             text = "the outputs of job %s are in %s: %s leads to another directory since its commit began"
             logger.warning(text, self._message.job_id, where, base)
+
+    def _name(self, error: OSError) -> None:
+        for base in self._bases:
+            base.files.name(error)
+
+    def _state(self) -> CommitState:
+        claimed = [base.files.base for base in self._bases if base.is_claimed]
+        is_any_done = any(base.is_done for base in self._bases)
+        return CommitState(self._progress.moved, self._progress.total, is_any_done, claimed)
 
     async def _led_elsewhere(self) -> Mapping[str, str]:
         """The bases whose paths lead to other directories by now, and where those are that the job has written to."""
@@ -188,25 +123,17 @@ class OutputMove:
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, look)
 
-    def _explained(self, error: FlinklikeError | OSError, elsewhere: Mapping[str, str]) -> Exception:
-        text = self._with_what_is_left(error, elsewhere)
-        if isinstance(error, RetryableError):
-            return type(error)(text)
-        if isinstance(error, OSError) and not is_final(error):
-            return OSError(error.errno, text)
-        return InvalidInputError(text)
-
     async def _run(self) -> None:
-        self._bases = await self._step(self._open)
+        self._bases = await self._steps.run(self._open)
         for base in self._bases:
-            await self._step(partial(self._claim, base))
+            await self._steps.run(partial(self._claim, base))
         await self._take_turns()
         for base in self._bases:
             if not base.is_done:
                 self._turns.looks.at(base.files)
-                await self._step(partial(self._plan, base))
-        self._total = sum(len(base.plan.files) for base in self._bases)
-        self._moved = sum(len(base.plan.files) for base in self._bases if base.is_moved)
+                await self._steps.run(partial(self._plan, base))
+        self._progress.total = sum(len(base.plan.files) for base in self._bases)
+        self._progress.moved = sum(len(base.plan.files) for base in self._bases if base.is_moved)
         for base in self._bases:
             if not base.is_done and not base.is_moved:
                 self._turns.looks.at(base.files)
@@ -240,7 +167,7 @@ class OutputMove:
             try:
                 files.hold()
             except FileNotFoundError as error:
-                raise _gone(output.directory) from error
+                raise gone(output.directory) from error
             base = found.setdefault(files.place, _Base(files, output.mode, [], []))
             if base.files is not files:
                 files.release()
@@ -264,7 +191,7 @@ class OutputMove:
                     raise InvalidInputError(message)
 
     def _claim(self, base: _Base) -> None:
-        """Say whose the directories are from now on, before anything else: nobody else deletes them (R28)."""
+        """Claim the directories for this job, before anything else: no other job deletes them from now on (R28)."""
         names = commit_names(self._message.job_id)
         if base.files.read(names.done) is not None:
             base.is_done = base.is_claimed = True
@@ -288,20 +215,16 @@ class OutputMove:
     async def _take_turns(self) -> None:
         """R27: returns when no other job commits to these bases, nor begins to before this one has ended."""
         bases = [(base.files, base.mode) for base in self._bases if not base.is_done]
-
-        def waiting(text: str) -> None:
-            self._report(self._moved, self._total, text)
-
-        await self._turns.take(bases, self._step, waiting)
+        await self._turns.take(bases, self._steps.run, self._progress.tell)
 
     async def _give_turns_back(self) -> None:
         """This mover has failed: others need not wait for the job, unless a next one would go on."""
         bases = [base.files for base in self._bases]
         try:
             # R27: without a permit another mover of this job may have its turn, under the same file.
-            if await self._on_thread(partial(self._turns.outlasts_failure, bases)):
+            if await self._steps.try_once(partial(self._turns.outlasts_failure, bases)):
                 return
-        except _ENDED:
+        except ENDED:
             raise
         except (OSError, FlinklikeError) as error:
             logger.warning(
@@ -311,8 +234,8 @@ class OutputMove:
         self._turns.looks.at(None)  # each is looked at when it is given back, and gone then
         for files in bases:
             try:
-                await self._on_thread(partial(self._turns.give_back, files))
-            except _ENDED:
+                await self._steps.try_once(partial(self._turns.give_back, files))
+            except ENDED:
                 raise
             except (OSError, FlinklikeError) as error:
                 logger.warning("job %s keeps its turn in %s: %s", self._message.job_id, files.base, error)
@@ -328,15 +251,15 @@ class OutputMove:
             if self._is_by_hand:
                 self._check_not_overtaken(base, names.preceded)
             else:
-                base.files.remove(names.preceded)  # whoever has left it was done before this job had its turn
+                base.files.remove(names.preceded)  # the job that left it was done before this job had its turn
             written = {directory: self._written(base, directory) for directory in base.directories}
             plan = make_plan(base.files.base, base.mode, written, base.files.present())
-            self._check_nobody_half_visible(base, plan)
+            self._check_no_other_half_visible(base, plan)
             self._permit.check()
             base.files.write(names.plan, plan.encode())
         else:
             self._check_not_overtaken(base, names.overtaken)
-            self._check_nobody_half_visible(base, plan)
+            self._check_no_other_half_visible(base, plan)
         base.plan = plan
         base.is_moved = base.files.read(names.moved) is not None
 
@@ -346,9 +269,9 @@ class OutputMove:
                 f"job {other.decode().strip()} has committed to {base.files.base} since: this commit would delete,"
                 " replace or bring back what is not its own any more"
             )
-            raise _OvertakenError(message)
+            raise OvertakenError(message)
 
-    def _check_nobody_half_visible(self, base: _Base, plan: OutputPlan) -> None:
+    def _check_no_other_half_visible(self, base: _Base, plan: OutputPlan) -> None:
         """R27: `_SUCCESS` would come over the half of another one, and over its rows again when that is run again."""
         top = self._turns.top(base.files)
         other = half_visible(base.files, top, self._message.job_id, plan)
@@ -360,13 +283,13 @@ class OutputMove:
                 f" part: repeat that commit with {command} (nothing else is to be done if this job is a retry of that"
                 f" one), or replace all with mode='overwrite'"
             )
-            raise _HalfVisibleError(message)
+            raise HalfVisibleError(message)
 
     def _written(self, base: _Base, directory: str) -> Mapping[str, Written]:
         try:
             written = base.files.written(directory)
         except FileNotFoundError as error:
-            raise _gone(f"{base.files.base}/{directory}") from error
+            raise gone(f"{base.files.base}/{directory}") from error
         if own := [name for name in written if any(map(is_hidden_work, name.split("/")))]:
             message = (
                 f"{base.files.base}/{directory}/{min(own)}: names that begin with {HIDDEN_ATTEMPT} or {HIDDEN_COMMIT}"
@@ -376,19 +299,19 @@ class OutputMove:
         return written
 
     async def _show(self, base: _Base) -> None:
-        """R26: the new files become visible, one by one; whoever looks for _SUCCESS sees that it is not over."""
+        """R26: the new files become visible, one by one; a reader that looks for _SUCCESS sees that it is not over."""
         names = commit_names(self._message.job_id)
-        await self._turns.overtake(base.files, base.mode, self._step)
-        await self._step(partial(base.files.remove, SUCCESS))
-        await self._all(base.plan.markers, base.files.remove)
+        await self._turns.overtake(base.files, base.mode, self._steps.run)
+        await self._steps.run(partial(base.files.remove, SUCCESS))
+        await self._steps.each(base.plan.markers, base.files.remove)
         new = {file.name for file in base.plan.files} if base.plan.asides else set()
         for name in base.plan.asides:
             aside = aside_name(self._message.job_id, name)
-            await self._step(partial(base.files.set_aside, name, aside, is_directory=name in new))
+            await self._steps.run(partial(base.files.set_aside, name, aside, is_directory=name in new))
         rooms = dict.fromkeys(file.name.rpartition("/")[0] for file in base.plan.files)
-        await self._all(list(rooms), base.files.make_room)
-        await self._all(base.plan.files, partial(self._put, base), is_counted=True)
-        await self._step(partial(base.files.write, names.moved, b""))
+        await self._steps.each(list(rooms), base.files.make_room)
+        await self._steps.each(base.plan.files, partial(self._put, base), is_counted=True)
+        await self._steps.run(partial(base.files.write, names.moved, b""))
 
     def _put(self, base: _Base, file: PlannedFile) -> None:
         plan, target = base.plan, f"{base.files.base}/{file.name}"
@@ -405,7 +328,7 @@ class OutputMove:
             try:
                 put()
             except FileNotFoundError:
-                base.files.make_room(file.name.rpartition("/")[0])  # somebody has tidied it away
+                base.files.make_room(file.name.rpartition("/")[0])  # another job has tidied it away
                 put()
         except FileExistsError as error:
             message = f"{target} exists already: somebody wrote a file of that name since the commit began"
@@ -417,21 +340,21 @@ class OutputMove:
     async def _settle(self, base: _Base) -> None:
         """Behind `moved`: the old files go, and readers are told that it is over."""
         names = commit_names(self._message.job_id)
-        await self._all(base.plan.replaced, base.files.remove)
+        await self._steps.each(base.plan.replaced, base.files.remove)
         asides = [aside_name(self._message.job_id, name) for name in base.plan.asides]
-        await self._all(asides, base.files.remove_tree)
-        base.top = await self._step(base.files.names)
-        await self._turns.overtake(base.files, base.mode, self._step, top=base.top)
-        for mark in await self._step(partial(replaced_marks, base.files, base.top, self._message.job_id)):
-            await self._step(partial(base.files.write, mark, f"{self._message.job_id}\n".encode()))
-        await self._step(partial(base.files.write, SUCCESS, b""))
-        await self._step(partial(base.files.write, names.done, b""))
+        await self._steps.each(asides, base.files.remove_tree)
+        base.top = await self._steps.run(base.files.names)
+        await self._turns.overtake(base.files, base.mode, self._steps.run, top=base.top)
+        for mark in await self._steps.run(partial(replaced_marks, base.files, base.top, self._message.job_id)):
+            await self._steps.run(partial(base.files.write, mark, f"{self._message.job_id}\n".encode()))
+        await self._steps.run(partial(base.files.write, SUCCESS, b""))
+        await self._steps.run(partial(base.files.write, names.done, b""))
 
     async def _tidy_done(self, base: _Base, tidy: Callable[[_Base], None]) -> None:
         """The job is done: what cannot be deleted now does not fail it."""
         try:
-            await self._step(partial(tidy, base))
-        except _ENDED:
+            await self._steps.run(partial(tidy, base))
+        except ENDED:
             raise
         except (OSError, FlinklikeError) as error:
             logger.warning("hidden files of job %s stay in %s: %s", self._message.job_id, base.files.base, error)
@@ -439,7 +362,7 @@ class OutputMove:
     def _tidy(self, base: _Base) -> None:
         """What attempts of this job have left, and all of our own but `done`, which tells a repeat that it is one."""
         names = commit_names(self._message.job_id)
-        base.files.remove(names.turn)  # whoever wrote it: it means nothing behind `done`
+        base.files.remove(names.turn)  # it means nothing behind `done`
         top = base.files.names() if base.top is None else base.top
         mine = [name for name in top if name.startswith(f"{HIDDEN_ATTEMPT}{self._message.job_id}_")]
         for directory in dict.fromkeys([*base.directories, *mine]):
@@ -450,105 +373,3 @@ class OutputMove:
 
     def _remove_order(self, base: _Base) -> None:
         base.files.remove(commit_names(self._message.job_id).order)
-
-    # --- how steps are done ---------------------------------------------------------------------------------
-
-    async def _step(self, work: Callable[[], T]) -> T:
-        """On a thread; again while the storage fails and may come back (R20)."""
-        delay = 0.1
-        while True:
-            try:
-                result = await self._on_thread(work)
-            except (OSError, RetryableError) as error:
-                if is_final(error):
-                    raise
-                if self._clock.monotonic() - self._succeeded_at > self._patience:
-                    raise
-                logger.warning("the commit of job %s waits for its storage: %s", self._message.job_id, error)
-                self._report(self._moved, self._total, f"the storage fails, it is tried again: {in_words(error)}")
-            else:
-                self._succeeded_at = self._clock.monotonic()
-                return result
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, _DELAY_MAX)
-
-    async def _on_thread(self, work: Callable[[], T]) -> T:
-        """Not before a look whether this mover still may."""
-
-        def looked() -> T:
-            try:
-                self._permit.check()
-                return work()
-            except OSError as error:
-                for base in self._bases:
-                    base.files.name(error)
-                raise
-
-        self._permit.check_itself()
-        return await asyncio.get_running_loop().run_in_executor(self._executor, looked)
-
-    async def _all(self, items: Sequence[T], work: Callable[[T], None], *, is_counted: bool = False) -> None:
-        """Every item, a bounded number at once."""
-        size = max(1, min(CHUNK_MAX, len(items) // (4 * PARALLEL_MAX)))
-        chunks = _chunks(items, size)
-        failures: list[Exception] = []
-
-        def do(chunk: list[T]) -> None:
-            """Where the storage fails, what is left of it is done again."""
-            while chunk:
-                self._permit.check()
-                work(chunk[0])
-                del chunk[0]
-
-        async def worker() -> None:
-            for chunk in chunks:
-                if failures:
-                    return
-                given = len(chunk)
-                try:
-                    await self._step(partial(do, chunk))
-                except Exception as error:  # noqa: BLE001 - raised below, when nothing is under way any more
-                    failures.append(error)
-                if is_counted:
-                    self._moved += given - len(chunk)
-                    self._report(self._moved, self._total, "")
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(PARALLEL_MAX, -(-len(items) // size))):
-                group.create_task(worker())
-        if failures:
-            raise failures[0]
-
-    def _with_what_is_left(self, error: Exception, elsewhere: Mapping[str, str]) -> str:
-        told = in_words(error)
-        directory = commit_names(self._message.job_id).directory
-        if isinstance(error, _OvertakenError):
-            left = f"{HIDDEN_ATTEMPT}{self._message.job_id}_* and {directory}*"
-            return f"{told}: run the job again, and delete what is left of it there: {left}"
-        claimed = [f"{base.files.base}/{directory}" for base in self._bases if base.is_claimed]
-        if not self._moved and not any(base.is_done for base in self._bases):
-            how_far = f"nothing of the job has become visible{' there' if isinstance(error, _GoneError) else ''}"
-        else:
-            how_far = f"{self._moved} of {self._total} files of the job are visible"
-        if not claimed:
-            return f"{told}; {how_far}, {how_to_commit(self._message.outputs)}"
-        command = shlex.join(["bin/commit-outputs.sh", claimed[0]])
-        repeat = "to commit it behind that" if isinstance(error, _HalfVisibleError) else "to repeat the commit"
-        for base, where in elsewhere.items():
-            repeat += f", once {base} leads to {where} again"
-        return f"{told}; {how_far}, what its tasks wrote is kept; {repeat}: {command}"
-
-
-def _gone(directory: str) -> _GoneError:
-    message = (
-        f"{directory}, which was accepted, is gone, or the base is not the directory here in which the task wrote: it"
-        " has to be reachable under one name from every TaskManager, and this name has to lead to that directory until"
-        " the commit has ended"
-    )
-    return _GoneError(message)
-
-
-def _chunks(items: Sequence[T], size: int) -> Iterable[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk

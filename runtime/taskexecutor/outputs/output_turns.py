@@ -1,10 +1,10 @@
-"""Of several jobs that commit to one base, one after the other (R27): also those that append, since who is done says
-that the base is whole.
+"""Of several jobs that commit to one base, one after the other (R27): also those that append, since a job that is done
+says that the base is whole.
 
-A job that wants its turn writes `.commit-<job>.turn` at the top of the base, a file that nobody else writes, and looks
+A job that wants its turn writes `.commit-<job>.turn` at the top of the base, a file that no other job writes, and looks
 for those of others behind that: of two jobs one at least sees the other. Invariants: a job goes on when it has seen
-nobody while its own file was there; of those that see each other the lowest id keeps its file, the others take theirs
-back, until they see nobody; who has a plan stored beside his file is under way, waits for nobody and is waited for,
+no other file while its own was there; of jobs that see each other the lowest id keeps its file, the others take theirs
+back, until they see none; a job with a plan beside its file is under way, waits for no other and is waited for,
 also when his mover has failed: others go on when his job is over.
 """
 
@@ -24,10 +24,10 @@ from runtime.common.ids import JobId
 from runtime.common.json_text import parse_json
 from runtime.gateways.job_master import CommitOutputs
 from runtime.taskexecutor.outputs.commit_records import TURN, commit_names
-from runtime.taskexecutor.outputs.output_files import OutputFiles
-from runtime.taskexecutor.outputs.output_names import HIDDEN_COMMIT
 from runtime.taskexecutor.outputs.overtaken_commits import mark_for, others_in
 from runtime.taskexecutor.outputs.turn_looks import SETTLE, TurnLooks, repeat_identity, taken_by
+from runtime.taskexecutor.storage.output_files import OutputFiles
+from runtime.taskexecutor.storage.output_names import HIDDEN_COMMIT
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ INTERVAL_MIN = 0.02
 """At least: most commits are over soon."""
 
 WAITED_PART = 0.25
-"""Between these, so much of what was waited: nobody waits much longer than there is cause."""
+"""Between these, so much of what was waited: no job waits much longer than there is cause."""
 
 
 class StoredJobs(Protocol):
@@ -56,7 +56,7 @@ class StoredJobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Another job's file. `cluster`: "" where nobody can be asked whether that job is over."""
+    """Another job's file. `cluster`: "" where no store can say whether that job is over."""
 
     job_id: JobId
     base: str
@@ -77,7 +77,7 @@ Bases = Sequence[tuple[OutputFiles, str]]
 
 
 class Turns:
-    """Those of one mover's job. Without `jobs` nobody can be asked whether another job is over.
+    """Those of one mover's job. Without `jobs` no store can say whether another job is over.
 
     `is_by_hand`: the job is over, so what is there of its turn means nothing to others, and it is got anew, by this
     repeat alone: the next one takes it away again. `looks` tells its mover.
@@ -108,7 +108,7 @@ class Turns:
 
     @property
     def cluster(self) -> str:
-        """Whose job it is; "" that of no cluster."""
+        """The cluster of the job; "" for none."""
         return self._jobs.cluster if self._jobs is not None else ""
 
     async def take(self, bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
@@ -123,10 +123,10 @@ class Turns:
                 break
             await self._wait(others, bases, step, waiting)
         if bases and (self._by or self._replaces_a_repeat):
-            await asyncio.sleep(SETTLE)  # R27: whoever had the turn looks, and stops
+            await asyncio.sleep(SETTLE)  # R27: the mover that had the turn looks, and stops
 
     async def _wait(self, others: list[Turn], bases: Bases, step: Step, waiting: Callable[[str], None]) -> None:
-        """Until those are gone, each asked for by its name: who came later is seen by the look behind that."""
+        """Wait until those files are deleted, each asked for by its name: the look behind that sees later ones."""
         began = self._clock.monotonic()
         if min(turn.job_id for turn in others) < self._message.job_id:
             for files, _ in bases:
@@ -152,7 +152,7 @@ class Turns:
             raise InvalidInputError(message)
 
     async def _others(self, bases: Bases, step: Step) -> list[Turn]:
-        """For whom this job waits."""
+        """The jobs that this job waits for."""
         found: list[Turn] = []
         for files, _ in bases:
             found += await step(partial(self._listed, files))
@@ -207,7 +207,8 @@ class Turns:
     def outlasts_failure(self, bases: Sequence[OutputFiles]) -> bool:
         """True when a next mover would go on with what is planned, and others wait until this job is over. Blocking.
 
-        Where nobody can tell them that, and by hand, a next one gets its turn anew, and sees who has overtaken it.
+        Where no store can tell them that, and by hand, a next one gets its turn anew, and sees the job that overtook
+        it.
         """
         if self._is_by_hand or self._jobs is None:
             return False
@@ -215,10 +216,11 @@ class Turns:
 
     async def overtake(self, files: OutputFiles, mode: str, step: Step, *, top: Sequence[str] | None = None) -> None:
         """What others have not done here would delete, replace or bring back what is not theirs any more: it is void.
-        Nobody of them is asked, since none is under way where this job has its turn (`overtaken_commits`).
+        None of them is asked, since none is under way where this job has its turn (`overtaken_commits`).
 
         Behind the plan: until then this job may find that it was overtaken itself, or is refused. `top`: what is there
-        now; without it what the look that saw nobody has found: who came behind that sees this job, and plans later.
+        now; without it what the look that saw no other job has found: a job that came later sees this one, and plans
+        later.
         """
         if top is None:
             top = await step(partial(self.top, files))
@@ -231,7 +233,10 @@ class Turns:
                 marked.add(other.job_id)
 
     def top(self, files: OutputFiles) -> list[str]:
-        """What the look that saw nobody has found at the top of a base; another look where there was none. Blocking."""
+        """What the look that saw no other job has found at the top of a base; a new look where there was none.
+
+        Blocking.
+        """
         found = self._tops.get(files.base)
         return files.names() if found is None else found
 
@@ -254,7 +259,7 @@ class Turns:
 
 
 def _decode(job_id: JobId, base: str, data: bytes) -> Turn:
-    """One that cannot be read disturbs everybody, and nobody knows whose it is (R31)."""
+    """A file that cannot be read keeps every job waiting, since its job is not known (R31)."""
     try:
         fields = parse_json(data)
         return Turn(job_id, base, str(fields["cluster"]))

@@ -1,11 +1,11 @@
-"""Which commits a job that shows something in a base overtakes there, so that nobody repeats them over it (R27, R28).
+"""Which commits a job that shows something in a base overtakes there, so that they are not repeated over it (R27, R28).
 
 How far the commit of a job X may be in a base when another job T, whose turn it is there, shows something, and what
 that means. T writes the mark, X's movers read it when they have their turn:
 
 | X has there | a next mover of X, while X goes on | a repeat by hand, X is over | T marks |
 |---|---|---|---|
-| `.attempt-X_*` only (waiting, or nobody could claim) | plans behind T, takes the mark back | refused | `preceded` |
+| `.attempt-X_*` only (waiting, or not claimable) | plans behind T, takes the mark back | refused | `preceded` |
 | `order` (claimed: waits for its turn, or was refused) | the same | refused; unless both append | `preceded` |
 | `plan`, and nothing is changed | is refused; unless both append | the same | `overtaken` |
 | `plan`, and failed half way; `moved` | the same | the same | `overtaken`, or T is refused (below) |
@@ -14,14 +14,14 @@ that means. T writes the mark, X's movers read it when they have their turn:
 | neither `order` nor attempts | has nothing to commit | the same | nothing, and takes a `preceded` away |
 
 Of both that append the plan of neither deletes or replaces what is there, and a name that is taken is refused. X is
-under way only where T has no turn: what T sees of it has failed, or its mover was lost. Beside the half of X nobody may
+under way only where T has no turn: what T sees of it has failed, or its mover was lost. Beside the half of X no job may
 say that the base is whole, and a mark would take away what mends it: a T that does not replace all that X changes is
 refused before it has a plan, and X can be repeated. One that does leaves, behind its last old file, `replaced` beside
 `overtaken`: X counts no more, whatever becomes of T's own records.
 
-T looks behind its plans, before it shows anything, and marks whom its look for turns has found; and once more before it
-is done, for who has come since: such a one has seen T's turn and waits, or has failed by then. X alone makes
-`.commit-X/`, so `preceded` lies beside it: X may be another user. Of X without a claim nobody knows whether it appends.
+T looks behind its plans, before it shows anything, and marks the jobs that its look for turns has found; and once more
+before it is done, for later ones: such a job has seen T's turn and waits, or has failed by then. X alone makes
+`.commit-X/`, so `preceded` lies beside it: X may be another user. Whether an X without a claim appends is not known.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, is_hex_id
 from runtime.gateways.task import APPEND, OVERWRITE
-from runtime.taskexecutor.core.output_plan import OutputPlan, Present, planned_mode
 from runtime.taskexecutor.outputs.commit_records import PRECEDED, commit_names, read_claim
-from runtime.taskexecutor.outputs.output_files import OutputFiles
-from runtime.taskexecutor.outputs.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
+from runtime.taskexecutor.storage.core.output_plan import OutputPlan, Present, planned_mode
+from runtime.taskexecutor.storage.output_files import OutputFiles
+from runtime.taskexecutor.storage.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,11 @@ def mark_for(files: OutputFiles, mode: str, other: Other) -> str | None:
 
 def half_visible(files: OutputFiles, top: Iterable[str], mine: JobId, plan: OutputPlan) -> JobId | None:
     """Another job whose commit has ended half way here, where this plan does not replace all of it; of several the one
-    that replaces the others; of one that was overtaken since, whoever has, and has changed nothing yet. Blocking.
+    that replaces the others; of one that was overtaken since, the job that did so, and has changed nothing yet.
+    Blocking.
 
-    For who has his turn: nobody else changes anything then. Whom this job itself has overtaken had changed nothing, or
-    was replaced by its plan; names that this job has shown since may only look like the other one's.
+    For a job that has its turn: no other job changes anything then. A job that this one has overtaken had changed
+    nothing, or was replaced by its plan; names that this job has shown since may only look like the other one's.
     """
     if plan.mode == OVERWRITE:
         return None
@@ -113,19 +114,19 @@ def _begun(files: OutputFiles, top: Iterable[str], mine: JobId) -> dict[JobId, O
 
 
 def _last_of(files: OutputFiles, job_id: JobId) -> JobId:
-    """Whose commit may still be repeated."""
+    """The jobs whose commits may still be repeated."""
     found: dict[JobId, None] = {}
     while job_id not in found:
         found[job_id] = None
         mark = (files.read(commit_names(job_id).overtaken) or b"").decode("utf-8", "replace").strip()
-        if not is_hex_id(mark):  # there is none, or nobody knows whose it is
+        if not is_hex_id(mark):  # there is none, or its job is not known
             return job_id
         job_id = JobId(mark)
     return job_id
 
 
 def replaced_marks(files: OutputFiles, top: Iterable[str], mine: JobId) -> list[str]:
-    """The files in which a job whose old files are gone tells those that it has overtaken so. Blocking."""
+    """The files in which a job that has deleted old files tells those that it has overtaken so. Blocking."""
     names = [commit_names(job_id) for job_id in _committing_in(top, mine)]
     return [one.replaced for one in names if files.read(one.overtaken) is not None]
 

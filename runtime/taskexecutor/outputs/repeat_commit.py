@@ -1,10 +1,10 @@
 """`bin/commit-outputs.sh BASE/.commit-JOB_ID`: repeat a commit whose job has FAILED, from what it has left in storage.
 
 Where no commit had begun, `MODE=BASE/.attempt-ID ...` says what is to be committed, with runs of subtasks where there
-are many (`_{0-6,8}_`); `MODE=BASE/.attempt-JOB_ID_*`, where nobody can read what was accepted, means all that there
-are, and is refused where a subtask has left more than one. A repeat is refused while the job is not over: its cluster
-has a mover then (R27). Of several repeats the latest goes on, and the others stop. Every step is the same as a
-TaskManager's, and may be repeated (R28).
+are many (`_{0-6,8}_`); `MODE=BASE/.attempt-JOB_ID_*`, where the record of what was accepted cannot be read, means all
+that there are, and is refused where a subtask has left more than one. A repeat is refused while the job is not over:
+its cluster has a mover then (R27). Of several repeats the latest goes on, and the others stop. Every step is the same
+as a TaskManager's, and may be repeated (R28).
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.kept_outputs import named_directories
 from runtime.gateways.task import OUTPUT_MODES, OutputDirectory
 from runtime.taskexecutor.outputs.commit_records import claimed_in, commit_names, read_claim
-from runtime.taskexecutor.outputs.output_files import output_files
-from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX, MoveSupersededError, OutputMove, Permit
-from runtime.taskexecutor.outputs.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
+from runtime.taskexecutor.outputs.move_permit import MoveSupersededError, Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
 from runtime.taskexecutor.outputs.turn_looks import MoveReplacedError
+from runtime.taskexecutor.storage.output_files import output_files
+from runtime.taskexecutor.storage.output_names import HIDDEN_ATTEMPT, HIDDEN_COMMIT
 
 PATIENCE = 60.0
 """Seconds without a success, or for another job that commits to the same base."""
@@ -168,7 +170,7 @@ async def _repeat(message: CommitOutputs, ask: AskCluster | None, *, is_said_to_
 async def _check_over(message: CommitOutputs, ask: AskCluster, *, is_said_to_be_over: bool) -> None:
     """R27: before anything is written. Raises InvalidInputError while the job's cluster may move, or may begin to.
 
-    Who is refused by its store (a password), or cannot read a record there, has a cluster to ask: that is no answer.
+    A store that refuses (a password), or a record there that cannot be read, is no answer: there is a cluster to ask.
     """
     job_id, cluster = message.job_id, await asyncio.to_thread(_cluster, message)
     try:
@@ -194,7 +196,7 @@ async def _check_over(message: CommitOutputs, ask: AskCluster, *, is_said_to_be_
 
 
 def _cluster(message: CommitOutputs) -> str | None:
-    """Whose job it is: "" that of no cluster, None where nothing says it."""
+    """The cluster of the job: "" for none, None where nothing says it."""
     order = commit_names(message.job_id).order
     found = [claimed_in(output_files(base).read(order)) for base in dict.fromkeys(one.base for one in message.outputs)]
     return next((claimed.cluster for claimed in found if claimed.cluster is not None), None)

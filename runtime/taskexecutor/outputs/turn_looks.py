@@ -1,11 +1,11 @@
 """Whether the turn of a job is this mover's still (R27).
 
-The turn file says who has it: `by` is one repeat by hand, "" the movers of the job's cluster; one that is gone is
-nobody's, since whoever ends a commit takes it away. Whoever takes it in the place of another one waits SETTLE seconds
-before he moves anything; a mover touches no file when its last look began more than LOOK seconds ago. So the one that
-was replaced has stopped by then, and one that stood still meanwhile (a stopped process, a storage that hung, a host
-that was suspended) finds it when it wakes: of what it was doing only the one file may follow before which each of its
-threads stood.
+The turn file names the mover that has the turn: `by` is one repeat by hand, "" the movers of the job's cluster; without
+a file no mover has it, since the end of a commit deletes it. A mover that takes the turn from another waits SETTLE
+seconds before it moves anything; a mover touches no file when its last look began more than LOOK seconds ago. So the
+one that was replaced has stopped by then, and one that stood still meanwhile (a stopped process, a storage that hung, a
+host that was suspended) finds it when it wakes: of what it was doing only the one file may follow before which each of
+its threads stood.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import socket
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
 from runtime.common.json_text import parse_json
-from runtime.taskexecutor.outputs.output_files import OutputFiles
+from runtime.taskexecutor.storage.output_files import OutputFiles
 
 LOOK = 0.2
 """Seconds for which a look counts, on a clock that goes on while the host is suspended."""

@@ -1,10 +1,10 @@
 """Python workers that run code of one session only: a process that Spark knows, and a fork of it for each session.
 
-Spark's pool of workers does not know sessions: a worker that rests is given the next task, whoever's it is. What Spark
+Spark's pool of workers does not know sessions: a worker that rests is given the next task of any session. What Spark
 knows as a worker is a *keeper* here, a fork of the daemon that runs no user code. It reads the message with which each
 task begins, which names the task's session, and has a fork of itself run the task: the one that has run that
 session's tasks before, or a new one (R22). So what user code does to its process (environment, modules, umask, time
-zone) stays in its session, and the keeper, which Spark may give to anybody at any time, outlives every such fork.
+zone) stays in its session, and the keeper, which Spark may give to any session at any time, outlives every such fork.
 
 The JVM names the session also to those that plan (UDTFs, data sources), before what Spark says (`jvm/SlotEnv.java`).
 Each keeper leads a process group, to which its forks belong: a function that signals its group reaches itself (R23).
@@ -28,14 +28,15 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from runtime.system.linux import die_with_parent
-from runtime.taskexecutor.python_workers import python_marks
-from runtime.taskexecutor.slot_process.leftovers import threads_left, timers_left
-
-SESSION_PROPERTY = "flinklike.session"
-"""Local property of Spark that names the session of a task."""
+from runtime.taskexecutor.containment.leftovers import threads_left, timers_left
+from runtime.taskexecutor.worker_protocol import session_marks
+from runtime.taskexecutor.worker_protocol.worker_environment import SESSION_PROPERTY
 
 _TASKS = "pyspark.worker"
-"""The program of workers that run tasks. Others (UDTF analysis, data sources) plan, and the JVM tells them for whom."""
+"""The program of workers that run tasks.
+
+Others (UDTF analysis, data sources) plan, and the JVM tells them their session.
+"""
 _LENGTH = struct.Struct("!q")
 _NUMBER = struct.Struct("!i")
 _HEADER = struct.Struct("!ii")
@@ -68,7 +69,7 @@ def _read_text(connection: socket.socket) -> str:
 
 
 class _Fork:
-    """A fork of the keeper, as the keeper sees it. `session_id`: whose tasks it runs; empty: nobody knows."""
+    """A fork of the keeper, as the keeper sees it. `session_id`: of the tasks that it runs; empty: not known."""
 
     def __init__(self, pid: int, control: socket.socket, session_id: str) -> None:
         self.pid = pid
@@ -95,7 +96,7 @@ class _Fork:
 
     def end(self) -> None:
         """It is gone afterwards."""
-        os.kill(self.pid, signal.SIGKILL)  # it is not reaped yet: nobody else has its pid
+        os.kill(self.pid, signal.SIGKILL)  # it is not reaped yet: no other process has its pid
         os.waitpid(self.pid, 0)
         os.close(self.descriptor)
         self.control.close()
@@ -130,7 +131,7 @@ class WorkerKeeper:
         self._control: socket.socket | None = None
         self._session_id = ""
         self._daemon = os.getpid()
-        # Both of the daemon: who keeps workers learns from it that the daemon ends them.
+        # Both of the daemon: a keeper of workers learns from it that the daemon ends them.
         self._ending, self._end = os.pipe()
 
     def keep_workers_of(self, daemon: Any) -> None:
@@ -159,7 +160,7 @@ class WorkerKeeper:
         for number in (signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        python_marks.rest()
+        session_marks.rest()
 
     def serve(self, connection: socket.socket, is_authenticated: bool) -> int:  # noqa: FBT001 - pyspark's
         """One task. 0: the next may come. As pyspark's own."""
@@ -191,13 +192,13 @@ class WorkerKeeper:
     def _look_at_daemon(self, poll: Any, ready: dict[int, int]) -> None:
         event = ready.get(self._ending, 0)
         if event & select.POLLIN:
-            os.kill(0, signal.SIGHUP)  # us too, and who ignores it is killed as our child
+            os.kill(0, signal.SIGHUP)  # us too, and a process that ignores it is killed as our child
         elif event & _HUNG_UP:
-            # Killed, and Spark starts another one: what runs here is nobody's loss, and ends with its connection.
+            # Killed, and Spark starts another one: what runs here is wanted no more, and ends with its connection.
             poll.unregister(self._ending)
 
     def _begin_of_task(self, connection: socket.socket) -> tuple[bytes, str]:
-        """What it begins with, and whose it is."""
+        """The message that a task begins with, and the task's session."""
         from pyspark.messages.zero_copy_byte_stream import ZeroCopyByteStream
         from pyspark.serializers import SpecialLengths
         from pyspark.util import PythonEvalType
@@ -223,7 +224,7 @@ class WorkerKeeper:
             return
         self._end_fork()
         self._fork = fork = self._start_fork(connection, session_id, self._run)
-        fork.begin(message)  # if it has ended already, that is seen by who waits for the end of the task
+        fork.begin(message)  # if it has ended already, the wait for the end of the task sees that
 
     def _plan(self, connection: socket.socket, session_id: str, link: str) -> None:
         self._end_fork()
@@ -268,7 +269,7 @@ class WorkerKeeper:
 
             def send_last(outfile: Any) -> None:
                 send_updates(outfile)
-                python_marks.rest()  # user code has ended, and Spark does not know it yet
+                session_marks.rest()  # user code has ended, and Spark does not know it yet
 
             utils.send_accumulator_updates = send_last
         code = self._plain(connection, True)  # noqa: FBT003 - pyspark's
@@ -322,7 +323,7 @@ class WorkerKeeper:
                     whose = f"functions of session {keeper._session_id} have left what ends with their worker"
                     sys.stderr.write(f"{whose}: {', '.join(left)}\n")
                     raise LeftoversError  # pyspark then ends the worker, and tells the JVM not to use it again
-                python_marks.rest()
+                session_marks.rest()
                 # Before Spark hears of it: from here on the keeper does without this process, which its session's
                 # end may kill at any time.
                 keeper._in_fork().sendall(_RESTS)

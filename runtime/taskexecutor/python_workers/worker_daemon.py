@@ -14,13 +14,13 @@ import signal
 import sys
 from typing import Any
 
-from runtime.taskexecutor.python_workers import python_marks
-from runtime.taskexecutor.python_workers.session_worker import IGNORED_BY_DAEMON, SESSION_PROPERTY, WorkerKeeper
-
-JOB_DIRECTORY_VARIABLE = "FLINKLIKE_JOB_DIRECTORY"
-JOB_ID_VARIABLE = "FLINKLIKE_JOB_ID"
-WORKING_DIRECTORY_PROPERTY = "flinklike.working-directory"
-"""Local property of Spark that names a link to the job's working directory; each task brings it along (R24)."""
+from runtime.taskexecutor.python_workers.session_worker import IGNORED_BY_DAEMON, WorkerKeeper
+from runtime.taskexecutor.worker_protocol.session_work import begin_for
+from runtime.taskexecutor.worker_protocol.worker_environment import (
+    JOB_DIRECTORY_VARIABLE,
+    SESSION_PROPERTY,
+    WORKING_DIRECTORY_PROPERTY,
+)
 
 
 def use_installed_pyspark() -> None:
@@ -36,25 +36,6 @@ def enter_job_directory(directory: str) -> None:
     from pyspark.core.files import SparkFiles
 
     SparkFiles.getRootDirectory = classmethod(lambda _: directory)  # type: ignore[method-assign,assignment]  # no hook
-
-
-def enter_working_directory(link: str, otherwise: str) -> None:
-    """Work where the job works: workers are shared by jobs that bring no files, one task after the other (R24)."""
-    try:
-        os.chdir(link or otherwise)
-    except FileNotFoundError:  # the job has ended, and its directory with it
-        os.chdir(otherwise)
-    except OSError as error:
-        # A worker of spark-submit is in its directory already, and goes on whatever becomes of it.
-        sys.stderr.write(f"Spark's Python worker cannot work in its job's working directory: {error}\n")
-        os.chdir(otherwise)
-
-
-def begin_for(session_id: str, link: str, otherwise: str) -> None:
-    """All that this process does from now on is the session's, and is done where its job works."""
-    if session_id and link:
-        mark_task(session_id, link)
-    enter_working_directory(link, otherwise)
 
 
 def follow_tasks(keeper: WorkerKeeper, plain: str) -> None:
@@ -76,14 +57,6 @@ def follow_tasks(keeper: WorkerKeeper, plain: str) -> None:
     worker.SparkSocketMessageReceiver = keeper.receiver_of(worker.SparkSocketMessageReceiver)
 
 
-def mark_task(session_id: str, link: str) -> None:
-    """Let all that the task starts be known as its session's (R29)."""
-    try:
-        python_marks.work_for(session_id, os.path.dirname(link))  # noqa: PTH120 - as above
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"what Python functions of session {session_id} start cannot be told from others': {error}\n")
-
-
 def main() -> None:
     """Serve until the JVM closes our stdin."""
     use_installed_pyspark()
@@ -92,9 +65,7 @@ def main() -> None:
         enter_job_directory(directory)
     from pyspark import daemon
 
-    from runtime.taskexecutor.python_workers.stream_workers import (
-        own_data_sources,  # which imports this module by its name
-    )
+    from runtime.taskexecutor.python_workers.data_sources import own_data_sources
 
     plain = os.getcwd()  # noqa: PTH109 - pathlib would be one more import in every daemon
 

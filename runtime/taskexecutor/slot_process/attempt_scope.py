@@ -167,7 +167,7 @@ class AttemptLogging:
         root.handlers[:] = [self._handler]
         root.setLevel(logging.INFO)
         logging.basicConfig = _basic_config_of_user
-        if PY4J_LOGGER.level == logging.NOTSET:  # it tells of each command of a callback, which is nobody's news
+        if PY4J_LOGGER.level == logging.NOTSET:  # it logs each command of a callback, which helps no user
             PY4J_LOGGER.setLevel(logging.WARNING)
         logging.captureWarnings(capture=True)
         return self

@@ -27,7 +27,10 @@ class Channel:
         self._is_ended = False
 
     def send(self, kind: FrameKind, payload: bytes = b"") -> None:
-        """Write one frame. Silent in processes that user code forked from this one, and when nobody listens."""
+        """Write one frame.
+
+        Silent in processes that user code forked from this one, and when the TaskManager does not listen.
+        """
         if os.getpid() != self._pid:
             return
         data = Frame(kind, payload).encode()

@@ -17,8 +17,8 @@ from runtime.jobgraph.graph import (
     Operator,
     PickledCode,
 )
-from runtime.taskexecutor.slot_protocol.causes import UnusableCodeError
-from runtime.taskexecutor.slot_protocol.failures import import_hint
+from runtime.taskexecutor.slot_process.causes import UnusableCodeError
+from runtime.taskexecutor.slot_process.own_failures import import_hint
 
 UserFunction = Callable[..., Any]
 

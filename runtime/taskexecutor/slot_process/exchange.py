@@ -21,9 +21,9 @@ from runtime.gateways.task import (
     ResultPartitionSpec,
 )
 from runtime.taskexecutor.slot_process import partition_files, routing
+from runtime.taskexecutor.slot_process.causes import TaskError
 from runtime.taskexecutor.slot_process.json_values import encode_value
 from runtime.taskexecutor.slot_process.spark_attachment import is_data_frame
-from runtime.taskexecutor.slot_protocol.causes import TaskError
 from runtime.taskexecutor.slot_protocol.wire import WorkOrder
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import json
 import math
 from typing import Any
 
-from runtime.taskexecutor.containment.memory import format_bytes
-from runtime.taskexecutor.slot_protocol.causes import TaskError
+from runtime.taskexecutor.slot_process.causes import TaskError
+from runtime.taskexecutor.slot_protocol.sizes import format_bytes
 
 DEPTH_MAX = 64
 _SCALARS = (str, bool, int, type(None))

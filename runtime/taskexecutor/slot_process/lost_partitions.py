@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import PartitionId
 from runtime.gateways.task import FailureInfo, PartitionDescriptor, PartitionFile
-from runtime.taskexecutor.slot_process import partition_files
-from runtime.taskexecutor.slot_protocol import failures
+from runtime.taskexecutor.slot_process import own_failures, partition_files
 from runtime.taskexecutor.slot_protocol.wire import WorkOrder
 
 _NAMED_MAX = 500
@@ -33,7 +32,7 @@ def with_lost_partitions(failure: FailureInfo, order: WorkOrder) -> FailureInfo:
     if not failure.is_recoverable:
         return failure
     lost = lost_partitions(order)
-    return failures.of_lost_partitions(failure, lost.partition_ids, lost.problem) if lost.partition_ids else failure
+    return own_failures.of_lost_partitions(failure, lost.partition_ids, lost.problem) if lost.partition_ids else failure
 
 
 def lost_partitions(order: WorkOrder) -> LostPartitions:

@@ -1,4 +1,4 @@
-"""The files of result partitions: what Spark has written (whose, how large, how many rows), and JSON values."""
+"""The files of result partitions: what Spark has written (owner, size, rows), and JSON values."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def write_value(directory: str, data: bytes) -> str:
 
 
 def let_read(directory: str) -> None:
-    """A partition of JSON values is for everybody who knows its name."""
+    """A partition of JSON values is readable for every task that knows its name."""
     if _is_local(directory):
         root = _local_path(directory)
         root.chmod(0o755)

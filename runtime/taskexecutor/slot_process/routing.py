@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime.gateways.task import ExchangeMode, InputGate, ResultPartitionSpec
-from runtime.taskexecutor.slot_protocol.causes import TaskError
+from runtime.taskexecutor.slot_process.causes import TaskError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from runtime.jobgraph.graph import Artifact, ScriptCode
-from runtime.taskexecutor.slot_protocol.causes import TaskError, UnusableCodeError
+from runtime.taskexecutor.slot_process.causes import TaskError, UnusableCodeError
 
 
 def script_file(code: ScriptCode, code_files: dict[str, str], job_directory: str) -> Path:

@@ -1,10 +1,10 @@
-"""Guards of a slot process: what user code calls on the shared context reaches only its own session.
+"""The boundary of a session: what user code calls on the shared context reaches only its own session.
 
 Inside the JVM the session's own context keeps jobs apart (`jvm/SlotContext.java`, R22): cached data, the Hadoop conf,
 the checkpoint directory, groups and tags by name, `cancelAllJobs`, `setLogLevel` (ignored), `stop` (ignored). Here
 classes of pyspark are changed, in this process only: `stop` (ends what the session runs), `addFile`, `addPyFile` and
 `addArchive` (job's directory), `SparkFiles`, `setSystemProperty`, `SparkContext(...)`, `SparkSession(sc)` and
-`builder.getOrCreate()` (the warm ones). JVM-wide and not guarded: job and stage ids (`cancelStage`), classes of
+`builder.getOrCreate()` (the warm ones). JVM-wide and not bounded: job and stage ids (`cancelStage`), classes of
 `ADD JAR`, and that one StreamingContext at a time can be started.
 """
 
@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import InvalidInputError
-from runtime.taskexecutor.python_workers.stream_workers import own_processors
-from runtime.taskexecutor.slot_process.attach import AttachedSpark, copy_into
-from runtime.taskexecutor.spark.settings import WORKING_DIRECTORY_LINK
+from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
+from runtime.taskexecutor.slot_process.job_files import copy_into
+from runtime.taskexecutor.slot_process.state_processors import own_processors
+from runtime.taskexecutor.worker_protocol.worker_environment import WORKING_DIRECTORY_LINK
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,18 +34,18 @@ _PACKAGE_SUFFIXES = frozenset({".zip", ".egg", ".jar"})
 
 def install(attached: AttachedSpark) -> None:
     """Change pyspark's classes in this process, for this session."""
-    _guard_context(attached)
-    _guard_files(attached)
-    _guard_construction(attached)
-    _guard_builder(attached)
-    _guard_processors(attached)
+    _bound_context(attached)
+    _bound_files(attached)
+    _bound_construction(attached)
+    _bound_builder(attached)
+    _own_processors(attached)
 
 
 def _replace(owner: type, name: str, function: Any) -> None:
     setattr(owner, name, function)
 
 
-def _guard_context(attached: AttachedSpark) -> None:
+def _bound_context(attached: AttachedSpark) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -62,7 +63,7 @@ def set_property(attached: AttachedSpark, key: str, value: str) -> None:
     attached.apply_conf({key: value})
 
 
-def _guard_files(attached: AttachedSpark) -> None:
+def _bound_files(attached: AttachedSpark) -> None:
     from pyspark import SparkContext
     from pyspark.core.files import SparkFiles
 
@@ -93,8 +94,8 @@ def _guard_files(attached: AttachedSpark) -> None:
     _replace(SparkFiles, "getRootDirectory", classmethod(lambda _: attached.binding.job_directory))
 
 
-def _guard_processors(attached: AttachedSpark) -> None:
-    """Who drives a `transformWithState` reads the processor first of all, and learns from it for whom (R29)."""
+def _own_processors(attached: AttachedSpark) -> None:
+    """The driver of a `transformWithState` reads the processor first of all, and learns its session from it (R29)."""
     from pyspark.sql.group import GroupedData
 
     if not attached.session.directory or "spark.python.daemon.module" not in attached.session.conf:
@@ -123,7 +124,7 @@ def _unpack(archive: Path, target: Path) -> None:
     packed.unlink()
 
 
-def _guard_construction(attached: AttachedSpark) -> None:
+def _bound_construction(attached: AttachedSpark) -> None:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -160,7 +161,7 @@ def _guard_construction(attached: AttachedSpark) -> None:
         jsparkSession: Any = None,  # noqa: N803
         options: Any = None,
     ) -> None:
-        # Without a session given, the original takes the JVM's default one, which belongs to nobody (pitfall 5).
+        # Without a session given, the original takes the JVM's default one, which belongs to no slot (pitfall 5).
         own = attached.spark._jsparkSession if jsparkSession is None else jsparkSession  # noqa: SLF001 - as pyspark
         attached.apply_conf(options or {})
         original(session, sparkContext, own, {})
@@ -170,7 +171,7 @@ def _guard_construction(attached: AttachedSpark) -> None:
     _replace(SparkSession, "__init__", initialize_session)
 
 
-def _guard_builder(attached: AttachedSpark) -> None:
+def _bound_builder(attached: AttachedSpark) -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -9,8 +9,8 @@ from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.own_signals import watch_own_signals
 from runtime.taskexecutor.slot_process.spark_attachment import SparkAttachment
 from runtime.taskexecutor.slot_process.task_runner import TaskRunner, too_large
+from runtime.taskexecutor.slot_protocol.template_config import TemplateConfig
 from runtime.taskexecutor.slot_protocol.wire import OUTCOME_BYTES_MAX, FrameKind, decode_order, encode_outcome
-from runtime.taskexecutor.template.template_main import TemplateConfig
 
 
 def run_slot_process(sock: socket.socket, config: TemplateConfig) -> None:

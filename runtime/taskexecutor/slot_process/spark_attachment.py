@@ -12,16 +12,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from runtime.taskexecutor.containment.users import is_open_to_spark
+from runtime.taskexecutor.slot_process.causes import SparkUnavailableError
 from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.static_conf import StaticConfPolicy
-from runtime.taskexecutor.slot_protocol.causes import SparkUnavailableError
 from runtime.taskexecutor.slot_protocol.wire import FrameKind, WorkOrder, decode_fields, encode_fields
-from runtime.taskexecutor.spark.environment import SessionRest, SlotSession
+from runtime.taskexecutor.spark_protocol.sessions import SessionRest, SlotSession
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runtime.taskexecutor.slot_process.attach import AttachedSpark
+    from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
 
 NO_SPARK = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
 # Spark's status store learns of the end of a job some milliseconds after its caller does. Together 0.5 s.
@@ -77,7 +77,7 @@ class SparkAttachment:
         return self._attached.callback_threads() if self._attached is not None else ()
 
     def start_attempt(self, order: WorkOrder) -> None:
-        """Whose work comes next. No call to the JVM."""
+        """Bind the next attempt. No call to the JVM."""
         self._order = order
         self._refusal = ""
         self.is_unreachable = False
@@ -85,7 +85,7 @@ class SparkAttachment:
             self._bind(self._attached, order)
 
     def _bind(self, attached: AttachedSpark, order: WorkOrder) -> None:
-        from runtime.taskexecutor.slot_process.attach import JobBinding
+        from runtime.taskexecutor.slot_process.attached_spark import JobBinding
 
         job_id = order.attempt_id.job_id
         attached.bind(
@@ -109,7 +109,7 @@ class SparkAttachment:
         self._channel.send(FrameKind.SPARK_USED)
         if order.user is None:
             return
-        opened = threading.Event()  # nobody sets it: this process has no loop to wait on
+        opened = threading.Event()  # never set: this process has no loop to wait on
         for _ in range(_OPENING_LOOKS):
             if is_open_to_spark(order.user):
                 return
@@ -135,7 +135,7 @@ class SparkAttachment:
         self._channel.send(FrameKind.NEED_SPARK)
         frame = self._channel.take(FrameKind.ATTACH, FrameKind.NO_SPARK)
         if frame is None or frame.kind is FrameKind.NO_SPARK:
-            self._refusal = decode_fields(frame.payload)["reason"] if frame else "the TaskManager is gone"
+            self._refusal = decode_fields(frame.payload)["reason"] if frame else "the TaskManager has ended"
             return
         self.attach(frame.payload)
         if self._attached is not None and self._order is not None:
@@ -148,7 +148,7 @@ class SparkAttachment:
             return True
         try:
             attached.detach()
-            quiet = threading.Event()  # nobody sets it: this process has no loop to wait on
+            quiet = threading.Event()  # never set: this process has no loop to wait on
             for pause in _QUIET_PAUSES:
                 if (rest := attached.rest()) is not SessionRest.ACTIVE:
                     return not self._has_left_processes(attached) and rest is SessionRest.QUIET
@@ -175,7 +175,7 @@ class SparkAttachment:
         """True if `error` says that the JVM did not answer."""
         if self._attached is None and not (self._problem or self._refusal):
             return False
-        return any(map(_says_that_spark_is_gone, _chain(error)))
+        return any(map(_says_that_spark_is_lost, _chain(error)))
 
 
 def _chain(error: BaseException) -> Sequence[BaseException]:
@@ -191,7 +191,7 @@ def _is_connection_error(error: BaseException) -> bool:
     return isinstance(error, ConnectionError) or type(error).__name__ in _CONNECTION_ERRORS
 
 
-def _says_that_spark_is_gone(error: BaseException) -> bool:
+def _says_that_spark_is_lost(error: BaseException) -> bool:
     if _is_connection_error(error):
         return True
     try:
@@ -260,7 +260,7 @@ class _SparkDoors:
 
 
 class _SparkRefusal(importlib.abc.MetaPathFinder):
-    """Without Spark: whoever imports pyspark and asks it for a context gets a sentence, not a JVM of his own."""
+    """Without Spark: user code that asks pyspark for a context gets a sentence, not a JVM of its own."""
 
     _TARGET = "pyspark.core.context"
 

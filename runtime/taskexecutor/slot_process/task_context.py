@@ -17,8 +17,8 @@ from runtime.jobgraph.task_credentials import Credentials, task_credentials
 from runtime.jobgraph.task_secrets import enter_task
 from runtime.taskexecutor.containment.users import STORAGE_SCHEMES, is_of_other_hosts
 from runtime.taskexecutor.slot_process.attempt_scope import USER_LOGGER
+from runtime.taskexecutor.slot_process.causes import TaskError
 from runtime.taskexecutor.slot_process.channel import Channel
-from runtime.taskexecutor.slot_protocol.causes import TaskError
 from runtime.taskexecutor.slot_protocol.wire import (
     OUTPUTS_LENGTH_MAX,
     TEXT_LENGTH_MAX,
@@ -230,7 +230,7 @@ def _check_room(outputs: Sequence[OutputDirectory]) -> None:
 
 
 def _check_directory(base: str) -> None:
-    from runtime.taskexecutor.directories.partitions import local_path
+    from runtime.taskexecutor.storage.directory_tree import local_path
 
     local = local_path(base)
     if local is not None and os.path.isfile(local):  # noqa: PTH113 - a string stays a string
@@ -249,8 +249,8 @@ def _check_directory(base: str) -> None:
 
 def _check_empty(base: str) -> None:
     """mode="error": said before anything is written, and once more when it is committed."""
-    from runtime.taskexecutor.core.output_plan import is_visible
-    from runtime.taskexecutor.outputs.output_files import output_files
+    from runtime.taskexecutor.storage.core.output_plan import is_visible
+    from runtime.taskexecutor.storage.output_files import output_files
 
     try:
         found = [name for name in output_files(base).present().files if is_visible(name)]

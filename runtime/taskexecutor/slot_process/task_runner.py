@@ -15,22 +15,23 @@ from typing import Any
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, OutputDirectory, PartitionDescriptor, TaskMetrics
 from runtime.jobgraph.graph import Operator, ScriptCode, parse_operators
-from runtime.taskexecutor.containment.memory import format_bytes
+from runtime.taskexecutor.containment.leftovers import Leftovers
 from runtime.taskexecutor.credentials.storage_credentials import StorageCredentials
+from runtime.taskexecutor.slot_process import own_failures
 from runtime.taskexecutor.slot_process.attempt_scope import AttemptLogging, JobScope, StreamRedirection
+from runtime.taskexecutor.slot_process.causes import TaskError
 from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.code import CodeLoader
 from runtime.taskexecutor.slot_process.exchange import Exchange
 from runtime.taskexecutor.slot_process.json_values import encode_value
-from runtime.taskexecutor.slot_process.leftovers import Leftovers
 from runtime.taskexecutor.slot_process.lost_partitions import with_lost_partitions
 from runtime.taskexecutor.slot_process.script import returned_by, run_script, script_file
 from runtime.taskexecutor.slot_process.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slot_process.task_context import AttemptState, SlotTaskContext
 from runtime.taskexecutor.slot_process.vanishing_files import vanishing_files
 from runtime.taskexecutor.slot_process.written_outputs import made_outputs, written_outputs
-from runtime.taskexecutor.slot_protocol import failures
-from runtime.taskexecutor.slot_protocol.causes import TaskError
+from runtime.taskexecutor.slot_protocol.failures import of_system
+from runtime.taskexecutor.slot_protocol.sizes import format_bytes
 from runtime.taskexecutor.slot_protocol.wire import OUTCOME_BYTES_MAX, TaskOutcome, WorkOrder, decode_outcome
 
 _logger = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class TaskRunner:
         except OSError as error:
             self._streams.leave_files()
             message = f"the logs of the attempt cannot be opened: {error}"
-            result.failure = failures.of_system(message, timestamp_millis=time.time_ns() // 1_000_000)
+            result.failure = of_system(message, timestamp_millis=time.time_ns() // 1_000_000)
             return self._outcome(order, None, result, usage, is_clean=True)
         try:
             with AttemptLogging(order.log_directory):
@@ -125,11 +126,11 @@ class TaskRunner:
         return encode_value(value, bytes_max=self._inline_bytes_max, what=f"the return value of {operator.name!r}")
 
     def _note_failure(self, error: BaseException, order: WorkOrder, result: _Result) -> None:
-        if isinstance(error, ImportError) and (hint := failures.import_hint(error, self._task_manager_id)):
+        if isinstance(error, ImportError) and (hint := own_failures.import_hint(error, self._task_manager_id)):
             error.add_note(hint)
         if isinstance(error, SystemExit):
             error = TaskError("sys.exit() was called while the code was loaded").with_traceback(error.__traceback__)
-        failure = failures.of_exception(error, timestamp_millis=time.time_ns() // 1_000_000)
+        failure = own_failures.of_exception(error, timestamp_millis=time.time_ns() // 1_000_000)
         result.failure = with_lost_partitions(failure, order)
         result.is_spark_lost = self._attachment.is_connection_error(error)
         sys.stderr.write(failure.stack_trace)
@@ -138,7 +139,7 @@ class TaskRunner:
         """R36: what user code met when Spark was gone is not its doing, whatever exception it was."""
         if result.failure is not None and self._attachment.is_unreachable:
             result.is_spark_lost = True
-            result.failure = failures.of_lost_spark(result.failure)
+            result.failure = own_failures.of_lost_spark(result.failure)
 
     def _leave_if_forked(self) -> None:
         """User code has forked this process, and the copy came back from it: it must not go on as a slot process."""
@@ -202,7 +203,7 @@ def too_large(outcome: bytes) -> TaskOutcome:
         f"outputs takes {format_bytes(len(outcome))}, more than {format_bytes(OUTCOME_BYTES_MAX)}: write fewer files "
         "(a lower parallelism of the consumer, or fewer columns), or with ctx.output_path()"
     )
-    failure = failures.of_exception(TaskError(message), timestamp_millis=time.time_ns() // 1_000_000)
+    failure = own_failures.of_exception(TaskError(message), timestamp_millis=time.time_ns() // 1_000_000)
     return replace(
         ended, state=ExecutionState.FAILED, failure=failure, value=b"", partitions=(), is_reusable=False, is_clean=False
     )

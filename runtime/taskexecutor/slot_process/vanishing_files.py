@@ -1,6 +1,6 @@
 """What a script has left in its job's working directory: said at its end, since it is deleted with the job (R24).
 
-Whoever comes from spark-submit looks for a relative output where the command was started, and would find nothing.
+A user of spark-submit looks for a relative output where the command was started, and would find nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from runtime.taskexecutor.containment.memory import format_bytes
+from runtime.taskexecutor.slot_protocol.sizes import format_bytes
 
 ENTRIES_MAX = 5000
 """So many are counted: the end of a script does not wait for a look at all that it has written."""

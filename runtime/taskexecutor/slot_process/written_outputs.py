@@ -1,4 +1,4 @@
-"""What an attempt has written with `ctx.output_path()`: for its metrics, so 0 where nobody knows cheaply."""
+"""What an attempt has written with `ctx.output_path()`: for its metrics, so 0 where the figure would be expensive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def made_outputs(outputs: Iterable[OutputDirectory]) -> tuple[OutputDirectory, .
 
 def _is_made(directory: str) -> bool:
     from runtime.common.errors import FlinklikeError
-    from runtime.taskexecutor.directories.partitions import driver_errors, local_path, remote_files
+    from runtime.taskexecutor.storage.directory_tree import driver_errors, local_path, remote_files
 
     path = local_path(directory)
     if path is not None:

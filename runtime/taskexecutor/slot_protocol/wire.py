@@ -39,7 +39,7 @@ _HEAD = struct.Struct("!IB")
 
 
 class FrameError(BugError):
-    """Bytes that are no frame, or a frame that nobody sends. From a slot process it costs that process."""
+    """Bytes that are no frame, or a frame that no slot process sends. From a slot process it costs that process."""
 
 
 class FrameKind(IntEnum):
@@ -114,7 +114,7 @@ class WorkOrder:
 
     `partition_directory` is where the job's result partitions go, `log_directory` the attempt's own. `ships_files`:
     the job brings files or an environment, so that its Python workers must be its own. `brought`: what it has brought
-    into its directory, by name. `user`: as whom it runs, None: as the TaskManager's user.
+    into its directory, by name. `user`: the user it runs as, None: as the TaskManager's user.
     """
 
     attempt_id: ExecutionAttemptId

@@ -6,7 +6,7 @@ import logging
 import os
 
 from runtime.common.printable import printable
-from runtime.taskexecutor.slots.logs import attempt_directory
+from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.slots.work import SlotWork
 from runtime.taskexecutor.spark.environment import ChangeOutcome, JvmChange
 

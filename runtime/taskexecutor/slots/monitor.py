@@ -15,15 +15,16 @@ from pathlib import Path
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
 from runtime.system.linux import kill_child_of, name_of, session_of
+from runtime.taskexecutor.attempt_logs.log_files import are_logs_above, attempt_directory, bound_logs
 from runtime.taskexecutor.containment.memory import MemorySample, measure_tree, sample_tree
 from runtime.taskexecutor.containment.segments import Segment, SlotSegments
 from runtime.taskexecutor.containment.shared_memory import HeldFiles, memory_devices
-from runtime.taskexecutor.slot_protocol import failures
-from runtime.taskexecutor.slots.logs import are_logs_above, attempt_directory, bound_logs
+from runtime.taskexecutor.slots import seen_failures
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.template_handle import TemplateProcess
 from runtime.taskexecutor.slots.work import SlotSettings
-from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkProgress
+from runtime.taskexecutor.spark.environment import SparkEnvironment
+from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 
 logger = logging.getLogger(__name__)
 
@@ -113,9 +114,11 @@ class AttemptMonitor:
         return self._segments.read()
 
     def _strays(self, attempts: Sequence[RunningAttempt]) -> dict[int, list[int]]:
-        """R43: who has left a slot process (`clone` with CLONE_PARENT), by the slot process whose session it is in.
+        """R43: processes that have left a slot process (`clone` with CLONE_PARENT), by the slot process whose session
+        it is in.
 
-        Who has left that too is nobody's, and ends: no program does both, but one that does not want to be counted.
+        A process that has left the session too belongs to no slot, and ends: no program does both, but one that does
+        not want to be counted.
         """
         found: dict[int, list[int]] = {attempt.process.pid: [] for attempt in attempts if attempt.process is not None}
         strangers = set()
@@ -124,7 +127,7 @@ class AttemptMonitor:
                 found[session].append(pid)
             else:
                 strangers.add(pid)
-        # Twice: whoever ends is seen here once, on the way to its end.
+        # Twice: a process that ends is seen here once, on the way to its end.
         for pid in strangers & self._strangers:
             name = name_of(pid)
             if kill_child_of(self._template().pid, pid):
@@ -159,7 +162,7 @@ class AttemptMonitor:
             return False
 
     async def _bound(self, attempt: RunningAttempt, directory: Path) -> None:
-        """In a thread: whoever writes to a file keeps others from changing it, for as long as he likes (R43)."""
+        """In a thread: a task that writes to a file can keep others from changing it for as long as it likes (R43)."""
         loop = asyncio.get_running_loop()
         bound = partial(bound_logs, directory, bytes_max=self._settings.log_bytes_max)
         try:
@@ -187,7 +190,7 @@ class AttemptMonitor:
             self._kill_for_memory(attempt, sample)
 
     def _kill_for_memory(self, attempt: RunningAttempt, sample: MemorySample) -> None:
-        failure = failures.of_memory_limit(
+        failure = seen_failures.of_memory_limit(
             sample.bytes_used,
             self._settings.memory_bytes_max,
             sample.processes,

@@ -24,33 +24,29 @@ from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
 from runtime.system.linux import is_alive
 from runtime.taskexecutor.containment.users import open_to_spark
-from runtime.taskexecutor.slot_protocol import failures
+from runtime.taskexecutor.slot_protocol.template_config import TemplateConfig
 from runtime.taskexecutor.slot_protocol.wire import TaskOutcome
 from runtime.taskexecutor.slots import jvm_changes
+from runtime.taskexecutor.slots.exclusive_marks import ExclusiveMarks
 from runtime.taskexecutor.slots.monitor import AttemptMonitor
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.sessions import SlotSessions
 from runtime.taskexecutor.slots.slot import Slot
 from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
-from runtime.taskexecutor.slots.template_handle import ProcessExit, TemplateProcess
+from runtime.taskexecutor.slots.spark_users import SparkUsers
+from runtime.taskexecutor.slots.template_handle import TemplateProcess
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
-from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
-from runtime.taskexecutor.template.template_main import TemplateConfig
+from runtime.taskexecutor.spark.environment import SparkEnvironment
 
 logger = logging.getLogger(__name__)
 
-_LOST_SPARK_WAIT = 10.0
 _RESTART_PAUSE = 1.0
 _RESTART_PAUSE_MAX = 10.0
 _STEADY_SECONDS = 60.0
 _STOP_TIMEOUT = 5.0
-_GONE_POLL = 0.002
+_DEAD_POLL = 0.002
 _RENEWED = "it is replaced for jobs of another namespace"
 _WAITS_FOR_TEMPLATE = "waits until the TaskManager can start processes again: its template process was lost"
-
-
-_PRELOADED = ("runtime.jobgraph.function_call", "encodings.ascii")
-"""What each slot process would otherwise import for itself, whatever it runs."""
 
 
 class SlotProcessPool:
@@ -76,9 +72,18 @@ class SlotProcessPool:
         self._monitor = AttemptMonitor(
             settings, spark, clock, self._running_attempts, self._kept_attempts, lambda: self._template
         )
-        self._guard = guard
+        self._spark_users = None
+        if spark is not None:
+            self._spark_users = SparkUsers(
+                spark,
+                self._slots,
+                self._sessions,
+                clock,
+                self._note_readiness,
+                attach_idle_delay=settings.attach_idle_delay,
+            )
+        self._marks = ExclusiveMarks(guard)
         self._reaper = reaper
-        self._marked: set[int] = set()
         self._is_stopping = False
         self._is_renewing = False
         self._template_starts: Watch[None] = Watch(None)
@@ -91,10 +96,6 @@ class SlotProcessPool:
             parent_pid=os.getpid(),
             task_manager_id=settings.task_manager_id,
             has_spark=self._spark is not None,
-            preload=(
-                *_PRELOADED,
-                "runtime.taskexecutor.slot_process.attach:preload" if self._spark is not None else "cloudpickle",
-            ),
             address_space=4 * settings.memory_bytes_max,
             inline_bytes_max=settings.inline_bytes_max,
             is_static_conf_fatal=settings.is_static_conf_fatal,
@@ -110,10 +111,10 @@ class SlotProcessPool:
         await self._start_template()
         self._scope.spawn_eternal("watch resources", self._monitor.watch_resources())
         self._scope.spawn_eternal("watch template", self._watch_template())
-        if self._spark is not None:
+        if self._spark_users is not None:
             self._scope.spawn_eternal("watch Spark progress", self._monitor.watch_spark())
-            self._scope.spawn_eternal("watch Spark", self._watch_spark(self._spark))
-            self._scope.spawn_eternal("watch its JVM", self._watch_changes(self._spark))
+            self._scope.spawn_eternal("watch Spark", self._spark_users.watch_losses())
+            self._scope.spawn_eternal("watch its JVM", self._spark_users.watch_changes())
 
     async def _start_template(self) -> None:
         await self._template.start(timeout=self._settings.start_timeout)
@@ -209,7 +210,7 @@ class SlotProcessPool:
         finally:
             if attempt.process is not None:
                 if slot.current is attempt.process:
-                    self._unmark(attempt.process)
+                    self._marks.remove(attempt.process.pid)
                 else:
                     self._retire(attempt.process)
             slot.attempt = None
@@ -227,11 +228,12 @@ class SlotProcessPool:
             return attempt.failed(attempt.kill_failure)
         if attempt.work.user is not None:
             slot.used = [process]
-        self._mark(process, attempt)
+        self._marks.note_start(process.pid, is_exclusive=attempt.work.task.task.is_exclusive)
         attempt.ending = process.hand_over(attempt.encoded_order(), attempt.reuse_key)
         attempt.tell_running()
         ending = await attempt.ending
-        await self._name_lost_environment(attempt, process, ending)
+        if self._spark_users is not None:
+            await self._spark_users.name_loss(attempt, process, ending)
         if isinstance(ending, TaskOutcome) and await self._has_ended(attempt, process, ending):
             if ending.is_reusable and self._settings.is_reuse_enabled and attempt.kill_failure is None:
                 self._keep(slot, process, attempt)
@@ -308,19 +310,6 @@ class SlotProcessPool:
             return False
         return wanted.may_follow(last) and not process.has_used_session
 
-    async def _name_lost_environment(
-        self, attempt: RunningAttempt, process: SlotProcess, ending: TaskOutcome | ProcessExit
-    ) -> None:
-        """An error of the connection to the JVM may be known here before the loss of the JVM: wait for its reason."""
-        if self._spark is None or not isinstance(ending, TaskOutcome) or not ending.is_spark_lost:
-            return
-        try:
-            async with asyncio.timeout(_LOST_SPARK_WAIT):
-                loss = await self._spark.wait_lost()
-        except TimeoutError:
-            return
-        attempt.kill(self._lost_failure(attempt, process, loss))
-
     async def _end_process(self, process: SlotProcess) -> None:
         process.kill()
         exit_ = await process.wait_exited()
@@ -328,29 +317,14 @@ class SlotProcessPool:
         closed = await self._sessions.end(process)
         process.left_behind = ", ".join(part for part in (process.left_behind, orphans, closed.left) if part)
         process.jvm_change = closed.change
-        self._unmark(process)
+        self._marks.remove(process.pid)
 
     async def _end_orphans(self, pid: int) -> str:
         """A process whose template is lost dies by its parent-death signal; what it has started does not (R29)."""
         if self._reaper is not None:
             return await self._reaper.sweep()
-        await _wait_gone(pid)
+        await _wait_dead(pid)
         return ""
-
-    def _mark(self, process: SlotProcess, attempt: RunningAttempt) -> None:
-        """R14: from here on the guard ends the process should this one be frozen. Raises UnavailableError."""
-        if self._guard is not None and attempt.work.task.task.is_exclusive:
-            self._guard.mark_exclusive(process.pid)
-            self._marked.add(process.pid)
-
-    def _unmark(self, process: SlotProcess) -> None:
-        if self._guard is None or process.pid not in self._marked:
-            return
-        self._marked.discard(process.pid)
-        try:
-            self._guard.unmark(process.pid)
-        except UnavailableError as error:
-            logger.warning("slot process %s stays marked as exclusive: %s", process.pid, error)
 
     # --- cancel ---------------------------------------------------------------------------------------------
 
@@ -484,7 +458,8 @@ class SlotProcessPool:
     async def _watch_template(self) -> None:
         """Eternal: a lost template process is replaced; its slot processes died with it.
 
-        At once, unless its life was short: nobody counts these losses (R36), so they must not come in a hot loop.
+        At once, unless its life was short: no restart strategy counts these losses (R36), so they must not come in a
+        hot loop.
         """
         pause = 0.0
         while True:
@@ -506,71 +481,24 @@ class SlotProcessPool:
                 await self._template.stop(timeout=_STOP_TIMEOUT)
                 await asyncio.sleep(_RESTART_PAUSE)
 
-    async def _watch_spark(self, spark: SparkEnvironment) -> None:
-        """Eternal: attach idle processes whenever Spark becomes ready, fail what used it when it is lost."""
-        while True:
-            while not spark.is_ready:  # noqa: ASYNC110 - the environment has no event for it
-                await asyncio.sleep(self._settings.attach_idle_delay)
-            self._note_readiness()
-            for slot in self._slots:
-                if slot.attempt is None and slot.fresh is not None and self._sessions.can_attach_ahead:
-                    self._sessions.give(slot.index, slot.fresh)
-            loss = await spark.wait_lost()
-            self._note_readiness()
-            self._fail_users_of_spark(loss)
-
-    async def _watch_changes(self, spark: SparkEnvironment) -> None:
-        """Eternal: take no tasks while the JVM is changed, and tell those under whom it was put back (R45)."""
-        while True:
-            await spark.put_back.wait_changed(spark.put_back.generation)
-            self._note_readiness()
-            change = spark.put_back.value
-            for attempt in self._running_attempts():
-                if change is not None and attempt.attempt_id.job_id in change.jobs:
-                    jvm_changes.log(attempt.attempt_id.job_id, change)
-                    jvm_changes.tell(attempt.work, change)
-
-    def _fail_users_of_spark(self, loss: SparkLoss) -> None:
-        logger.log(logging.INFO if loss.is_planned else logging.ERROR, "Spark is lost: %s", loss)
-        for slot in self._slots:
-            attempt = slot.attempt
-            if attempt is not None and attempt.process is not None and attempt.uses_spark:
-                if loss.is_planned and attempt.ending is not None and attempt.ending.done():
-                    continue  # what it has done in Spark has ended, and the JVM goes only now (R45)
-                attempt.kill(self._lost_failure(attempt, attempt.process, loss))
-            for process in slot.processes():
-                if process.attachment.value is not Attachment.NONE:
-                    self._sessions.forget(process)
-                    process.kill()
-            if attempt is not None and attempt.process is not None:
-                self._sessions.forget(attempt.process)
-
-    def _lost_failure(self, attempt: RunningAttempt, process: SlotProcess, loss: SparkLoss) -> FailureInfo:
-        """R23: whoever ended it is told so and not run again, others are not charged, and what is not known is said."""
-        own = process.session is not None and process.session.session_id == loss.session_id
-        users = {one.attempt_id.job_id for one in self._running_attempts() if one.uses_spark}
-        return failures.of_lost_environment(
-            loss, is_own=own, jobs=len(users | {attempt.attempt_id.job_id}), timestamp_millis=self._clock.epoch_millis()
-        )
-
 
 def _is_only_of(process: SlotProcess, job_id: JobId, *, has_user: bool) -> bool:
     key = process.reuse_key
     return key is not None and key.job_id == job_id and (has_user or key.is_of_one_job)
 
 
-async def _wait_gone(pid: int) -> None:
+async def _wait_dead(pid: int) -> None:
     """A process that dies by its parent-death signal is reaped by others: see it go."""
     try:
         async with asyncio.timeout(_STOP_TIMEOUT):
-            while is_alive(pid):  # noqa: ASYNC110 - nobody tells
-                await asyncio.sleep(_GONE_POLL)
+            while is_alive(pid):  # noqa: ASYNC110 - there is no event
+                await asyncio.sleep(_DEAD_POLL)
     except TimeoutError:
         logger.error("slot process %s does not die", pid)  # noqa: TRY400 - the sentence is enough
 
 
 def _rerun_refused(attempt: RunningAttempt, master: str) -> FailureInfo:
-    """R15: nobody can tell when the executors of the attempt before have ended."""
+    """R15: the end of the executors of the attempt before cannot be established."""
     return replace(
         attempt.system_failure(
             f"an exclusive task runs once only with spark.master {master}, and this is attempt "

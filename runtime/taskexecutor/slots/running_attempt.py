@@ -11,15 +11,16 @@ from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics, TaskProgress
+from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.containment.shared_memory import HeldFiles
-from runtime.taskexecutor.slot_protocol import failures
+from runtime.taskexecutor.slot_protocol.failures import of_system
 from runtime.taskexecutor.slot_protocol.wire import OUTPUTS_LENGTH_MAX, TaskOutcome, WorkOrder, encode_order
-from runtime.taskexecutor.slots import slot_words as said
-from runtime.taskexecutor.slots.logs import attempt_directory
+from runtime.taskexecutor.slots import seen_failures
+from runtime.taskexecutor.slots import slot_message_checks as said
 from runtime.taskexecutor.slots.slot_handle import ReuseKey, SlotProcess
 from runtime.taskexecutor.slots.template_handle import ProcessExit
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
-from runtime.taskexecutor.spark.environment import SparkProgress
+from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 
 NO_METRICS = TaskMetrics()
 FIRST_ORDINAL = 0
@@ -133,7 +134,7 @@ class RunningAttempt:
 
     def system_failure(self, message: str) -> FailureInfo:
         """A failure of ours, now."""
-        return failures.of_system(message, timestamp_millis=self._clock.epoch_millis())
+        return of_system(message, timestamp_millis=self._clock.epoch_millis())
 
     def report_of(self, ending: TaskOutcome | ProcessExit) -> TaskExecutionReport:
         """The terminal report that follows from how it ended, from a cancel, and from a kill."""
@@ -148,10 +149,10 @@ class RunningAttempt:
         process = self.process
         if ending.lost_reason and self.kill_failure is None:
             is_own = process is not None and process.has_signalled_template
-            self.kill_failure = failures.of_lost_template(ending.lost_reason, is_own=is_own, timestamp_millis=now)
+            self.kill_failure = seen_failures.of_lost_template(ending.lost_reason, is_own=is_own, timestamp_millis=now)
         if process is not None and process.refusal and self.kill_failure is None:
-            self.kill_failure = failures.of_refusal(process.refusal, timestamp_millis=now)
-        failure = self.kill_failure or failures.of_exit(
+            self.kill_failure = seen_failures.of_refusal(process.refusal, timestamp_millis=now)
+        failure = self.kill_failure or seen_failures.of_exit(
             ending.code,
             memory_bytes=metrics.memory_bytes_peak,
             timestamp_millis=now,
@@ -172,7 +173,7 @@ class RunningAttempt:
         if self.is_cancelled:
             return self._report(ExecutionState.CANCELED, metrics=outcome.metrics)
         if claim := said.foreign_claim(outcome, self._order):
-            failure = failures.of_refusal(claim, timestamp_millis=self._clock.epoch_millis())
+            failure = seen_failures.of_refusal(claim, timestamp_millis=self._clock.epoch_millis())
             return self._report(ExecutionState.FAILED, failure=failure, metrics=outcome.metrics)
         return TaskExecutionReport(
             attempt_id=self.attempt_id,

@@ -14,7 +14,8 @@ from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.taskexecutor.slots import jvm_changes
 from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.work import SlotSettings
-from runtime.taskexecutor.spark.environment import ClosedSession, SlotSession, SparkEnvironment
+from runtime.taskexecutor.spark.environment import ClosedSession, SparkEnvironment
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 
 logger = logging.getLogger(__name__)
 

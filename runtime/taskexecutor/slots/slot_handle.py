@@ -24,18 +24,19 @@ from runtime.taskexecutor.slot_protocol.wire import (
     TaskOutcome,
     encode_fields,
 )
-from runtime.taskexecutor.slots import slot_words as said
+from runtime.taskexecutor.slots import slot_message_checks as said
 from runtime.taskexecutor.slots.template_handle import ProcessExit, TemplateProcess
-from runtime.taskexecutor.spark.environment import JvmChange, SlotSession
+from runtime.taskexecutor.spark.environment import JvmChange
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 64 * 1024
 _PROGRESS_MAX = 100
 _FRAMES_MAX = 10_000
-"""In a second. A task's own progress comes ten times a second at most, and waits in the socket while nobody reads."""
+"""In a second. A task's own progress comes ten times a second at most, and waits in the socket until it is read."""
 _LAST_WORDS = frozenset({FrameKind.SIGNAL, FrameKind.SPARK_USED, FrameKind.OUTPUT})
-"""What counts also of a process that has ended: whose doing that was, and what it leaves in the JVM and in storage."""
+"""Frames that count also from a process that has ended: they say what ended it, and what it leaves behind."""
 
 
 class SlotProcessState(Enum):
@@ -94,7 +95,7 @@ class ReuseKey:
 
 
 class SlotProcessListener(Protocol):
-    """Who is told what a process says. Called on the loop; calls never block."""
+    """Hears what a process says. Called on the loop; calls never block."""
 
     def spark_needed(self, process: SlotProcess, /) -> None:
         """User code has touched Spark and waits for a session."""
@@ -137,9 +138,9 @@ class SlotProcess(asyncio.Protocol):
         self.refusal = ""
         """What it has said that no slot process says, and was killed for."""
         self.left_behind = ""
-        """Who of what it has started does not die, by name and pid."""
+        """Processes that it has started and that do not die, by name and pid."""
         self.jvm_change: JvmChange | None = None
-        """What it may have changed for all who use its JVM (R45)."""
+        """What it may have changed for all users of its JVM (R45)."""
         self.reuse_key: ReuseKey | None = None
         self.own_signals: set[int] = set()
         """What the code of this attempt has sent to it, as far as it was seen."""
@@ -228,7 +229,7 @@ class SlotProcess(asyncio.Protocol):
         self._write(Frame(FrameKind.CANCEL))
 
     async def strays(self) -> str:
-        """R29: in a sentence, who has left this process, or another slot's, and is not reaped; or that it has ended."""
+        """R29: in a sentence, what has left this process, or another slot's, and is not reaped; or that it has ended."""
         return await self._template.strays(self.pid)
 
     def kill(self) -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 from runtime.aio.watch import Watch
 from runtime.common.errors import UnavailableError
 from runtime.system.linux import children_of, name_of
+from runtime.taskexecutor.slot_protocol.template_config import MESSAGE_BYTES_MAX, SINGLE_THREADED, TemplateConfig
 from runtime.taskexecutor.slot_protocol.wire import decode_fields, encode_fields
 from runtime.taskexecutor.task_environment import TaskEnvironment
-from runtime.taskexecutor.template.template_main import MESSAGE_BYTES_MAX, SINGLE_THREADED, TemplateConfig
 
 logger = logging.getLogger(__name__)
 
@@ -136,14 +136,14 @@ class TemplateProcess:
             self._send(encode_fields(op="signal", number=number, signal=int(signal_number)), None)
 
     def stray_pids(self) -> set[int]:
-        """Who has left a slot process, while slots run, as `strays` finds them; nobody while one is being forked."""
+        """Processes that have left a slot process, as `strays` finds them; none while one is being forked."""
         if self._forks or not self.is_alive:
             return set()
         return self._children().difference(self._pids.values())
 
     async def strays(self, slot: int) -> str:
         """What has left a slot process and is not reaped yet, by name and pid, in a sentence: children of the template
-        that are no slot processes. Or that the slot process `slot` has ended. "" if there is nobody, while it lives.
+        that are no slot processes. Or that the slot process `slot` has ended. "" if there is none, while it lives.
 
         R29: no descendant of a slot gets further (`clone` with CLONE_PARENT, PR_SET_CHILD_SUBREAPER off), because the
         template is a subreaper. They stand in one small file: the template is not asked.

@@ -58,7 +58,7 @@ class SlotWork:
 
     `secrets` are values by name, `brought` the names of what the job has in `job_directory` from the beginning.
     Partitions go under `<partition_directory>/<partition id>`, `<exchange_directory>/<job id>` unless it is named; logs
-    under `<log_directory>/<attempt id>/`. `user`: as whom it runs, None: as the TaskManager's user (R50).
+    under `<log_directory>/<attempt id>/`. `user`: the user it runs as, None: as the TaskManager's user (R50).
     """
 
     job: JobInformation
@@ -75,7 +75,7 @@ class SlotWork:
 
 
 class ProcessGuard(Protocol):
-    """Who ends processes of exclusive tasks, and of movers, should this process not be able to (R14, R27)."""
+    """Ends processes of exclusive tasks, and of movers, should this process not be able to (R14, R27)."""
 
     def mark_exclusive(self, pid: int, /) -> None:
         """Before an exclusive task, or a move, begins in the process. Raises UnavailableError: then do not begin."""
@@ -85,14 +85,17 @@ class ProcessGuard(Protocol):
 
 
 class OrphanReaper(Protocol):
-    """Who ends what dead processes of this TaskManager have left behind (R29)."""
+    """Ends what dead processes of this TaskManager have left behind (R29)."""
 
     async def sweep(self) -> str:
-        """Returns when nothing is left: "", or who does not die."""
+        """Returns when nothing is left: "", or the processes that do not die."""
 
 
 class SlotListener(Protocol):
-    """Who runs an attempt. Called on the loop, in the order in which things happened; calls never block."""
+    """The component that runs an attempt.
+
+    Called on the loop, in the order in which things happened; calls never block.
+    """
 
     def task_state_changed(self, report: TaskExecutionReport, /) -> None:
         """RUNNING, then exactly one terminal state; the terminal one only after R15 holds."""

@@ -18,10 +18,10 @@ from pathlib import Path
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import InvalidInputError
 from runtime.config.log_files import cut_large
+from runtime.taskexecutor.containment.command_as_user import command_as
 from runtime.taskexecutor.containment.left_ipc import remove_ipc_of
-from runtime.taskexecutor.directories.other_user import command_as
-from runtime.taskexecutor.directories.user_processes import end_processes_of, has_process, processes_of
-from runtime.taskexecutor.spark.settings import SparkSettings, crash_file, temporary_directory
+from runtime.taskexecutor.containment.user_processes import end_processes_of, has_process, processes_of
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings, crash_file, temporary_directory
 
 _OPTION = "taskmanager.spark.user"
 _TRAVERSABLE, _PRIVATE = 0o711, 0o700
@@ -80,7 +80,7 @@ class SparkAccount:
         return has_process(self.uid, pid)
 
     def end_all(self, wait: Callable[[float], object]) -> list[int]:
-        """Kill whatever runs as this user, and what it starts meanwhile; who does not die. Blocking."""
+        """Kill whatever runs as this user, and what it starts meanwhile; returns those that do not die. Blocking."""
         return end_processes_of(self.uid, wait)
 
     def prepare(self, settings: SparkSettings) -> SparkSettings:

@@ -8,24 +8,25 @@ host process is lost every open session is lost with it; `restart()` makes a fre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from runtime.aio.watch import Watch
 from runtime.common.errors import RetryableError
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 
 
 class SparkLostError(RetryableError):
-    """The JVM or its host process is gone, or being replaced: open sessions no longer exist."""
+    """The JVM or its host process is dead, or being replaced: open sessions no longer exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkLoss:
-    """Why the JVM or its host is gone. `session_id`: the session that is the cause, "" where nobody knows.
+    """Why the JVM or its host is dead. `session_id`: the session that is the cause, "" where that is not known.
 
     `is_deed`: a call of that session has ended the JVM; else its tasks did not end when they had to (R15).
-    `is_planned`: the TaskManager wants another one; no task uses it, so nobody who has used it before fails (R45, R50).
+    `is_planned`: the TaskManager wants another one; no task uses it, so no earlier user of it fails (R45, R50).
     """
 
     reason: str
@@ -35,14 +36,6 @@ class SparkLoss:
 
     def __str__(self) -> str:
         return self.reason
-
-
-class SessionRest(Enum):
-    """A session after an attempt. ACTIVE: a Spark job of it runs. CHANGED: so is what all jobs share in the JVM."""
-
-    QUIET = ""
-    ACTIVE = "active"
-    CHANGED = "changed"
 
 
 class ChangeOutcome(Enum):
@@ -57,7 +50,7 @@ class ChangeOutcome(Enum):
 class JvmChange:
     """What a session may have changed for all jobs of its JVM (R45), in words; none for one that did not work.
 
-    `jobs`: whose sessions work still, which may have done it as well.
+    `jobs`: those with sessions that still work, which may have done it as well.
     """
 
     outcome: ChangeOutcome
@@ -81,39 +74,6 @@ class ClosedSession:
     change: JvmChange | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SlotSession:
-    """One pre-made py4j gateway, Spark session and job tag in the shared JVM, for one slot process.
-
-    `session_id` is also Spark's job tag. `directory` is for the temporary files of the session's Python side;
-    it is made by `open_session` and removed by `close_session`. `conf` is what the JVM was started with.
-    """
-
-    session_id: str
-    port: int
-    secret: str
-    pool: str
-    directory: str = ""
-    conf: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SparkProgress:
-    """What the active Spark jobs of one session are doing; sums over its active stages."""
-
-    jobs_active: int = 0
-    stages_active: int = 0
-    tasks_active: int = 0
-    tasks_completed: int = 0
-    tasks_failed: int = 0
-    tasks_total: int = 0
-    read_bytes: int = 0
-    write_bytes: int = 0
-    read_records: int = 0
-    write_records: int = 0
-    cpu_millis: int = 0
-
-
 class SparkEnvironment(Protocol):
     """Implementations: `environment_process.ProcessSparkEnvironment`. All methods belong to one event loop."""
 
@@ -129,7 +89,7 @@ class SparkEnvironment(Protocol):
         """True once the JVM has been warmed up."""
 
     async def give_up(self, reason: str) -> None:
-        """End it, as a loss that is planned; returns when its processes are gone."""
+        """End it, as a loss that is planned; returns when its processes are dead."""
 
     async def open_session(self, slot_index: int) -> SlotSession:
         """Make a gateway, a session and a tag for one slot process. Raises SparkLostError."""
@@ -143,8 +103,8 @@ class SparkEnvironment(Protocol):
 
         Streams stopped, gateway shut, tag cancelled every 50 ms until quiet lasts, files removed. Returns when
         Spark shows no active task of the tag; when that takes longer than 5 s the JVM is killed (R15), and the
-        session is gone with it. So it is when the session has left the JVM changed for all jobs, nobody else works in
-        it, and the change cannot be put back (R45).
+        session is lost with it. So it is when the session has left the JVM changed for all jobs, no other session works
+        in it, and the change cannot be put back (R45).
         """
 
     async def cancel_session_jobs(self, session: SlotSession) -> None:
@@ -163,7 +123,7 @@ class SparkEnvironment(Protocol):
         """Progress of all sessions with active Spark jobs, by session id; one call for all slots."""
 
     async def wait_lost(self) -> SparkLoss:
-        """Return the loss once host or JVM is gone. Level: returns at once while it is lost."""
+        """Return the loss once host or JVM is dead. Level: returns at once while it is lost."""
 
     async def restart(self) -> None:
         """Replace a lost (or living) JVM and its host; returns like `start`."""

@@ -1,53 +1,35 @@
 """ProcessSparkEnvironment: a SparkEnvironment whose JVM and gateway live in a Spark host process of their own.
 
-One `_HostProcess` is one life of host and JVM; `restart` builds a new one (pyspark's statics cannot be reset in
+One `HostProcess` is one life of host and JVM; `restart` builds a new one (pyspark's statics cannot be reset in
 place). Whatever ends the host ends its JVM: parent-death signal and end of stdin; `wait_lost` returns only after
-both are gone, so that whoever hears of the loss may act on it (R15).
+both are dead, so that a component that hears of the loss may act on it (R15).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
-import socket
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import astuple, replace
-from pathlib import Path
+from dataclasses import astuple
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
-from runtime.config.log_files import cut_large
-from runtime.security.file_mask import make_private
-from runtime.taskexecutor.spark import frames
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.environment import (
-    ChangeOutcome,
-    ClosedSession,
-    JvmChange,
-    SlotSession,
-    SparkLoss,
-    SparkLostError,
-    SparkProgress,
-)
-from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.spark.environment import ChangeOutcome, ClosedSession, JvmChange, SparkLoss, SparkLostError
+from runtime.taskexecutor.spark.host_process import HostProcess, SparkStartError, as_it_is
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.task_environment import TaskEnvironment
 
 logger = logging.getLogger(__name__)
 
-_IMPORT_ROOT = str(Path(__file__).resolve().parents[3])
-
 _JOBS_REMEMBERED_MAX = 10_000
 _PROBLEM_LENGTH_MAX = 500
-_STOP_TIMEOUT = 15.0
 # Beyond the host's own close timeout, which bounds how long tasks may stay active (R15). A host that is only slow, as
 # all processes of a crowded machine are, must not cost every Spark task of the TaskManager.
 _CLOSE_MARGIN = 25.0
@@ -59,12 +41,8 @@ _PROGRESS = TypeAdapter(dict[str, SparkProgress])
 
 
 async def _nothing_is_left() -> str:
-    """Without a guard nobody can tell."""
+    """Without a guard nothing can be found."""
     return ""
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def _read_progress(value: Any) -> dict[str, SparkProgress]:
@@ -80,13 +58,9 @@ def _read_end(value: Any) -> tuple[bool, str, JvmChange | None]:
     return bool(value["is_quiet"]), str(value["left"]), JvmChange.parse(str(value["change"]))
 
 
-class SparkStartError(FlinklikeError):
-    """Host or JVM did not come up. The message carries the reason, or where the logs are."""
-
-
 class ProcessSparkEnvironment:
-    """The production SparkEnvironment. `on_launch` hears the process id of each host, before it serves anybody; `sweep`
-    ends what a JVM that is gone has started (Python workers, programs), and says who of it does not die (R29).
+    """The production SparkEnvironment. `on_launch` hears the process id of each host, before that serves a session;
+    `sweep` ends what a dead JVM has started (Python workers, programs), and says what of it does not die (R29).
     `account`: whose host and JVM are; None: this process's user's.
     """
 
@@ -107,7 +81,7 @@ class ProcessSparkEnvironment:
         self._sweep = sweep
         self._environment = environment or TaskEnvironment.of_this_process()
         self._account = account
-        self._host: _HostProcess | None = None
+        self._host: HostProcess | None = None
         self._used_by: OrderedDict[str, None] = OrderedDict()
         self._problem = ""
         self.put_back: Watch[JvmChange | None] = Watch(None)
@@ -140,7 +114,7 @@ class ProcessSparkEnvironment:
         settings = self._settings
         if self._account is not None:
             settings = await asyncio.to_thread(_prepare_for, self._account, settings)
-        host = _HostProcess(settings, self._on_launch, self._sweep, self._environment, self.put_back, self._account)
+        host = HostProcess(settings, self._on_launch, self._sweep, self._environment, self.put_back, self._account)
         self._host = host
         try:
             await host.start()
@@ -169,13 +143,13 @@ class ProcessSparkEnvironment:
                 await host.kill(SparkLoss(reason, session.session_id))
             await self._settle(host, session, change)
         except SparkLostError as error:
-            # Lost, or unable to close: in both cases nobody can say what still runs, so the JVM has to go (R15).
+            # Lost, or unable to close: in both cases it is not known what still runs, so the JVM has to end (R15).
             await host.kill(SparkLoss(f"closing session {session.session_id}: {error}"))
         host.forget(session)
         return ClosedSession(left, change)
 
-    async def _settle(self, host: _HostProcess, session: SlotSession, change: JvmChange | None) -> None:
-        """R45: a JVM that was changed for all is replaced when nobody works in it and it cannot be put back."""
+    async def _settle(self, host: HostProcess, session: SlotSession, change: JvmChange | None) -> None:
+        """R45: a JVM that was changed for all is replaced when no session works in it and it cannot be put back."""
         if change is not None and change.outcome is ChangeOutcome.SPENT:
             reason = "it is replaced, because a task has changed what all jobs share in it, which cannot be put back"
             await host.kill(SparkLoss(reason, session.session_id, is_planned=True))
@@ -208,18 +182,18 @@ class ProcessSparkEnvironment:
         return value
 
     async def wait_lost(self) -> SparkLoss:
-        """The loss, once host and JVM are gone."""
+        """The loss, once host and JVM are dead."""
         if self._host is None:
             return SparkLoss("Spark is not started")
         return await self._host.wait_lost()
 
     async def give_up(self, reason: str) -> None:
-        """End host and JVM, for whoever supervises it to start others. Returns when both are gone."""
+        """End host and JVM, so that the supervisor starts others. Returns when both are dead."""
         if self._host is not None:
             await self._host.kill(SparkLoss(reason, is_planned=True))
 
     async def restart(self) -> None:
-        """Replace host and JVM. Sessions of the old ones are gone."""
+        """Replace host and JVM. Sessions of the old ones are lost."""
         await self.stop()
         try:
             await self.start()
@@ -234,300 +208,11 @@ class ProcessSparkEnvironment:
         if host is not None:
             await host.stop()
 
-    async def _call(self, operation: str, arguments: dict[str, Any], read: Callable[[Any], Any] = _as_it_is) -> Any:
+    async def _call(self, operation: str, arguments: dict[str, Any], read: Callable[[Any], Any] = as_it_is) -> Any:
         if self._host is None:
             message = f"{operation}: Spark is not started"
             raise SparkLostError(message)
         return await self._host.call(operation, arguments, self._settings.call_timeout, read)
-
-
-class _HostProcess:
-    """One host process with its JVM, from launch to the end of both."""
-
-    def __init__(
-        self,
-        settings: SparkSettings,
-        on_launch: Callable[[int], None],
-        sweep: Callable[[], Awaitable[str]],
-        environment: TaskEnvironment,
-        put_back: Watch[JvmChange | None],
-        account: SparkAccount | None,
-    ) -> None:
-        self._account = account
-        self._settings = settings
-        self._environment = environment
-        self._put_back = put_back
-        self._on_launch = on_launch
-        self._sweep = sweep
-        self._scope = ServiceScope("spark-host")
-        self._process: asyncio.subprocess.Process | None = None
-        self._writer: asyncio.StreamWriter | None = None
-        self._calls: dict[int, asyncio.Future[Any]] = {}
-        self._sessions: set[str] = set()
-        self._next_id = 0
-        self._jvm_descriptor: int | None = None
-        self._ready = asyncio.Event()
-        self._lost = asyncio.Event()
-        self._loss: SparkLoss | None = None
-        self.jvm_pid = 0
-        self.is_warm = False
-        self.is_changed = False
-        """R45: nobody begins in the JVM until those that work in it have ended, or the change is put back."""
-
-    @property
-    def pid(self) -> int:
-        """The host's process id."""
-        return 0 if self._process is None else self._process.pid
-
-    @property
-    def is_ready(self) -> bool:
-        """True between the self-test and the loss."""
-        return self._ready.is_set() and self._loss is None and not self._lost.is_set()
-
-    def knows(self, session: SlotSession) -> bool:
-        """True for sessions opened here and not closed."""
-        return session.session_id in self._sessions
-
-    def forget(self, session: SlotSession) -> None:
-        """The session is closed."""
-        self._sessions.discard(session.session_id)
-
-    async def start(self) -> None:
-        """Return when the host's self-test has passed. Raises SparkStartError."""
-        for directory in (self._settings.work_directory, self._settings.log_directory):
-            directory.mkdir(parents=True, exist_ok=True)
-        # Here, because the host and its JVM have the umask of user code. An account's is its own.
-        if self._account is None and (said := make_private(self._settings.cds_directory)):
-            logger.warning("%s", said)
-        await self._scope.open()
-        ours, theirs = socket.socketpair()
-        with theirs:
-            ours.setblocking(False)  # noqa: FBT003 - the socket's own method
-            self._process = await self._launch(theirs)
-        self._on_launch(self._process.pid)
-        reader, self._writer = await asyncio.open_connection(sock=ours)
-        self._writer.write(frames.encode({"settings": self._settings.to_json()}))
-        self._scope.spawn("serve", self._serve(reader, self._process))
-        try:
-            async with asyncio.timeout(self._settings.start_timeout):
-                await self._ready_or_lost()
-        except TimeoutError as error:
-            message = (
-                f"Spark was not ready in {self._settings.start_timeout:g} s; logs in {self._settings.log_directory}"
-            )
-            raise SparkStartError(message) from error
-        if not self.is_ready:
-            message = f"starting Spark: {self._loss}; logs in {self._settings.log_directory}"
-            raise SparkStartError(message)
-
-    async def _ready_or_lost(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            waits = [group.create_task(event.wait()) for event in (self._ready, self._lost)]
-            for wait in waits:
-                wait.add_done_callback(lambda _: [task.cancel() for task in waits])
-
-    async def _launch(self, theirs: socket.socket) -> asyncio.subprocess.Process:
-        log_file = self._settings.log_file("host")
-        cut_large([log_file])
-        variables, account = dict(self._environment.variables), self._account
-        command = [
-            sys.executable,
-            "-m",
-            "runtime.taskexecutor.spark_host.host_main",
-            str(theirs.fileno()),
-            str(os.getpid()),
-        ]
-        if account is not None:
-            variables = account.environment(variables, self._settings)
-            command = account.command(command)
-        path = os.pathsep.join(part for part in (_IMPORT_ROOT, variables.get("PYTHONPATH", "")) if part)
-        with log_file.open("ab") as log:
-            # In a session of its own: Ctrl-C in the TaskManager's terminal must reach neither host nor JVM.
-            return await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(theirs.fileno(),),
-                env={**variables, "PYTHONPATH": path},
-                umask=self._environment.umask,
-                start_new_session=True,
-            )
-
-    # --- frames -------------------------------------------------------------------------------------------
-
-    async def _serve(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
-        """Read until the host is gone, then until its JVM is."""
-        try:
-            while (message := await frames.read_frame(reader)) is not None:
-                if "event" in message:
-                    self._on_event(message)
-                else:
-                    self._on_reply(message)
-        except (frames.FrameError, LookupError, ValueError, TypeError, ArithmeticError) as error:
-            # It runs in one process with the driver: its end is a loss of Spark, and nothing else (R43).
-            self._note(SparkLoss(f"the Spark host said what is no message of ours ({error!s:.200})"))
-            process.kill()
-        # The stream ends when the host dies, or just before it exits.
-        await self._reap(process)
-        await self._wait_jvm_gone()
-        self._note(SparkLoss(f"the Spark host ended with code {process.returncode}"))
-        await self._note_left_behind()
-        self._fail_calls()
-        self._lost.set()
-
-    async def _reap(self, process: asyncio.subprocess.Process) -> None:
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-
-    def _on_event(self, message: frames.Frame) -> None:
-        match message["event"]:
-            case "started":
-                if self.jvm_pid:
-                    again = "that its JVM has started, for the second time"
-                    raise frames.FrameError(again)
-                self.jvm_pid = int(message["jvm_pid"])
-                self._jvm_descriptor = _open_process(self.jvm_pid)
-                if self._account is not None and not self._account.owns(self.jvm_pid):
-                    self._let_jvm_go()  # this process may signal everybody, and will
-                    foreign = f"that process {self.jvm_pid} is its JVM, and it is not its user's"
-                    raise frames.FrameError(foreign)
-            case "ready":
-                self._ready.set()
-            case "warm":
-                self.is_warm = True
-            case "changed":
-                self.is_changed = bool(message["is_changed"])
-                self._put_back.set(JvmChange.parse(str(message["told"])))
-            case "lost":
-                culprit = str(message["session_id"])
-                self._note(SparkLoss(str(message["reason"]), culprit, is_deed=bool(culprit)))
-            case "failed":
-                self._note(SparkLoss(str(message["reason"])))
-            case other:
-                logger.warning("the Spark host says %r, which means nothing here", other)
-
-    def _note(self, loss: SparkLoss) -> None:
-        """The first that is said of the end stays."""
-        self._loss = self._loss or loss
-
-    async def _note_left_behind(self) -> None:
-        """R29: what the JVM has started ends before anybody hears of its loss, or the loss says who does not."""
-        left = await self._sweep()
-        if self._account is not None:
-            alive = await asyncio.to_thread(self._account.end_all, threading.Event().wait)
-            left = ", ".join(part for part in (left, *map(str, alive)) if part)
-        if left and self._loss is not None:
-            reason = f"{self._loss.reason}; of what its JVM has started there is still alive: {left}"
-            self._loss = replace(self._loss, reason=reason)
-
-    def _on_reply(self, message: frames.Frame) -> None:
-        future = self._calls.pop(int(message["id"]), None)
-        if future is None or future.done():
-            return
-        if "error" in message:
-            future.set_exception(SparkLostError(f"{message['kind']}: {message['error']}"))
-        else:
-            future.set_result(message["value"])
-
-    async def call(
-        self, operation: str, arguments: dict[str, Any], timeout: float, read: Callable[[Any], Any] = _as_it_is
-    ) -> Any:
-        """One request. Raises SparkLostError when the host is lost, fails, or is silent; silence kills it, and so does
-        what `read` makes nothing of, since jobs share its user (R50, R52).
-        """
-        if not self.is_ready or self._writer is None:
-            message = f"{operation}: {self._loss or 'Spark is not ready'}"
-            raise SparkLostError(message)
-        self._next_id += 1
-        call_id = self._next_id
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._calls[call_id] = future
-        self._writer.write(frames.encode({"id": call_id, "operation": operation, "arguments": arguments}))
-        try:
-            async with asyncio.timeout(timeout):
-                value = await future
-        except TimeoutError as error:
-            message = f"the Spark host did not answer {operation} in {timeout:g} s"
-            await self.kill(SparkLoss(message))
-            raise SparkLostError(message) from error
-        finally:
-            self._calls.pop(call_id, None)
-        try:
-            answer = read(value)
-        except (LookupError, ValueError, TypeError, ArithmeticError) as error:
-            message = f"the Spark host's answer to {operation} is none ({error!s:.200})"
-            await self.kill(SparkLoss(message))
-            raise SparkLostError(message) from error
-        if isinstance(answer, SlotSession):
-            self._sessions.add(answer.session_id)
-        return answer
-
-    def _fail_calls(self) -> None:
-        calls, self._calls = self._calls, {}
-        for future in calls.values():
-            if not future.done():
-                future.set_exception(SparkLostError(str(self._loss)))
-
-    # --- the end ------------------------------------------------------------------------------------------
-
-    async def wait_lost(self) -> SparkLoss:
-        """The loss, once host and JVM are gone."""
-        await self._lost.wait()
-        return self._loss or SparkLoss("unknown")
-
-    async def _wait_jvm_gone(self) -> None:
-        """Wait until the JVM is dead; it gets SIGKILL from the kernel when its host dies, and here once more."""
-        if self._jvm_descriptor is None:
-            return
-        descriptor, self._jvm_descriptor = self._jvm_descriptor, None
-        gone = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        try:
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            loop.add_reader(descriptor, gone.set)
-            await gone.wait()
-            loop.remove_reader(descriptor)
-        except ProcessLookupError:
-            logger.debug("JVM %d is reaped", self.jvm_pid)
-        finally:
-            os.close(descriptor)
-
-    def _let_jvm_go(self) -> None:
-        if self._jvm_descriptor is not None:
-            os.close(self._jvm_descriptor)
-            self._jvm_descriptor = None
-
-    async def kill(self, loss: SparkLoss) -> None:
-        """End host and JVM by force; return when both are gone."""
-        self._note(loss)
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-        if self._writer is not None:
-            await self._lost.wait()
-        await self._close()
-
-    async def stop(self) -> None:
-        """Ask the host to stop; kill it when it does not. Returns when host and JVM are gone."""
-        if self._writer is not None and not self._lost.is_set():
-            self._note(SparkLoss("stopped"))
-            self._writer.write(frames.encode({"operation": "stop"}))
-            try:
-                async with asyncio.timeout(_STOP_TIMEOUT):
-                    await self._lost.wait()
-            except TimeoutError:
-                logger.warning("the Spark host does not stop, killing it")
-        await self.kill(SparkLoss("stopped"))
-
-    async def _close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        if self._scope.is_open:
-            await self._scope.close()
 
 
 def _prepare_for(account: SparkAccount, settings: SparkSettings) -> SparkSettings:
@@ -541,10 +226,3 @@ def _prepare_for(account: SparkAccount, settings: SparkSettings) -> SparkSetting
     except OSError as error:
         message = f"starting Spark as {account.name}: {error}"
         raise SparkStartError(message) from error
-
-
-def _open_process(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # it has ended, or there is no such number
-        return None

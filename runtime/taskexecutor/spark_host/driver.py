@@ -1,7 +1,7 @@
 """The shared driver: its JVM with a SparkContext, seen from the Spark host process.
 
 What is private in Scala is used by the Java classes in `jvm/`, which check at start that it is there. Two contexts
-stand side by side: the real one, which only `stop` reaches, and the one that everybody else finds (SharedContext).
+stand side by side: the real one, which only `stop` reaches, and the one that all other code finds (SharedContext).
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.deletion import delete_tree
 from runtime.config.log_files import cut_large
 from runtime.security.file_mask import PRIVATE_MODE
-from runtime.taskexecutor.spark import settings as spark_settings
-from runtime.taskexecutor.spark.settings import SparkSettings
-from runtime.taskexecutor.spark_host.gateway import connect
 from runtime.taskexecutor.spark_host.java import JavaRuntime
 from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, load_classes
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
@@ -30,9 +27,12 @@ from runtime.taskexecutor.spark_host.launch import (
     command_line,
     jvm_environment,
     properties_text,
-    pyspark_version,
 )
 from runtime.taskexecutor.spark_host.secret_file import read_secret
+from runtime.taskexecutor.spark_protocol import settings as spark_settings
+from runtime.taskexecutor.spark_protocol.gateway import connect
+from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ def start_driver(
     gateway = connect(address.port, address.secret)
     try:
         load_classes(gateway, settings.cds_directory, pyspark_version())
-        gateway.jvm.org.apache.hadoop.fs.SlotDirectory.install()
+        gateway.jvm.org.apache.hadoop.fs.SlotLocalFiles.install()
         gateway.jvm.org.apache.hadoop.fs.SlotFileSystems.install()
     except UnsupportedSparkError:
         process.kill()
@@ -201,12 +201,12 @@ def start_driver(
 
 
 def witness_file(settings: SparkSettings) -> Path:
-    """Where the JVM leaves whose call made it exit."""
+    """Where the JVM writes which session's call made it exit."""
     return settings.work_directory / "exit-witness"
 
 
 def end_of(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
-    """How the driver's JVM has ended, and whose doing it was (R23). `otherwise`: what was noticed of it.
+    """How the driver's JVM has ended, and by which session (R23). `otherwise`: what was noticed of it.
 
     Raises nothing: that it has ended must be told whatever becomes of the question why.
     """
@@ -238,7 +238,7 @@ def _head(file_of_jvm: Path) -> str:
 
 
 def _give_secret(gateway: Any, secret: str) -> None:
-    """R44: Spark looks for its secret in the credentials of the JVM's user first, and shows these to nobody."""
+    """R44: Spark looks for its secret in the credentials of the JVM's user first, and shows these to no user."""
     jvm = gateway.jvm
     credentials = jvm.org.apache.hadoop.security.Credentials()
     credentials.addSecretKey(jvm.org.apache.spark.SecurityManager.SECRET_LOOKUP_KEY(), secret.encode())
@@ -246,7 +246,7 @@ def _give_secret(gateway: Any, secret: str) -> None:
 
 
 def _start_context(gateway: Any, conf: dict[str, str]) -> tuple[Any, Any]:
-    """The session that others are made from, over a context that nobody can stop, and the real context."""
+    """The session that others are made from, over a context that no session can stop, and the real context."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

@@ -1,7 +1,7 @@
 """The Spark host: holds the driver and serves the TaskManager. Lives and dies with one JVM.
 
 The main thread reads requests; a bounded pool of threads answers them; one thread watches (stopped context, jobs
-nobody wants, progress); one waits for the JVM's end; one warms up. The host ends when the TaskManager's end of the
+no session wants, progress); one waits for the JVM's end; one warms up. The host ends when the TaskManager's end of the
 socket closes, when the JVM ends, or when the context stops; its JVM always ends with it.
 """
 
@@ -22,17 +22,17 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
-from runtime.taskexecutor.spark import frames
-from runtime.taskexecutor.spark.settings import SparkSettings
 from runtime.taskexecutor.spark_host.archive import ClassArchive
 from runtime.taskexecutor.spark_host.driver import Driver, end_of
-from runtime.taskexecutor.spark_host.gateway import PLANTED_SESSION, connect
 from runtime.taskexecutor.spark_host.hadoop_credentials import hadoop_credentials
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd
 from runtime.taskexecutor.spark_host.progress import progress_by_tag, unwanted_jobs
-from runtime.taskexecutor.spark_host.python_workers import kill_daemons
 from runtime.taskexecutor.spark_host.sessions import Sessions
 from runtime.taskexecutor.spark_host.warm_up import WarmUp
+from runtime.taskexecutor.spark_host.worker_daemons import kill_daemons
+from runtime.taskexecutor.spark_protocol import frames
+from runtime.taskexecutor.spark_protocol.gateway import PLANTED_SESSION, connect
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 

@@ -13,15 +13,15 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
 from runtime.system.linux import die_with_parent, refuse_new_privileges
-from runtime.taskexecutor.slot_protocol.causes import java_chain
-from runtime.taskexecutor.spark import frames
-from runtime.taskexecutor.spark import settings as spark_settings
-from runtime.taskexecutor.spark.settings import SparkSettings
 from runtime.taskexecutor.spark_host.archive import ClassArchive
 from runtime.taskexecutor.spark_host.driver import Driver, prepare_directories, start_driver
 from runtime.taskexecutor.spark_host.java import JavaRuntime, find_java
 from runtime.taskexecutor.spark_host.launch import JvmStartError, class_path, spark_home
 from runtime.taskexecutor.spark_host.warehouse import hold_metastore
+from runtime.taskexecutor.spark_protocol import frames
+from runtime.taskexecutor.spark_protocol import settings as spark_settings
+from runtime.taskexecutor.spark_protocol.java_causes import java_chain
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clo
 
 
 def main(argv: list[str]) -> int:
-    """Serve until the TaskManager or the JVM is gone."""
+    """Serve until the TaskManager or the JVM is dead."""
     die_with_parent(int(argv[2]))
     refuse_new_privileges()  # R50: the JVM and its Python workers inherit it
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -21,7 +21,7 @@ _SIGNAL_THREAD = re.compile(r"(SIG[A-Z]+) handler")
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Who called the exit of a JVM. `session_id`: "" where no session is known to have."""
+    """The call that made a JVM exit. `session_id`: "" where no session is known to have made it."""
 
     session_id: str
     thread: str
@@ -36,7 +36,7 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class JvmEnd:
-    """`session_id`: whose call it was, "" where that is unknown or it was nobody's."""
+    """`session_id`: the one that made the call, "" where that is unknown or none did."""
 
     reason: str
     session_id: str = ""
@@ -55,7 +55,7 @@ def problem_in(report: str, pid: int) -> str:
 
 
 def end_of_jvm(otherwise: str, code: int | None, witness: Witness | None, words: str, crash: str) -> JvmEnd:
-    """`otherwise`: what was noticed first; it stands where the JVM has not ended (`code` None) and nobody says more."""
+    """`otherwise`: what was noticed first; it stands where the JVM has not ended (`code` None) and nothing says more."""
     if witness is not None:
         return _exit(witness, code)
     if crash:

@@ -6,7 +6,6 @@ second JVM). The JVM dies with the process that starts it: by its stdin's end an
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import shlex
@@ -68,7 +67,7 @@ class JvmStartError(FlinklikeError):
         self.code = code
 
     def is_of_itself(self) -> bool:
-        """True if the JVM has ended, and nobody else has ended it: a signal, or Java's code for one that it obeys."""
+        """True if the JVM has ended by itself, and not by a signal, or Java's code for one that it obeys."""
         return self.code is not None and self.code != -signal.SIGKILL and self.code not in _OBEYED_SIGNALS
 
 
@@ -87,14 +86,6 @@ def spark_home() -> Path:
         message = "pyspark is not installed: install airflow-flinklike[cluster]"
         raise JvmStartError(message)
     return Path(spec.origin).parent
-
-
-def pyspark_version() -> str:
-    """Of the installed package, "" if nobody knows."""
-    try:
-        return importlib.metadata.version("pyspark")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def class_path(home: Path, conf: Mapping[str, str]) -> str:

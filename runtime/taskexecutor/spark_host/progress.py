@@ -1,4 +1,4 @@
-"""From Spark's status store to progress per session, and to the jobs that nobody wants. Pure."""
+"""From Spark's status store to progress per session, and to the jobs that no session wants. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from runtime.taskexecutor.spark.environment import SparkProgress
 from runtime.taskexecutor.spark_host.driver import ActiveJob
+from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 
 _SUMS: Mapping[str, str] = {
     "tasks_active": "numActiveTasks",

@@ -19,11 +19,11 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.deletion import delete_tree
 from runtime.common.entropy import Entropy
 from runtime.taskexecutor.credentials.token_values import TokenValues
-from runtime.taskexecutor.python_workers import python_marks
-from runtime.taskexecutor.python_workers.worker_daemon import WORKING_DIRECTORY_PROPERTY
-from runtime.taskexecutor.spark import settings as spark_settings
-from runtime.taskexecutor.spark.environment import SlotSession
 from runtime.taskexecutor.spark_host.driver import HOST_TAG, Driver
+from runtime.taskexecutor.spark_protocol import settings as spark_settings
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
+from runtime.taskexecutor.worker_protocol import session_marks
+from runtime.taskexecutor.worker_protocol.worker_environment import WORKING_DIRECTORY_PROPERTY
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _OF_SLOT_TOO = 0o2770
 
 @dataclass(slots=True)
 class _OpenSession:
-    """`given`: the credentials that it has. `lock`: whoever changes that, or closes it (`is_closing`)."""
+    """`given`: the credentials that it has. `lock`: held to change that, or to close it (`is_closing`)."""
 
     slot_session: SlotSession
     java: Any
@@ -123,7 +123,7 @@ class Sessions:
         if driver.settings.slot_gids:
             os.chown(directory, -1, driver.settings.slot_gids[slot_index])
             directory.chmod(_OF_SLOT_TOO)
-        words = python_marks.shell_words(tag, str(directory)) if driver.settings.is_local else ""
+        words = session_marks.shell_words(tag, str(directory)) if driver.settings.is_local else ""
         try:
             java = driver.open_session(
                 tag, words, {"spark.scheduler.pool": pool, WORKING_DIRECTORY_PROPERTY: str(link)}
@@ -138,7 +138,7 @@ class Sessions:
         try:
             self._close(session, Deadline.after(self._clock, CANCEL_DURATION))
         except Exception:
-            # Why it was not to be had is told by who asked for it; a JVM that is lost has lost this, too.
+            # The caller that asked for it tells why it was not to be had; a JVM that is lost has lost this, too.
             logger.warning("session %s cannot be closed", session.slot_session.session_id, exc_info=True)
 
     def _forget(self, tag: str) -> None:
@@ -166,7 +166,7 @@ class Sessions:
                     session.java.renewFileSystems()
 
     def close(self, session_id: str, deadline: Deadline) -> SessionEnd:
-        """End a session whose process is gone.
+        """End a session whose process is dead.
 
         When nothing of it runs any more, all that it has cached, persisted, broadcast or registered goes (R22), and
         what its Python functions and scripts have started ends (R29).
@@ -208,7 +208,7 @@ class Sessions:
         gone = directory.with_name(f"{directory.name}.gone")
         try:
             directory.rename(gone)
-            return (gone / python_marks.USED).exists()
+            return (gone / session_marks.USED).exists()
         except OSError:
             logger.exception("the directory of a session is not where it was made")
             delete_tree(directory)
@@ -217,20 +217,20 @@ class Sessions:
             delete_tree(gone)
 
     def _end_left_behind(self, session_id: str) -> str:
-        """What does not die, or that nobody could look, in words."""
+        """What does not die, or that the look failed, in words."""
         try:
-            ended, alive = python_marks.end_left_behind(session_id, self._wait)
+            ended, alive = session_marks.end_left_behind(session_id, self._wait)
         except Exception as error:
-            # The session ends all the same: what it has in the JVM is everybody's (R25).
+            # The session ends all the same: what it has in the JVM counts against all jobs (R25).
             logger.exception("what Python functions and scripts of session %s have left cannot be ended", session_id)
             return f"perhaps processes of its Python functions and scripts, which could not be looked for: {error}"
         if ended:
             logger.info(
                 "ended what Python functions and scripts of session %s had left: %s",
                 session_id,
-                python_marks.in_words(ended),
+                session_marks.in_words(ended),
             )
-        return python_marks.in_words(alive)
+        return session_marks.in_words(alive)
 
     def _is_idle(self, java: Any) -> bool:
         """True when nothing was in flight: the usual end, which needs no second cancel."""
@@ -249,7 +249,7 @@ class Sessions:
         of Spark's own may go on with what it has begun (a broadcast), so the quiet has to last. A task that waits for a
         program of the session, as for the script of a TRANSFORM, ends with that (R29).
         """
-        java, used = session.java, Path(session.slot_session.directory) / python_marks.USED
+        java, used = session.java, Path(session.slot_session.directory) / session_marks.USED
         patience = until = Deadline.after(self._clock, CANCEL_DURATION)
         is_interrupted = False
         while True:
@@ -258,7 +258,7 @@ class Sessions:
                 until = Deadline.after(self._clock, INTERRUPTED_DURATION if is_interrupted else CANCEL_DURATION)
             is_active = in_flight > 0 or java.hasActiveTasks()
             if is_active and used.exists():
-                python_marks.kill_programs(session.slot_session.session_id)
+                session_marks.kill_programs(session.slot_session.session_id)
             if deadline.has_passed(self._clock):
                 return not is_active
             if until.has_passed(self._clock) and not is_active:

@@ -14,31 +14,20 @@ from pathlib import Path
 
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import UnavailableError
+from runtime.taskexecutor.spark_protocol.catalog import METASTORE_DIRECTORY, METASTORE_SERVICE
 
-_CATALOG = "spark.sql.catalogImplementation"
-_METASTORE_SERVICE = "spark.hadoop.hive.metastore.uris"
-_METASTORE = ".metastore"
 _LOCK_TIMEOUT = 10.0
-"""A host that was killed is gone at once; one that is told to stop takes some seconds."""
+"""A host that was killed is dead at once; one that is told to stop takes some seconds."""
 _LOCK_INTERVAL = 0.1
-
-
-def catalog_conf(warehouse: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
-    """Spark conf of a catalog that stays. A metastore service of the user's takes the place of Derby."""
-    conf = {_CATALOG: "hive", "spark.sql.warehouse.dir": f"file:{warehouse}"}
-    if _METASTORE_SERVICE not in spark_conf:
-        url = f"jdbc:derby:;databaseName={warehouse}/{_METASTORE}/derby;create=true"
-        conf["spark.hadoop.javax.jdo.option.ConnectionURL"] = url
-    return conf
 
 
 def hold_metastore(
     warehouse: str, spark_conf: Mapping[str, str], clock: Clock, wait: Callable[[float], object]
 ) -> None:
     """Lock the warehouse's metastore for the life of this process. Raises UnavailableError while another one has it."""
-    if not warehouse or _METASTORE_SERVICE in spark_conf:
+    if not warehouse or METASTORE_SERVICE in spark_conf:
         return
-    directory = Path(warehouse) / _METASTORE
+    directory = Path(warehouse) / METASTORE_DIRECTORY
     directory.mkdir(parents=True, exist_ok=True)
     lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = Deadline.after(clock, _LOCK_TIMEOUT)
@@ -49,7 +38,7 @@ def hold_metastore(
             message = (
                 f"taskmanager.spark.warehouse: the catalog in {warehouse} is used by {holder or 'another process'}, "
                 f"and serves one TaskManager: give this one another directory, or let both use a Hive metastore "
-                f"({_METASTORE_SERVICE})"
+                f"({METASTORE_SERVICE})"
             )
             raise UnavailableError(message)
         wait(_LOCK_INTERVAL)

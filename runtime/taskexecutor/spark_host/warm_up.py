@@ -12,8 +12,8 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-from runtime.taskexecutor.spark.settings import HOST_POOL
 from runtime.taskexecutor.spark_host.driver import HOST_TAG, Driver
+from runtime.taskexecutor.spark_protocol.settings import HOST_POOL
 
 logger = logging.getLogger(__name__)
 

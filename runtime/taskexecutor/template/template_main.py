@@ -12,58 +12,23 @@ import contextlib
 import faulthandler
 import gc
 import importlib
-import json
 import os
 import resource
 import selectors
 import signal
 import socket
 import sys
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from runtime.system import linux
 from runtime.taskexecutor.containment import cgroups
+from runtime.taskexecutor.slot_protocol.template_config import MESSAGE_BYTES_MAX, SINGLE_THREADED, TemplateConfig
 from runtime.taskexecutor.slot_protocol.wire import decode_fields, encode_fields
 
-MESSAGE_BYTES_MAX = 4096
 _OOM_SCORE = "600"
 _LIBRARY_ADDRESSES = 4 << 30
 """What libraries reserve and do not use: Arrow's allocator 1 GiB at once, the C library 136 MiB for each thread. Arrow
 waits for ever for a thread that finds no addresses."""
-
-SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""Environment of the template: libraries start threads when they are imported, and a process that forks must have none.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateConfig:
-    """What the TaskManager tells its template process, as JSON on the command line.
-
-    `preload` are callables `module:function` to run, or modules to import, before the first fork. `address_space` is
-    what a slot process may grow by beside `_LIBRARY_ADDRESSES` (RLIMIT_AS), 0 = no limit: only a net below the measured
-    limit, for what is asked for at once.
-    """
-
-    parent_pid: int
-    task_manager_id: str
-    has_spark: bool
-    preload: tuple[str, ...]
-    address_space: int
-    inline_bytes_max: int
-    is_static_conf_fatal: bool
-
-    def to_json(self) -> str:
-        """For the command line."""
-        return json.dumps({name: getattr(self, name) for name in self.__slots__})
-
-    @classmethod
-    def parse(cls, text: str) -> TemplateConfig:
-        """The inverse."""
-        fields = json.loads(text)
-        fields["preload"] = tuple(fields["preload"])
-        return cls(**fields)
 
 
 class Template:
@@ -164,7 +129,7 @@ class Template:
         self._send(encode_fields(**fields))
 
     def _send(self, message: bytes) -> None:
-        # Without anybody to tell, the next read finds the end and this process ends too.
+        # Without a TaskManager to tell, the next read finds the end and this process ends too.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._control.send(message)
 
@@ -232,7 +197,7 @@ def main(arguments: list[str]) -> None:
     faulthandler.enable(file=2)
     gc.disable()
     linux.line_buffer_c_stdout()
-    preload(("runtime.taskexecutor.slot_process.slot_main", *config.preload))
+    preload(config.preload)
     for name in SINGLE_THREADED:
         os.environ.pop(name, None)
     # Otherwise Spark's Python workers run whatever python3 is on the PATH.

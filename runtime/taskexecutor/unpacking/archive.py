@@ -45,7 +45,7 @@ _ERRORS_OF_THE_ARCHIVE = frozenset(
 
 
 def unpack(archive: Path | int, name: str, root: Path, budget: Budget, *, is_wheel: bool = False) -> None:
-    """Unpack `archive`, whose kind `name` tells, into `root`, which is new, or empty. Blocking, in whoever calls.
+    """Unpack `archive`, whose kind `name` tells, into `root`, which is new, or empty. Blocking.
 
     `archive` is a path, or a descriptor, which is closed then.
 

@@ -1,10 +1,10 @@
 """The process that unpacks the archives of one job, for no longer than that (R42).
 
 It reads what strangers have written, so it may take little, holds nothing, and is told nothing but paths and limits.
-Where slots are users of their own it is a user too, whose number nobody else has: it opens the archives as root, and
+Where slots are users of their own it is a user too, with a number of its own: it opens the archives as root, and
 gives up all rights before it reads any of them.
 Its answer is one line of JSON; without one, its exit tells what became of it. What it has written means nothing before
-that answer: whoever started it deletes the directory else.
+that answer: else the TaskManager deletes the directory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.system.linux import die_with_parent, refuse_new_privileges, set_process_name
 from runtime.taskexecutor.unpacking.archive import unpack
 from runtime.taskexecutor.unpacking.limits import Budget, UnpackLimits
+from runtime.taskexecutor.unpacking.messages import DENIED, DONE, REFUSED, ArchiveToUnpack, UnpackAnswer
 
 _NICENESS = 5
 _OOM_SCORE = "600"
@@ -31,38 +32,6 @@ _PROCESSES_MAX = 16
 _ARCHIVE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE = 0o077
 _GRACE_SECONDS = 5
-DONE, REFUSED, DENIED = "done", "refused", "denied"
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveToUnpack:
-    """`root` is made for it, unless it is there and empty. `name` tells its kind, unless it is a wheel."""
-
-    archive: str
-    name: str
-    root: str
-    is_wheel: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class UnpackAnswer:
-    """REFUSED: the archives are to blame. DENIED: the host, with its `errno`."""
-
-    outcome: str
-    message: str = ""
-    errno: int = 0
-
-
-def request_line(archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, user: int | None = None) -> bytes:
-    """What the process reads. `user`: whom it becomes, and the number of his group."""
-    request: dict[str, Any] = {"parent": os.getpid(), "limits": asdict(limits), "user": user}
-    request["archives"] = [asdict(one) for one in archives]
-    return json.dumps(request).encode()
-
-
-def parse_answer(line: bytes) -> UnpackAnswer:
-    """What it wrote. Raises ValueError and TypeError for what is no answer."""
-    return UnpackAnswer(**json.loads(line))
 
 
 def _bound(limits: UnpackLimits, archives: int) -> None:
@@ -77,7 +46,7 @@ def _bound(limits: UnpackLimits, archives: int) -> None:
 
 
 def _become(user: int, parent: int) -> None:
-    """Give up all rights but those of `user`, of whom nothing else runs. Nobody gets them back."""
+    """Give up all rights but those of `user`, of which nothing else runs; for good."""
     resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES_MAX, _PROCESSES_MAX))
     os.setgroups([])
     os.setresgid(user, user, user)
@@ -87,7 +56,7 @@ def _become(user: int, parent: int) -> None:
 
 
 def _opened(archives: Sequence[ArchiveToUnpack], user: int | None) -> Sequence[Path | int]:
-    """Only root may read them, when there is somebody to become."""
+    """Open the archives as root, which alone may read them, before this process becomes `user`."""
     return [Path(one.archive) if user is None else os.open(one.archive, _ARCHIVE) for one in archives]
 
 

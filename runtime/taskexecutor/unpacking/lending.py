@@ -1,7 +1,7 @@
-"""Directories that root lends to the user who unpacks, and takes back (R42). Blocking, as root.
+"""Directories that root lends to the user that unpacks, and takes back (R42). Blocking, as root.
 
 While they are lent, a process that hostile bytes have taken over may do there what it likes, and may have handed
-descriptors of them to others. Root walks nothing that somebody else can still change: from the top downwards each
+descriptors of them to others. Root walks nothing that another user can still change: from the top downwards each
 directory becomes root's, and closed, before anything in it is looked at.
 """
 
@@ -37,7 +37,7 @@ def lend(building: Path, roots: Iterable[Path], number: int) -> None:
 def take_back(roots: Iterable[Path], number: int) -> None:
     """All below is root's, for root alone; nothing runs as that user any more.
 
-    Raises InvalidInputError for what is not that user's, which would be a link to somebody else's file, and for what
+    Raises InvalidInputError for what is not that user's, which would be a link to another user's file, and for what
     is neither file, directory nor symbolic link.
     """
     taken: set[tuple[int, int]] = set()

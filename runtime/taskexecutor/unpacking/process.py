@@ -11,8 +11,10 @@ from pathlib import Path
 
 from runtime.common.errors import BugError, InvalidInputError, UnavailableError
 from runtime.common.printable import printable
-from runtime.taskexecutor.directories.user_processes import end_processes_of
-from runtime.taskexecutor.unpacking.child_main import (
+from runtime.taskexecutor.containment.user_processes import end_processes_of
+from runtime.taskexecutor.unpacking.lending import lend, take_back
+from runtime.taskexecutor.unpacking.limits import MAX_CPU_TIME, TIMEOUT, UnpackLimits
+from runtime.taskexecutor.unpacking.messages import (
     DENIED,
     DONE,
     REFUSED,
@@ -21,8 +23,6 @@ from runtime.taskexecutor.unpacking.child_main import (
     parse_answer,
     request_line,
 )
-from runtime.taskexecutor.unpacking.lending import lend, take_back
-from runtime.taskexecutor.unpacking.limits import MAX_CPU_TIME, TIMEOUT, UnpackLimits
 
 _BOOTSTRAP = (
     f"import sys; sys.path.append({str(Path(__file__).resolve().parents[3])!r}); "
@@ -39,7 +39,7 @@ async def unpack_archives_as(
 ) -> None:
     """The same by a process of that user, of that group alone; what it has written is root's then. Takes root.
 
-    Nobody else has the number of the user. Whatever the process has started has ended, too.
+    No other process has the number of the user. Whatever the process has started has ended, too.
     """
     roots = [Path(one.root) for one in archives]
     await asyncio.to_thread(lend, building, roots, user)
@@ -72,7 +72,7 @@ async def unpack_archives(archives: tuple[ArchiveToUnpack, ...], limits: UnpackL
         if process.returncode is None:
             process.kill()
         alive = [] if user is None else await asyncio.to_thread(end_processes_of, user, threading.Event().wait)
-        await process.wait()  # as long as anybody has its end of a pipe
+        await process.wait()  # as long as a process has its end of a pipe
     if alive:
         message = f"processes that the archives of the job have started do not end: {alive[:10]}"
         raise UnavailableError(message)
@@ -95,7 +95,7 @@ async def _talk(process: asyncio.subprocess.Process, request: bytes) -> tuple[by
 
 
 async def _beginning(stream: asyncio.StreamReader) -> bytes:
-    """Its first bytes, read to its end: who has taken the process over may say anything."""
+    """Its first bytes, read to its end: a hijacked process may say anything."""
     kept = b""
     while data := await stream.read(_READ_BYTES):
         kept = (kept + data)[:_SAID_BYTES_MAX]

@@ -125,7 +125,7 @@ def _add(tree: UnpackedTree, tar: tarfile.TarFile, member: tarfile.TarInfo, stre
 
 
 def _decompressed(source: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
-    """Whoever has opened `source` closes it."""
+    """The caller closes `source`."""
     magic = source.read(_MAGIC_BYTES)
     source.seek(0)
     opener = next((found for start, found in _OPENERS if magic.startswith(start)), None)

@@ -17,10 +17,11 @@ from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OVERWRITE, OutputDirectory
 from runtime.taskexecutor.outputs.commit_records import commit_names
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.output_move import OutputMove, Permit
+from runtime.taskexecutor.outputs.move_permit import Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
 from runtime.taskexecutor.outputs.output_turns import StoredJobs
-from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.storage.remote_output_files import RemoteOutputFiles
 from tests.kit.control_plane.task_messages import VERTEX
 
 

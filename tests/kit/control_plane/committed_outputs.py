@@ -10,7 +10,8 @@ from runtime.aio.clock import LoopClock
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OutputDirectory
 from runtime.taskexecutor.outputs.commit_records import commit_names
-from runtime.taskexecutor.outputs.output_move import OutputMove, Permit
+from runtime.taskexecutor.outputs.move_permit import Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
 from tests.kit.control_plane.task_messages import VERTEX, job_id
 
 JOB = job_id(1)

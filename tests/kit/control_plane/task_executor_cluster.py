@@ -32,7 +32,7 @@ from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamKind
 from runtime.rpc.settings import RpcSettings
 from runtime.taskexecutor.connections.resource_manager_connection import LeaderRetrieval, StaticLeader
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.endpoint import TaskExecutor
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool

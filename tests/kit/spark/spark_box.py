@@ -20,9 +20,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runtime.taskexecutor.spark.environment import JvmChange, SlotSession
+from runtime.taskexecutor.spark.environment import JvmChange
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark.settings import SparkSettings
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.task_environment import TaskEnvironment
 
 T = TypeVar("T")

@@ -6,9 +6,10 @@ import json
 import sys
 from typing import Any
 
-from runtime.taskexecutor.slot_process.attach import JobBinding, attach
+from runtime.taskexecutor.slot_process.attach import attach
+from runtime.taskexecutor.slot_process.attached_spark import JobBinding
 from runtime.taskexecutor.slot_process.static_conf import StaticConfPolicy
-from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 
 
 def emit(value: Any) -> None:

@@ -10,9 +10,9 @@ from py4j.protocol import Py4JJavaError
 
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
-from runtime.taskexecutor.spark_host.gateway import connect
 from runtime.taskexecutor.spark_host.java import find_java
 from runtime.taskexecutor.spark_host.launch import MODULE_OPTIONS, JvmProcess, class_path, jvm_environment, spark_home
+from runtime.taskexecutor.spark_protocol.gateway import connect
 from tests.kit.spark.spark_box import ONE_COMPILER
 
 _HOST = "127.0.0.1"

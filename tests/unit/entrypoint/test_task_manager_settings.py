@@ -22,7 +22,7 @@ from runtime.entrypoint.task_manager_options import (
     registration_of,
     slot_settings,
 )
-from runtime.taskexecutor.spark.settings import effective_conf
+from runtime.taskexecutor.spark_protocol.settings import effective_conf
 from runtime.taskexecutor.task_environment import TaskEnvironment
 
 

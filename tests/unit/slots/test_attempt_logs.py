@@ -12,7 +12,7 @@ import pytest
 
 from runtime.common.errors import InvalidInputError, NotFoundError, UnavailableError
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogsRequest, LogStream
-from runtime.taskexecutor.slots.logs import (
+from runtime.taskexecutor.attempt_logs.log_files import (
     are_logs_above,
     attempt_directory,
     bound_logs,

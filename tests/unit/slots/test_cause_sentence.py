@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_flinklike.cli.attached import one_sentence
-from runtime.taskexecutor.slot_protocol.cause_sentence import SENTENCE_LENGTH_MAX, cause_in_words
-from runtime.taskexecutor.slot_protocol.causes import JavaCause
+from runtime.taskexecutor.slot_process.cause_sentence import SENTENCE_LENGTH_MAX, cause_in_words
+from runtime.taskexecutor.spark_protocol.java_causes import JavaCause
 
 RECORDED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("recorded_failures.json").read_text())
 

@@ -13,14 +13,10 @@ from pyspark.errors import AnalysisException, ParseException, PySparkValueError,
 
 from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.gateways.task import Fault
-from runtime.taskexecutor.slot_protocol import failures
-from runtime.taskexecutor.slot_protocol.causes import (
-    JavaCause,
-    SparkUnavailableError,
-    UnusableCodeError,
-    java_chain,
-    verdict_of,
-)
+from runtime.taskexecutor.slot_process import own_failures
+from runtime.taskexecutor.slot_process.causes import SparkUnavailableError, UnusableCodeError, verdict_of
+from runtime.taskexecutor.slots import seen_failures
+from runtime.taskexecutor.spark_protocol.java_causes import JavaCause, java_chain
 
 MKDIRS = JavaCause(
     "java.io.IOException",
@@ -81,28 +77,28 @@ def test_the_class_of_an_error_decides(
     ],
 )
 def test_how_the_process_of_a_task_ended_says_whose_doing_it_was(code: int, fault: Fault) -> None:
-    assert failures.of_exit(code, memory_bytes=1, timestamp_millis=1).at_fault is fault
+    assert seen_failures.of_exit(code, memory_bytes=1, timestamp_millis=1).at_fault is fault
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1])
 def test_a_signal_that_user_code_sends_to_itself_is_its_own_doing(number: int) -> None:
-    failure = failures.of_exit(-number, memory_bytes=1, timestamp_millis=1, is_own=True)
+    failure = seen_failures.of_exit(-number, memory_bytes=1, timestamp_millis=1, is_own=True)
     assert (failure.at_fault, failure.is_recoverable) == (Fault.USER, True)
     assert f"user code ended its process with {signal.Signals(number).name}" in failure.message
 
 
 @pytest.mark.parametrize(("is_own", "fault"), [(True, Fault.USER), (False, Fault.NOBODY)])
 def test_a_lost_template_is_nobodys_fault_unless_this_task_has_ended_it(fault: Fault, *, is_own: bool) -> None:
-    assert failures.of_lost_template("x", is_own=is_own, timestamp_millis=1).at_fault is fault
+    assert seen_failures.of_lost_template("x", is_own=is_own, timestamp_millis=1).at_fault is fault
 
 
 def test_a_task_above_its_own_limit_is_the_users() -> None:
-    failure = failures.of_memory_limit(2, 1, 1, timestamp_millis=1)
+    failure = seen_failures.of_memory_limit(2, 1, 1, timestamp_millis=1)
     assert (failure.kind, failure.at_fault) == ("RESOURCE", Fault.USER)
 
 
 def test_whatever_was_raised_when_spark_was_gone_is_not_the_users() -> None:
-    failure = failures.of_lost_spark(failures.of_exception(ImportError("x"), timestamp_millis=1))
+    failure = own_failures.of_lost_spark(own_failures.of_exception(ImportError("x"), timestamp_millis=1))
     assert (failure.at_fault, failure.is_recoverable, failure.is_restart_vain) == (Fault.SYSTEM, True, False)
 
 
@@ -119,7 +115,7 @@ def test_whatever_was_raised_when_spark_was_gone_is_not_the_users() -> None:
     ],
 )
 def test_only_of_a_module_that_is_not_there_it_is_said_how_to_bring_it(error: ImportError, hint: str) -> None:
-    said = failures.import_hint(error, "tm-1")
+    said = own_failures.import_hint(error, "tm-1")
     assert said.startswith(hint)
     assert bool(said) is bool(hint)
 
@@ -144,15 +140,15 @@ def raised_in(file: str, code: str) -> BaseException:
 )
 def test_an_error_of_the_driver_names_its_line(code: str, message: str) -> None:
     """The innermost one of user code, as errors of Python workers do; what is our own sentence needs none."""
-    said = failures.of_exception(raised_in("/srv/run/work/etl.py", code), timestamp_millis=1).message
+    said = own_failures.of_exception(raised_in("/srv/run/work/etl.py", code), timestamp_millis=1).message
     assert message in said
     assert ("etl.py" in message) is ("etl.py" in said)
 
 
 def test_what_spark_says_and_what_has_no_line_stay_as_they_are() -> None:
     refused = raised_in("/srv/etl.py", "from pyspark.errors import AnalysisException\nraise AnalysisException('no x')")
-    assert failures.of_exception(refused, timestamp_millis=1).message == "no x"
-    assert failures.of_exception(ValueError("x"), timestamp_millis=1).message == "x"
+    assert own_failures.of_exception(refused, timestamp_millis=1).message == "no x"
+    assert own_failures.of_exception(ValueError("x"), timestamp_millis=1).message == "x"
 
 
 class _Throwable:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from runtime.taskexecutor.slot_process.causes import TaskError
 from runtime.taskexecutor.slot_process.json_values import encode_value, json_problem
-from runtime.taskexecutor.slot_protocol.causes import TaskError
 
 
 @pytest.mark.parametrize("value", [None, True, 0, -1.5, "ü\ud800", [], {}, {"a": (1, [2])}, [[[]]]])

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from runtime.system.linux import is_alive, name_of
-from runtime.taskexecutor.directories.user_processes import has_process
+from runtime.taskexecutor.containment.user_processes import has_process
 from runtime.taskexecutor.guard.mark import carriers, carry, new_mark
 from tests.kit.host.leaderless import PROGRAM, leaderless
 from tests.kit.host.levels import reached

@@ -15,9 +15,9 @@ from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.gateways.task import FailureInfo, Fault, InputGate, PartitionDescriptor, PartitionFile, PartitionKind
+from runtime.taskexecutor.slot_process import causes, own_failures
 from runtime.taskexecutor.slot_process.lost_partitions import lost_partitions, with_lost_partitions
 from runtime.taskexecutor.slot_process.partition_files import write_value
-from runtime.taskexecutor.slot_protocol import causes, failures
 from runtime.taskexecutor.slot_protocol.wire import WorkOrder
 from runtime.taskexecutor.slots.running_attempt import work_order
 from tests.kit.spark.slot_work import JOB, slot_work
@@ -149,7 +149,7 @@ class OwnRefusalError(NonRecoverableError):
     ],
 )
 def test_what_would_come_again_is_not_worth_a_restart(error: Exception, *, is_recoverable: bool) -> None:
-    assert failures.of_exception(error, timestamp_millis=1).is_recoverable == is_recoverable
+    assert own_failures.of_exception(error, timestamp_millis=1).is_recoverable == is_recoverable
 
 
 def test_the_error_for_users_loads_nothing_heavy() -> None:

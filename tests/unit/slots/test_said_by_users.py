@@ -22,7 +22,7 @@ from runtime.gateways.task import (
 )
 from runtime.taskexecutor.containment.users import TaskUser
 from runtime.taskexecutor.slot_protocol.wire import TaskOutcome, WorkOrder
-from runtime.taskexecutor.slots import slot_words as said
+from runtime.taskexecutor.slots import slot_message_checks as said
 from runtime.taskexecutor.slots.running_attempt import work_order
 from tests.kit.spark.slot_work import slot_work
 

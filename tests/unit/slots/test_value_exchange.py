@@ -10,9 +10,9 @@ import pytest
 
 from runtime.common.exchange import ExchangeMode
 from runtime.gateways.task import InputGate, PartitionDescriptor, PartitionKind, ResultPartitionSpec
+from runtime.taskexecutor.slot_process.causes import TaskError
 from runtime.taskexecutor.slot_process.exchange import Exchange
 from runtime.taskexecutor.slot_process.routing import common_schema
-from runtime.taskexecutor.slot_protocol.causes import TaskError
 from runtime.taskexecutor.slots.running_attempt import work_order
 from tests.kit.spark.slot_work import slot_work
 

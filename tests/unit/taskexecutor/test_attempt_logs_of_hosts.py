@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from runtime.common.ids import ExecutionAttemptId
-from runtime.taskexecutor.directories.attempt_logs import AttemptLogs
-from runtime.taskexecutor.directories.log_retention import LogRetention
+from runtime.taskexecutor.attempt_logs.log_directory import AttemptLogs
+from runtime.taskexecutor.attempt_logs.log_retention import LogRetention
 from tests.kit.control_plane.task_messages import attempt_id
 
 NOW = 1_000_000.0

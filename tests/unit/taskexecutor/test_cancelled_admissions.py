@@ -18,9 +18,9 @@ from runtime.taskexecutor.attempts import Attempts
 from runtime.taskexecutor.containment.users import SlotUsers, TaskUser
 from runtime.taskexecutor.core.events import AttemptEnded, AttemptReported, RunAttempt
 from runtime.taskexecutor.credentials.secret_files import SecretFiles
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_directory import JobDirectories, JobDirectory
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
 from tests.kit.control_plane.task_executor_cluster import NoBlobs
 from tests.kit.control_plane.task_messages import attempt_id, incarnation, job_information, task

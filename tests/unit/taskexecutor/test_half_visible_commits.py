@@ -15,9 +15,10 @@ from runtime.common.ids import JobId
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor.outputs import output_turns, repeat_commit
 from runtime.taskexecutor.outputs.commit_records import commit_names
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX, MoveStoppedError
-from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.storage.remote_output_files import RemoteOutputFiles
 from tests.kit.control_plane.commits_of_jobs import Known, killed_behind, move, room_for
 from tests.kit.control_plane.committed_outputs import visible
 from tests.kit.control_plane.task_messages import job_id

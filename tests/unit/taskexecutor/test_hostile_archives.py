@@ -15,8 +15,8 @@ import pytest
 from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.system.linux import children_of, is_alive, name_of
 from runtime.taskexecutor.unpacking.archive import unpack
-from runtime.taskexecutor.unpacking.child_main import ArchiveToUnpack
 from runtime.taskexecutor.unpacking.limits import Budget, UnpackLimits
+from runtime.taskexecutor.unpacking.messages import ArchiveToUnpack
 from runtime.taskexecutor.unpacking.process import unpack_archives
 from tests.kit.strangers import hostile_archives as hostile
 from tests.kit.strangers.hostile_archives import MIB, member, tar_of

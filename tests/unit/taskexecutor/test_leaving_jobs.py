@@ -10,9 +10,9 @@ import pytest
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.taskexecutor.containment.users import SlotUsers
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_directory import JobDirectories
 from runtime.taskexecutor.directories.job_users import JobUsers
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory
 
 ONE, TWO = (JobId(digit * 32) for digit in "12")
 

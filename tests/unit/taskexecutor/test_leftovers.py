@@ -11,8 +11,9 @@ import fsspec
 import pytest
 
 from runtime.common.ids import JobId, PartitionId
-from runtime.taskexecutor.directories.partitions import ExchangeDirectory, local_path
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.working_directory import LeftoverCollector, WorkingDirectory
+from runtime.taskexecutor.storage.directory_tree import local_path
 from tests.kit.control_plane.task_messages import attempt_id, incarnation, job_id
 from tests.kit.strangers.deep_directories import deep_directories
 

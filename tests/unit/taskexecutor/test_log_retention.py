@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from runtime.taskexecutor.directories.log_retention import LogCollector, LogRetention
-from runtime.taskexecutor.slots.logs import attempt_directory
+from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
+from runtime.taskexecutor.attempt_logs.log_retention import LogCollector, LogRetention
 from tests.kit.control_plane.task_messages import attempt_id
 
 NOW = 1_000_000

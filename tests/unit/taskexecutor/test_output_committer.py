@@ -27,8 +27,8 @@ from runtime.taskexecutor.core.events import MoveProgressed, OutputsMoved
 from runtime.taskexecutor.outputs import repeat_commit
 from runtime.taskexecutor.outputs.commit_records import commit_names
 from runtime.taskexecutor.outputs.committer import OutputCommitter
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.committed_outputs import (
     COMMIT,
     JOB,

@@ -12,7 +12,7 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.committed_outputs import DONE, attempt, attempt_path, commit, everything, visible
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
-from runtime.taskexecutor.core.output_plan import OutputPlan, PlannedFile
 from runtime.taskexecutor.outputs import repeat_commit
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.output_move import MoveStoppedError, Permit
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError, Permit
+from runtime.taskexecutor.storage.core.output_plan import OutputPlan, PlannedFile
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.committed_outputs import (
     COMMIT,
     JOB,
@@ -90,7 +90,7 @@ def test_a_remote_file_of_somebody_is_not_taken_for_the_accepted_one_that_is_gon
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There sources stay until all is done: one that is gone was deleted."""
-    from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+    from runtime.taskexecutor.storage.remote_output_files import RemoteOutputFiles
 
     files, root = fsspec.filesystem("memory"), f"memory://{tmp_path}"
     output = OutputDirectory(root, f"{root}/.attempt-{JOB}_0", OVERWRITE)

@@ -18,9 +18,10 @@ from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
 from runtime.taskexecutor.outputs import repeat_commit
 from runtime.taskexecutor.outputs.commit_records import NAME_MAX, aside_name, claim, commit_names
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.output_move import OutputMove, Permit
+from runtime.taskexecutor.outputs.move_permit import Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
 from runtime.taskexecutor.outputs.storage_failures import in_words, is_final
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.committed_outputs import JOB, attempt, attempt_path, commit, everything, order, visible
 
 LONG = "n" * 245

@@ -16,12 +16,12 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
-from runtime.taskexecutor.core.output_plan import Present
 from runtime.taskexecutor.outputs import output_turns, repeat_commit
 from runtime.taskexecutor.outputs.commit_records import commit_names
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.output_move import MoveStoppedError, Permit
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError, Permit
 from runtime.taskexecutor.outputs.output_turns import Turns
+from runtime.taskexecutor.storage.core.output_plan import Present
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.commits_of_jobs import Known, killed_behind, move, moving, names, room_for, wanted, written
 from tests.kit.control_plane.committed_outputs import everything, visible
 from tests.kit.control_plane.task_messages import VERTEX, job_id

@@ -16,17 +16,13 @@ from runtime.aio.clock import LoopClock
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import VertexId
 from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
-from runtime.taskexecutor.directories.partitions import RemoteFilesError
 from runtime.taskexecutor.outputs import repeat_commit
 from runtime.taskexecutor.outputs.commit_records import claim, commit_names, read_claim
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.output_move import (
-    PARALLEL_MAX,
-    MoveStoppedError,
-    MoveSupersededError,
-    OutputMove,
-    Permit,
-)
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError, MoveSupersededError, Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
+from runtime.taskexecutor.storage.directory_tree import RemoteFilesError
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.committed_outputs import (
     COMMIT,
     JOB,
@@ -281,7 +277,7 @@ def shown(root: str) -> dict[str, str]:
 
 def killed_at(output: OutputDirectory, step: int, when: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many steps there were until then."""
-    from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+    from runtime.taskexecutor.storage.remote_output_files import RemoteOutputFiles
 
     count = 0
     with monkeypatch.context() as patch:
@@ -412,7 +408,7 @@ def test_no_file_of_somebody_else_is_taken_for_a_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_digest: bool
 ) -> None:
     """It appears between the plan and the copy, with the size of ours."""
-    from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+    from runtime.taskexecutor.storage.remote_output_files import RemoteOutputFiles
 
     files = fsspec.filesystem("memory")
     root = f"memory://{tmp_path}"
@@ -440,7 +436,7 @@ def test_no_file_of_somebody_else_is_taken_for_a_copy(
 
 
 def test_names_that_appeared_elsewhere_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+    from runtime.taskexecutor.storage.remote_output_files import RemoteOutputFiles
 
     files = fsspec.filesystem("memory")
     files.pipe_file(f"memory://{tmp_path}/a", b"1")

@@ -14,9 +14,9 @@ from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OVERWRITE, OVERWRITE_PARTITIONS, OutputDirectory
 from runtime.taskexecutor.outputs import output_turns, repeat_commit
 from runtime.taskexecutor.outputs.commit_records import claim, commit_names
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.output_move import MoveStoppedError
-from runtime.taskexecutor.outputs.remote_output_files import RemoteOutputFiles
+from runtime.taskexecutor.outputs.move_permit import MoveStoppedError
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
+from runtime.taskexecutor.storage.remote_output_files import RemoteOutputFiles
 from tests.kit.control_plane.commits_of_jobs import Known, killed_behind, move, names, room_for, wanted, written
 from tests.kit.control_plane.committed_outputs import visible
 from tests.kit.control_plane.task_messages import VERTEX, job_id

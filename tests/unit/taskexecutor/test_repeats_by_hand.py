@@ -21,11 +21,13 @@ from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
 from runtime.taskexecutor.outputs import output_turns, repeat_commit, turn_looks
 from runtime.taskexecutor.outputs.commit_records import commit_names
-from runtime.taskexecutor.outputs.local_output_files import LocalOutputFiles
-from runtime.taskexecutor.outputs.output_move import PARALLEL_MAX, OutputMove, Permit
+from runtime.taskexecutor.outputs.move_permit import Permit
+from runtime.taskexecutor.outputs.output_move import OutputMove
 from runtime.taskexecutor.outputs.output_turns import Turns
 from runtime.taskexecutor.outputs.repeat_commit import JOB_IS_OVER, AskCluster, KnownJob
+from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
 from runtime.taskexecutor.outputs.turn_looks import MoveReplacedError
+from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.commits_of_jobs import Known, move, names, room_for, wanted, written
 from tests.kit.control_plane.committed_outputs import everything, visible
 from tests.kit.control_plane.task_messages import VERTEX, job_id

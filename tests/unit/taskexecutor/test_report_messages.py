@@ -11,7 +11,7 @@ from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionRep
 from runtime.rpc import codec
 from runtime.rpc.settings import RpcLimits
 from runtime.taskexecutor.core.reports import messages_of, report_size_bytes
-from runtime.taskexecutor.slot_protocol.failures import of_exception
+from runtime.taskexecutor.slot_process.own_failures import of_exception
 from tests.kit.control_plane.task_messages import attempt_id, job_id
 
 MESSAGE_MAX = RpcLimits().message_size_max

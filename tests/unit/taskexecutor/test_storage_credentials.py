@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 from runtime.gateways.delegation_tokens import DelegationToken
 from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
 from runtime.taskexecutor.credentials.storage_credentials import StorageCredentials
-from runtime.taskexecutor.directories.partitions import remote_files
+from runtime.taskexecutor.storage.directory_tree import remote_files
 
 
 class LakeFileSystem(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types

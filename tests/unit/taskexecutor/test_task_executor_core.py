@@ -49,8 +49,9 @@ from runtime.taskexecutor.core.events import (
     TellResourceManager,
 )
 from runtime.taskexecutor.core.jobs import ENDED_JOBS_REMEMBERED_MAX, JobMasterLocation
+from runtime.taskexecutor.core.owner_links import CENSUS_ATTEMPTS_MAX
 from runtime.taskexecutor.core.slot_table import SlotState
-from runtime.taskexecutor.core.task_executor import CENSUS_ATTEMPTS_MAX, TaskExecutorCore
+from runtime.taskexecutor.core.task_executor import TaskExecutorCore
 from tests.kit.control_plane.task_messages import (
     VERTEX,
     acknowledge,

@@ -19,12 +19,12 @@ import pytest
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import BlobReference
+from runtime.taskexecutor.containment.user_processes import processes_of
 from runtime.taskexecutor.directories.job_directory import JobDirectories
 from runtime.taskexecutor.directories.job_users import closed_to_others
-from runtime.taskexecutor.directories.user_processes import processes_of
-from runtime.taskexecutor.unpacking.child_main import ArchiveToUnpack
 from runtime.taskexecutor.unpacking.lending import lend, take_back
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
+from runtime.taskexecutor.unpacking.messages import ArchiveToUnpack
 from runtime.taskexecutor.unpacking.process import unpack_archives_as
 from tests.kit.control_plane.task_messages import job_information
 

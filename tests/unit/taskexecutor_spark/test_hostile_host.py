@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark import environment_process
+from runtime.taskexecutor.spark import host_process
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.environment import SlotSession, SparkLostError
-from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment, SparkStartError
+from runtime.taskexecutor.spark.environment import SparkLostError
+from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from runtime.taskexecutor.spark.host_process import SparkStartError
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 from tests.kit.cluster.beside_spark import spare_account
 from tests.kit.spark.spark_box import spark_settings
 
@@ -57,7 +59,7 @@ async def test_it_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said:
         arguments = (sys.executable, "-c", SAYS, str(theirs.fileno()), str(tmp_path / "said"))
         return await asyncio.create_subprocess_exec(*arguments, pass_fds=(theirs.fileno(),))
 
-    monkeypatch.setattr(environment_process._HostProcess, "_launch", launch)
+    monkeypatch.setattr(host_process.HostProcess, "_launch", launch)
     with pytest.raises(SparkStartError, match="said what is no message of ours"):
         await ProcessSparkEnvironment(spark_settings(tmp_path)).start()
 
@@ -70,7 +72,7 @@ async def test_one_that_starts_again_and_again_takes_no_descriptors(
         arguments = (sys.executable, "-c", STARTS, str(theirs.fileno()))
         return await asyncio.create_subprocess_exec(*arguments, pass_fds=(theirs.fileno(),))
 
-    monkeypatch.setattr(environment_process._HostProcess, "_launch", launch)
+    monkeypatch.setattr(host_process.HostProcess, "_launch", launch)
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     with pytest.raises(SparkStartError, match="for the second time"):
         await ProcessSparkEnvironment(spark_settings(tmp_path)).start()
@@ -85,7 +87,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
         arguments = (sys.executable, "-c", ANSWERS, str(theirs.fileno()), *words)
         return await asyncio.create_subprocess_exec(*arguments, pass_fds=(theirs.fileno(),))
 
-    monkeypatch.setattr(environment_process._HostProcess, "_launch", launch)
+    monkeypatch.setattr(host_process.HostProcess, "_launch", launch)
 
 
 @pytest.mark.asyncio
@@ -136,7 +138,7 @@ async def test_it_has_no_process_of_another_user_ended(tmp_path: Path, monkeypat
         arguments = (sys.executable, "-c", ANSWERS, str(theirs.fileno()), said.hex(), "")
         return await asyncio.create_subprocess_exec(*arguments, pass_fds=(theirs.fileno(),))
 
-    monkeypatch.setattr(environment_process._HostProcess, "_launch", launch)
+    monkeypatch.setattr(host_process.HostProcess, "_launch", launch)
     (tmp_path / "log").mkdir()
     with pytest.raises(SparkStartError, match="it is not its user's"):
         await ProcessSparkEnvironment(spark_settings(tmp_path), account=account).start()

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from runtime.taskexecutor.python_workers import python_marks
-from runtime.taskexecutor.slot_process.attach import AttachedSpark
+from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
 from runtime.taskexecutor.slot_process.spark_attachment import SparkAttachment
-from runtime.taskexecutor.spark.environment import SlotSession
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
+from runtime.taskexecutor.worker_protocol import session_marks
 
 WORKER = {4711: "python-worker"}
 
@@ -40,9 +40,9 @@ class _Looks:
 
 def test_an_attempt_without_new_tasks_in_python_costs_no_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attached, looks = attached_in(tmp_path), _Looks({}, WORKER, {})
-    monkeypatch.setattr(python_marks, "left_behind", looks)
+    monkeypatch.setattr(session_marks, "left_behind", looks)
     assert (attached.left_behind(), looks.number) == ("", 0)
-    used = tmp_path / python_marks.USED
+    used = tmp_path / session_marks.USED
     used.write_text(".")
     assert (attached.left_behind(), looks.number) == ("", 1)
     assert (attached.left_behind(), looks.number) == ("", 1)
@@ -52,11 +52,11 @@ def test_an_attempt_without_new_tasks_in_python_costs_no_look(tmp_path: Path, mo
 
 
 def test_each_script_of_a_session_is_a_reason_to_look(tmp_path: Path) -> None:
-    words = python_marks.shell_words("slot-0-ab", str(tmp_path))
+    words = session_marks.shell_words("slot-0-ab", str(tmp_path))
     for number in (1, 2):
         subprocess.run(["bash", "-c", f"{words}true"], check=True)
-        assert python_marks.tasks_of(str(tmp_path)) == number
-    gone = python_marks.shell_words("slot-0-ab", str(tmp_path / "gone"))
+        assert session_marks.tasks_of(str(tmp_path)) == number
+    gone = session_marks.shell_words("slot-0-ab", str(tmp_path / "gone"))
     assert subprocess.run(["bash", "-c", f"{gone}true"], check=False, capture_output=True).returncode == 1
 
 
@@ -64,7 +64,7 @@ def test_each_script_of_a_session_is_a_reason_to_look(tmp_path: Path) -> None:
 def test_a_worker_that_has_not_heard_of_its_tasks_end_is_given_time(
     looks: _Looks, has_left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(python_marks, "left_behind", looks)
-    (tmp_path / python_marks.USED).write_text(".")
+    monkeypatch.setattr(session_marks, "left_behind", looks)
+    (tmp_path / session_marks.USED).write_text(".")
     assert SparkAttachment._has_left_processes(attached_in(tmp_path)) is has_left
     assert ("python-worker (4711)" in capsys.readouterr().err) is has_left

@@ -21,12 +21,12 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.clock import Deadline
 from runtime.taskexecutor.credentials.token_values import TokenValues
-from runtime.taskexecutor.python_workers import python_marks
-from runtime.taskexecutor.spark.settings import crash_file, sessions_directory
 from runtime.taskexecutor.spark_host import host as host_module
 from runtime.taskexecutor.spark_host.driver import HOST_TAG, end_of, witness_file
 from runtime.taskexecutor.spark_host.host import SparkHost
 from runtime.taskexecutor.spark_host.sessions import Sessions
+from runtime.taskexecutor.spark_protocol.settings import crash_file, sessions_directory
+from runtime.taskexecutor.worker_protocol import session_marks
 from tests.kit.spark.spark_box import spark_settings
 
 SESSION = "slot-0-" + uuid.uuid4().hex
@@ -100,7 +100,7 @@ def driver(tmp_path: Path) -> Any:
 def marked() -> Iterator[int]:
     """A process that Python functions of SESSION have started."""
     code = "import resource, sys; resource.setrlimit(10, (int(sys.argv[1]), -1)); print(flush=True); sys.stdin.read()"
-    mark = str(python_marks._mark_of(SESSION))
+    mark = str(session_marks._mark_of(SESSION))
     with subprocess.Popen([sys.executable, "-c", code, mark], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -117,7 +117,7 @@ def refuse(_pid: int, number: int) -> None:
 def test_a_process_that_may_not_be_killed_is_told(marked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert resource.getrlimit(10)[1] == resource.RLIM_INFINITY
     monkeypatch.setattr(os, "kill", refuse)
-    ended, alive = python_marks.end_left_behind(SESSION, lambda _: None)
+    ended, alive = session_marks.end_left_behind(SESSION, lambda _: None)
     monkeypatch.undo()
     assert (list(ended), list(alive)) == ([], [marked])
     assert list(ended) == []
@@ -133,8 +133,8 @@ def test_a_session_is_released_whatever_becomes_of_the_look_for_what_it_has_left
     clock = SystemClock()
     sessions = Sessions(driver, clock, SeededEntropy(1), threading.Event().wait, TokenValues(None, ""), lambda *_: None)
     session = sessions.open(0)
-    (Path(session.directory) / python_marks.USED).touch()
-    monkeypatch.setattr(python_marks, "end_left_behind", fail)
+    (Path(session.directory) / session_marks.USED).touch()
+    monkeypatch.setattr(session_marks, "end_left_behind", fail)
     end = sessions.close(session.session_id, Deadline.after(clock, 10))
     assert driver.java.is_released
     assert not Path(session.directory).exists()
@@ -192,7 +192,9 @@ def test_what_cannot_be_read_keeps_nobody_from_telling_the_end(
 
 def works_for(directory: Path) -> None:
     """In a process of its own: what it does to its limits and its name cannot be undone."""
-    code = "import sys; from runtime.taskexecutor.python_workers.python_marks import work_for; work_for(*sys.argv[1:])"
+    code = (
+        "import sys; from runtime.taskexecutor.worker_protocol.session_marks import work_for; work_for(*sys.argv[1:])"
+    )
     subprocess.run([sys.executable, "-c", code, SESSION, str(directory)], check=True, capture_output=True, text=True)
 
 
@@ -201,10 +203,10 @@ def test_a_task_that_comes_to_its_worker_when_its_session_has_ended_does_not_beg
     sessions = Sessions(driver, clock, SeededEntropy(1), threading.Event().wait, TokenValues(None, ""), lambda *_: None)
     session = sessions.open(0)
     directory = Path(session.directory)
-    assert python_marks.tasks_of(session.directory) == 0
+    assert session_marks.tasks_of(session.directory) == 0
     works_for(directory)
     works_for(directory)
-    assert python_marks.tasks_of(session.directory) == 2
+    assert session_marks.tasks_of(session.directory) == 2
     sessions.close(session.session_id, Deadline.after(clock, 10))
     assert list(directory.parent.iterdir()) == []
     with pytest.raises(subprocess.CalledProcessError) as failed:

@@ -14,7 +14,7 @@ import pytest
 from runtime.common.errors import InvalidInputError
 from runtime.taskexecutor.containment.users import SlotUsers
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.settings import crash_file, sessions_directory
+from runtime.taskexecutor.spark_protocol.settings import crash_file, sessions_directory
 from tests.kit.cluster.beside_spark import spare_account
 from tests.kit.host.levels import reached
 from tests.kit.spark.spark_box import spark_settings

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SeededEntropy
-from runtime.taskexecutor.python_workers.worker_daemon import JOB_ID_VARIABLE
 from runtime.taskexecutor.spark_host.host import SparkHost, says_that_the_jvm_is_gone
+from runtime.taskexecutor.worker_protocol.worker_environment import JOB_ID_VARIABLE
 from tests.kit.spark.spark_box import spark_settings
 
 THROWN = Py4JJavaError("An error occurred while calling o1.f", SimpleNamespace(_target_id="o2"))

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.taskexecutor.slot_process.attach import copy_into
+from runtime.taskexecutor.slot_process.job_files import copy_into
 from runtime.taskexecutor.slot_process.static_conf import (
     ConfJudge,
     StaticConfError,
     StaticConfPolicy,
     StaticConfWarning,
 )
-from runtime.taskexecutor.spark import frames
-from runtime.taskexecutor.spark.environment import SparkProgress
 from runtime.taskexecutor.spark_host.driver import ActiveJob
 from runtime.taskexecutor.spark_host.progress import progress_by_tag, unwanted_jobs
+from runtime.taskexecutor.spark_protocol import frames
+from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 from tests.kit.spark.spark_box import ROOT
 
 

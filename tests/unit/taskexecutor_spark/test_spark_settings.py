@@ -8,9 +8,7 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import OWNED
-from runtime.taskexecutor.spark import settings as module
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark.settings import SparkSettings, allocations, effective_conf
 from runtime.taskexecutor.spark_host.java import JavaRuntime
 from runtime.taskexecutor.spark_host.launch import (
     class_path,
@@ -19,6 +17,8 @@ from runtime.taskexecutor.spark_host.launch import (
     properties_text,
     spark_home,
 )
+from runtime.taskexecutor.spark_protocol import settings as module
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings, allocations, effective_conf
 from tests.kit.spark.spark_box import spark_settings
 
 JAVA = JavaRuntime(Path("/java/bin/java"), Path("/java"), 17, "build", "PATH")

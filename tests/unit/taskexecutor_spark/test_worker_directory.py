@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.python_workers.worker_daemon import enter_working_directory
+from runtime.taskexecutor.worker_protocol.session_work import enter_working_directory
 
 
 @pytest.fixture

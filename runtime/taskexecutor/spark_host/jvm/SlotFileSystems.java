@@ -31,7 +31,7 @@ public final class SlotFileSystems extends HashMap {
     if (key.unique == 0L && !"file".equals(key.scheme)) {
       SlotSession session = SlotSession.current();
       if (session != null) {
-        mark(key, session.fileSystems());
+        mark(key, session.hadoop().fileSystems());
       }
     }
     return super.get(key);
@@ -41,8 +41,8 @@ public final class SlotFileSystems extends HashMap {
   public Object put(Object kept, Object opened) {
     FileSystem.Cache.Key key = (FileSystem.Cache.Key) kept;
     SlotSession session = key.unique < 0L ? SlotSession.current() : null;
-    if (session != null && key.unique == session.fileSystems() && ((FileSystem) opened).getConf() != null) {
-      mark(key, session.fileSystemsFor(((FileSystem) opened).getConf()));
+    if (session != null && key.unique == session.hadoop().fileSystems() && ((FileSystem) opened).getConf() != null) {
+      mark(key, session.hadoop().fileSystemsFor(((FileSystem) opened).getConf()));
     }
     return super.put(key, opened);
   }

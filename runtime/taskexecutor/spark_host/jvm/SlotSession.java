@@ -4,19 +4,15 @@ import java.io.File;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Enumeration;
-import java.util.HashMap;
-import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
-import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ForkJoinWorkerThread;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.SlotFileSystems;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.python.Py4JServer;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
@@ -47,7 +43,6 @@ public final class SlotSession {
 
   private static final String WAREHOUSE = "spark.sql.warehouse.dir";
   private static final String HADOOP = "spark.hadoop.";
-  private static final String GENERATION = "flinklike.credentials.generation";
 
   private static final Map OPEN = new ConcurrentHashMap();
 
@@ -62,12 +57,7 @@ public final class SlotSession {
   private Py4JServer server;
   private SlotGateway gateway;
   private List threads = Collections.EMPTY_LIST;
-  private final Set configured = Collections.synchronizedSet(new HashSet());
-  private Map given = Collections.EMPTY_MAP;
-  private int generation;
-  private boolean hasOldFileSystems;
-  private final List formerFileSystems = new ArrayList();
-  private long fileSystems = number;
+  private SlotHadoopConf hadoop;
 
   private SlotSession(String tag, SparkContext original) {
     this.tag = tag;
@@ -137,6 +127,7 @@ public final class SlotSession {
   private void open(SparkSession base, String scriptWords, Map wanted) throws Exception {
     context = SlotContext.of(original, tag, scriptWords);
     state = stateOf(base.sharedState());
+    hadoop = new SlotHadoopConf(number, original.hadoopConfiguration(), context, state);
     session = new SparkSession(context, new Some(state), Option.empty(), base.extensions(), none(), none());
     Properties properties = new Properties();
     properties.putAll(wanted);
@@ -249,84 +240,25 @@ public final class SlotSession {
     context.conf().set(key, value);
     state.conf().set(key, value);
     if (key.startsWith(HADOOP)) {
-      configured.add(key.substring(HADOOP.length()));
-      setHadoop(key.substring(HADOOP.length()), value);
+      hadoop.configure(key.substring(HADOOP.length()), value);
     }
-  }
-
-  private void setHadoop(String key, String value) {
-    context.hadoopConfiguration().set(key, value);
-    state.hadoopConf().set(key, value);
   }
 
   // --- credentials ---------------------------------------------------------------------------------------------------
 
-  /**
-   * Keys of Hadoop's conf with credentials of services outside, for what is planned from here on (R51). Those of before
-   * give way, what the job itself has set stays. Not in the conf of its SQL, which is shown and logged.
-   */
-  public synchronized void give(Map values) {
-    for (Iterator it = given.keySet().iterator(); it.hasNext(); ) {
-      String key = (String) it.next();
-      if (!values.containsKey(key) && !configured.contains(key)) {
-        String before = original.hadoopConfiguration().get(key);
-        if (before == null) {
-          context.hadoopConfiguration().unset(key);
-          state.hadoopConf().unset(key);
-        } else {
-          setHadoop(key, before);
-        }
-      }
-    }
-    for (Iterator it = values.entrySet().iterator(); it.hasNext(); ) {
-      Map.Entry entry = (Map.Entry) it.next();
-      if (!configured.contains(entry.getKey())) {
-        setHadoop((String) entry.getKey(), (String) entry.getValue());
-      }
-    }
-    given = new HashMap(values);
-    generation++;
-    setHadoop(GENERATION, String.valueOf(generation));
-    hasOldFileSystems = true;
+  /** Keys of Hadoop's conf with credentials of services outside, for what is planned from here on (R51). */
+  public void give(Map values) {
+    hadoop.give(values);
   }
 
-  /**
-   * Have file systems that were opened with credentials of before found no more; they are closed with the session. Only
-   * when nothing of it runs, which may be using them; false: not yet.
-   */
-  public synchronized boolean renewFileSystems() {
-    if (!hasOldFileSystems) {
-      return true;
-    }
-    if (hasActiveJobs()) {
-      return false;
-    }
-    hasOldFileSystems = false;
-    formerFileSystems.add(Long.valueOf(fileSystems));
-    fileSystems = NUMBERS.decrementAndGet();
-    return true;
+  /** Let file systems that were opened with earlier credentials be found no more; false while jobs may use them. */
+  public boolean renewFileSystems() {
+    return hadoop.renewFileSystems(this);
   }
 
-  /** What marks file systems of the session that are to be found. */
-  public synchronized long fileSystems() {
-    return fileSystems;
-  }
-
-  /** What marks one that was opened with that conf: one of its own, where others shall not find its credentials. */
-  public synchronized long fileSystemsFor(Configuration conf) {
-    if (generation == 0 || hasOldFileSystems || String.valueOf(generation).equals(conf.get(GENERATION))) {
-      return fileSystems;
-    }
-    long single = NUMBERS.decrementAndGet();
-    formerFileSystems.add(Long.valueOf(single));
-    return single;
-  }
-
-  private synchronized void closeFileSystems() throws Exception {
-    for (Iterator it = formerFileSystems.iterator(); it.hasNext(); ) {
-      SlotFileSystems.close(((Long) it.next()).longValue());
-    }
-    SlotFileSystems.close(fileSystems);
+  /** What Hadoop's conf holds for the session, and which file systems are opened with it. */
+  public SlotHadoopConf hadoop() {
+    return hadoop;
   }
 
   // --- while it is open ----------------------------------------------------------------------------------------------
@@ -469,7 +401,7 @@ public final class SlotSession {
     }.tryIt(problems);
     new Step("file systems") {
       void take() throws Exception {
-        closeFileSystems();
+        hadoop.closeFileSystems();
       }
     }.tryIt(problems);
     new Step("workers of its streams") {
@@ -493,7 +425,11 @@ public final class SlotSession {
     return JvmState.settle(this);
   }
 
-  /** Sessions are numbered downwards. */
+  /** Sessions are numbered downwards; so is what they mark. */
+  static long nextNumber() {
+    return NUMBERS.decrementAndGet();
+  }
+
   static long lastNumber() {
     return NUMBERS.get();
   }

@@ -30,6 +30,7 @@ SOURCES: tuple[str, ...] = (
     "SlotRawLocalFileSystem",
     "SlotLocalFileSystem",
     "SlotLocalFs",
+    "SlotLocalFiles",
     "SlotAccumulator",
     "SlotAccumulators",
     "SlotFutureAction",
@@ -49,6 +50,7 @@ SOURCES: tuple[str, ...] = (
     "JvmJavaLogLevels",
     "JvmParts",
     "JvmState",
+    "SlotHadoopConf",
     "SlotSession",
     "SlotFileSystems",
     "WorkerPools",
@@ -133,7 +135,7 @@ def _compile(gateway: Any, folder: Path) -> dict[str, bytes]:
     janino, resources = gateway.jvm.org.codehaus.janino, gateway.jvm.org.codehaus.commons.compiler.util.resource
     loader_class = gateway.jvm.java.lang.ClassLoader
     # Java's own classes by reflection, because Janino cannot read the modules of a newer Java; all others from their
-    # files, because some name classes that nobody installs, which reflection trips over.
+    # files, because some name classes that are not installed, which reflection trips over.
     java = janino.ClassLoaderIClassLoader(loader_class.getPlatformClassLoader())
     files = resources.ResourceFinders.fromClassLoader(loader_class.getSystemClassLoader())
     installed = janino.ResourceFinderIClassLoader(files, java)

@@ -1,0 +1,65 @@
+"""TaskExecutorGateway as peers call it: tokens are checked, a census is posted, logs are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.common.errors import StaleTokenError, UnavailableError
+from runtime.common.fencing import FencingToken
+from runtime.gateways.task_executor import (
+    AttemptLogRequest,
+    AttemptLogResponse,
+    AttemptLogsRequest,
+    AttemptLogsResponse,
+    CensusAccepted,
+    CensusRequest,
+)
+from runtime.taskexecutor.attempt_logs.log_files import LogReaders
+from runtime.taskexecutor.core.events import CensusRequested
+from runtime.taskexecutor.core.jobs import JobMasterLocation, JobTable
+
+
+class EndpointGateway:
+    """Implements TaskExecutorGateway for one TaskExecutor. `cluster` is "" before the first registration."""
+
+    def __init__(self, jobs: JobTable, log_directory: Path, post: Callable[[CensusRequested], None]) -> None:
+        self._jobs = jobs
+        self._post = post
+        self._log_readers = LogReaders(log_directory)
+        self.cluster = ""
+
+    def check_tokens(self, target: FencingToken | None, sender: FencingToken | None) -> None:
+        """R1: a TaskManager has no term; callers of another cluster, and of none, are refused."""
+        if sender is None:
+            message = "only a leader calls a TaskManager, and this call names none"
+            raise StaleTokenError(message)
+        for token in (target, sender):
+            if token is not None and self.cluster and token.cluster != self.cluster:
+                message = f"the call comes from cluster {token.cluster}, this is {self.cluster}"
+                raise StaleTokenError(message)
+
+    async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
+        """A new owner of a job: it is told, over a stream, what there is of the job (R6)."""
+        job = self._jobs.get(request.job_id)
+        if job is not None and job.is_ending:
+            message = f"job {request.job_id} is ending on this TaskManager"
+            raise UnavailableError(message)
+        refusal = self._jobs.refusal(request.job_id, request.epoch)
+        if refusal:
+            raise StaleTokenError(refusal)
+        owner = JobMasterLocation(request.job_master_incarnation, request.job_master_address)
+        self._post(CensusRequested(request.job_id, request.epoch, owner))
+        return CensusAccepted()
+
+    async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
+        """A piece of one attempt's log."""
+        return await self._log_readers.read(request)
+
+    async def request_attempt_logs(self, request: AttemptLogsRequest, /) -> AttemptLogsResponse:
+        """Pieces of many logs."""
+        return await self._log_readers.read_many(request)
+
+    def close(self) -> None:
+        """End the threads that read logs. Idempotent."""
+        self._log_readers.close()

@@ -1,0 +1,66 @@
+"""What the job store says of jobs that a TaskManager has something of: over or not, and whose files stay."""
+
+from __future__ import annotations
+
+import logging
+
+from runtime.common.ids import Incarnation, JobId
+from runtime.gateways.dispatcher import JobSummary
+from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
+from runtime.highavailability.records import DoneRecord, ResultRecord
+from runtime.highavailability.services import HighAvailabilityServices
+
+logger = logging.getLogger(__name__)
+
+
+class JobLookups:
+    """Reads of one TaskManager. Implements `StoredJobs`. Raises what the job store raises."""
+
+    def __init__(self, services: HighAvailabilityServices, incarnation: Incarnation, timeout: float) -> None:
+        self._services = services
+        self._incarnation = incarnation
+        self._timeout = timeout
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's uuid."""
+        return self._services.cluster
+
+    async def is_over(self, job_id: JobId, /) -> bool:
+        """R16: the job store has no graph of the job, or a result."""
+        services = self._services
+        graph = await services.kv.range(services.keys.graph(job_id), is_prefix=False, timeout=self._timeout)
+        if not graph.kvs:
+            return True
+        result = await services.kv.range(services.keys.result(job_id), is_prefix=False, timeout=self._timeout)
+        return bool(result.kvs)
+
+    async def keeps_outputs(self, job_id: JobId) -> bool:
+        """R28: the job's summary says so, or there is none, or none that can be read."""
+        services = self._services
+        kinds: dict[str, type[ResultRecord | DoneRecord]] = {
+            services.keys.result(job_id): ResultRecord,
+            services.keys.done(job_id): DoneRecord,
+        }
+        for key, kind in kinds.items():
+            found = await services.kv.range(key, is_prefix=False, timeout=self._timeout)
+            if not found.kvs:
+                continue
+            try:
+                record = decode_record(kind, found.kvs[0].value, key=key)
+                return decode_record(JobSummary, record.summary, key=key).keeps_outputs
+            except UnreadableRecordError as error:
+                logger.warning("what job %s has written is kept: %s", job_id, error)
+                break
+        return True
+
+    async def drop_fences(self) -> int:
+        """Delete confirmed fences of jobs that are over; how many. Owners lift those of other jobs."""
+        fences = self._services.task_manager_fences(self._incarnation)
+        dropped = 0
+        read = await fences.read()
+        for job_id, fence in (*read.fences.items(), *read.lifted.items()):
+            if fence.is_confirmed and await self.is_over(job_id):
+                await fences.drop(job_id, fence)
+                dropped += 1
+        return dropped

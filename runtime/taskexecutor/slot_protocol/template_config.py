@@ -1,0 +1,44 @@
+"""What the TaskManager starts its template process with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+MESSAGE_BYTES_MAX = 4096
+_PRELOADED = ("runtime.taskexecutor.slot_process.slot_main", "runtime.jobgraph.function_call", "encodings.ascii")
+_SPARK = "runtime.taskexecutor.slot_process.attach:preload"
+
+SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Environment of the template: libraries start threads when they are imported, and a process that forks must have none.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateConfig:
+    """What the TaskManager tells its template process, as JSON on the command line.
+
+    `address_space` is what a slot process may grow by beside what libraries reserve (RLIMIT_AS), 0 = no limit: a net
+    below the measured limit, for memory that a task asks for at once.
+    """
+
+    parent_pid: int
+    task_manager_id: str
+    has_spark: bool
+    address_space: int
+    inline_bytes_max: int
+    is_static_conf_fatal: bool
+
+    @property
+    def preload(self) -> tuple[str, ...]:
+        """Modules to import, and functions `module:function` to call, before the first fork."""
+        return (*_PRELOADED, _SPARK if self.has_spark else "cloudpickle")
+
+    def to_json(self) -> str:
+        """For the command line."""
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+
+    @classmethod
+    def parse(cls, text: str) -> TemplateConfig:
+        """The inverse."""
+        return cls(**json.loads(text))

@@ -1,0 +1,1 @@
+"""What the TaskManager, its slot processes and its Spark host agree on: settings, frames, sessions, the gateway."""

@@ -1,0 +1,48 @@
+"""Sessions in the shared JVM, as the TaskManager, the Spark host and slot processes tell each other of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class SessionRest(Enum):
+    """A session after an attempt. ACTIVE: a Spark job of it runs. CHANGED: so is what all jobs share in the JVM."""
+
+    QUIET = ""
+    ACTIVE = "active"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSession:
+    """One pre-made py4j gateway, Spark session and job tag in the shared JVM, for one slot process.
+
+    `session_id` is also Spark's job tag. `directory` is for the temporary files of the session's Python side;
+    it is made by `open_session` and removed by `close_session`. `conf` is what the JVM was started with.
+    """
+
+    session_id: str
+    port: int
+    secret: str
+    pool: str
+    directory: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkProgress:
+    """What the active Spark jobs of one session are doing; sums over its active stages."""
+
+    jobs_active: int = 0
+    stages_active: int = 0
+    tasks_active: int = 0
+    tasks_completed: int = 0
+    tasks_failed: int = 0
+    tasks_total: int = 0
+    read_bytes: int = 0
+    write_bytes: int = 0
+    read_records: int = 0
+    write_records: int = 0
+    cpu_millis: int = 0

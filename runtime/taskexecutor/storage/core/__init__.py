@@ -1,0 +1,1 @@
+"""Decisions about files, without any I/O."""

@@ -1,0 +1,43 @@
+"""What the TaskManager and the process that unpacks archives tell each other: one request, one answer, as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from runtime.taskexecutor.unpacking.limits import UnpackLimits
+
+DONE, REFUSED, DENIED = "done", "refused", "denied"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveToUnpack:
+    """`root` is made for it, unless it is there and empty. `name` tells its kind, unless it is a wheel."""
+
+    archive: str
+    name: str
+    root: str
+    is_wheel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackAnswer:
+    """REFUSED: the archives are to blame. DENIED: the host, with its `errno`."""
+
+    outcome: str
+    message: str = ""
+    errno: int = 0
+
+
+def request_line(archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, user: int | None = None) -> bytes:
+    """What the process reads. `user`: the user that it becomes, and the number of its group."""
+    request: dict[str, Any] = {"parent": os.getpid(), "limits": asdict(limits), "user": user}
+    request["archives"] = [asdict(one) for one in archives]
+    return json.dumps(request).encode()
+
+
+def parse_answer(line: bytes) -> UnpackAnswer:
+    """What it wrote. Raises ValueError and TypeError for what is no answer."""
+    return UnpackAnswer(**json.loads(line))
