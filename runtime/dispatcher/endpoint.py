@@ -10,20 +10,21 @@ import asyncio
 import hashlib
 import logging
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar, assert_never
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
+from runtime.aio.turns import Turns
 from runtime.common.errors import BackpressureError, FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.dispatcher.cleanup import JobCleaner
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase
 from runtime.dispatcher.core.jobs import JobRegistry
@@ -63,8 +64,7 @@ class Dispatcher(ABC):
         self._waiters = JobWaiters()
         self._replies: dict[int, asyncio.Future[Any]] = {}
         self._requests = 0
-        self._events: deque[ev.DispatcherEvent] = deque()
-        self._is_handling = False
+        self._turns = Turns(self._handle)
         self._ended: dict[JobId, bool] = {}
         """Told together, with whether their outputs are kept."""
         self._is_open = False
@@ -77,32 +77,6 @@ class Dispatcher(ABC):
         self._forgetting = Reconciler(
             "dispatcher/retention", self.cleaner.forget, period=settings.forget_period, clock=services.clock
         )
-        self._executors = self._make_executors()
-
-    def _make_executors(self) -> dict[type[Any], Callable[[Any], None]]:
-        return {
-            ev.StoreJob: self._spawner("submit", self._transactions.submit),
-            ev.StoreOwner: self._spawner("assign", self._transactions.assign),
-            ev.StoreWanted: self._spawner("want", self._transactions.want),
-            ev.StoreMoveWish: self._spawner("move", self._transactions.wish_move),
-            ev.StorePromise: self._spawner("promise", self._transactions.promise),
-            ev.StoreEnd: self._spawner("end", self._transactions.end_without_owner),
-            ev.ReloadJob: self._spawner("reload", self._transactions.reload),
-            ev.SeekResult: self._spawner("seek-result", self._transactions.seek_result),
-            ev.SendAssign: lambda effect: self._send_assign(effect.incarnation, effect.message),
-            ev.SendCancel: lambda effect: self._send_cancel(effect.incarnation, effect.job_id, effect.reason),
-            ev.SendDrop: lambda effect: self._send_drop(effect.incarnation, effect.entries),
-            ev.SendDrain: lambda effect: self._send_drain(effect.incarnation, is_draining=effect.is_draining),
-            ev.SendNotTaken: lambda effect: self._send_not_taken(effect.incarnation, effect.reason),
-            ev.PublishSummary: self._publish,
-            ev.EndJobEverywhere: lambda effect: self._ended.update({effect.job_id: effect.keeps_outputs}),
-            ev.ReplySubmitted: lambda effect: self._answer(
-                effect.request, SubmitJobResponse(effect.outcome, effect.status)
-            ),
-            ev.ReplyCancelled: lambda effect: self._answer(effect.request, Empty()),
-            ev.ReplyDone: lambda effect: self._answer(effect.request, Empty()),
-            ev.Refuse: lambda effect: self._refuse(effect.request, effect.error),
-        }
 
     # --- the term -----------------------------------------------------------------------------------------
 
@@ -183,34 +157,84 @@ class Dispatcher(ABC):
 
     def _post(self, event: ev.DispatcherEvent) -> None:
         """Decide on an event and carry out what follows. Events that arise meanwhile come after it."""
-        self._events.append(event)
-        if self._is_handling:
-            return
-        self._is_handling = True
-        try:
-            while self._events:
-                self._execute_all(self._registry.handle(self._events.popleft()))
-        finally:
-            self._is_handling = False
+        self._turns.post(event)
 
-    def _execute_all(self, effects: Sequence[ev.DispatcherEffect]) -> None:
+    def _handle(self, event: ev.DispatcherEvent) -> None:
+        self._execute_all(self._registry.handle(event))
+
+    def _execute_all(self, effects: Sequence[ef.DispatcherEffect]) -> None:
         for effect in effects:
-            self._executors[type(effect)](effect)
+            self._execute(effect)
         if self._ended:
             ended, self._ended = self._ended, {}
             self._resources.end_jobs(ended)
             if self._registry.dirty_count() >= self._settings.clean_jobs_min:
                 self._cleaning.signal()
 
-    def _spawner(self, what: str, work: Callable[[Any], Awaitable[None]]) -> Callable[[Any], None]:
-        async def run(effect: object) -> None:
-            await work(effect)
+    def _execute(self, effect: ef.DispatcherEffect) -> None:
+        match effect:
+            case ef.PublishSummary(job_id):
+                self._publish(job_id)
+            case ef.EndJobEverywhere(job_id, keeps_outputs):
+                self._ended[job_id] = keeps_outputs
+            case ef.ReplySubmitted() | ef.ReplyCancelled() | ef.ReplyDone() | ef.Refuse():
+                self._reply(effect)
+            case ef.SendAssign() | ef.SendCancel() | ef.SendDrop() | ef.SendDrain() | ef.SendNotTaken():
+                self._tell(effect)
+            case _:
+                self._begin_transaction(effect)
 
-        return lambda effect: self._scope.spawn(what, run(effect))
+    def _begin_transaction(self, effect: ef.Transaction) -> None:
+        transactions = self._transactions
+        match effect:
+            case ef.StoreJob():
+                self._scope.spawn("submit", transactions.submit(effect))
+            case ef.StoreOwner():
+                self._scope.spawn("assign", transactions.assign(effect))
+            case ef.StoreWanted():
+                self._scope.spawn("want", transactions.want(effect))
+            case ef.StoreMoveWish():
+                self._scope.spawn("move", transactions.wish_move(effect))
+            case ef.StorePromise():
+                self._scope.spawn("promise", transactions.promise(effect))
+            case ef.StoreEnd():
+                self._scope.spawn("end", transactions.end_without_owner(effect))
+            case ef.ReloadJob():
+                self._scope.spawn("reload", transactions.reload(effect))
+            case ef.SeekResult():
+                self._scope.spawn("seek-result", transactions.seek_result(effect))
+            case _:
+                assert_never(effect)
 
-    def _publish(self, effect: ev.PublishSummary) -> None:
-        summary = self._registry.summary(effect.job_id)
-        self._waiters.wake(effect.job_id)
+    def _tell(self, effect: ef.Message) -> None:
+        match effect:
+            case ef.SendAssign(incarnation, message):
+                self._send_assign(incarnation, message)
+            case ef.SendCancel(incarnation, job_id, reason):
+                self._send_cancel(incarnation, job_id, reason)
+            case ef.SendDrop(incarnation, entries):
+                self._send_drop(incarnation, entries)
+            case ef.SendDrain(incarnation, is_draining):
+                self._send_drain(incarnation, is_draining=is_draining)
+            case ef.SendNotTaken(incarnation, reason):
+                self._send_not_taken(incarnation, reason)
+            case _:
+                assert_never(effect)
+
+    def _reply(self, effect: ef.Answer) -> None:
+        match effect:
+            case ef.ReplySubmitted(request, outcome, status):
+                self._answer(request, SubmitJobResponse(outcome, status))
+            case ef.ReplyCancelled(request) | ef.ReplyDone(request):
+                self._answer(request, Empty())
+            case ef.Refuse(request, error):
+                self._refuse(request, error)
+            case _:
+                assert_never(effect)
+
+    def _publish(self, job_id: JobId) -> None:
+        summary = self._registry.summary(job_id)
+        self._waiters.wake(job_id)
         if summary is None:
             return
         if summary.status.is_globally_terminal:

@@ -9,8 +9,8 @@ from runtime.common.ids import JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE, UNKNOWN_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource, RecoveredJob
-from runtime.dispatcher.core.job_entry import initial_summary, of_submitter
 from runtime.dispatcher.core.retention import FinishedJob
+from runtime.dispatcher.core.shown_summary import initial_summary, of_submitter
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
     NO_CONFIG,

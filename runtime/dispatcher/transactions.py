@@ -17,6 +17,7 @@ from runtime.aio.retry import RetryPolicy, retry
 from runtime.common.errors import FlinklikeError, InvalidInputError, PermanentError, RetryableError, StaleTokenError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.job_reads import load_graph
 from runtime.dispatcher.services import DispatcherServices
@@ -52,12 +53,12 @@ class JobTransactions:
         self._store = services.store
         self._post = post
 
-    async def submit(self, effect: ev.StoreJob) -> None:
+    async def submit(self, effect: ef.StoreJob) -> None:
         """Graph, and owner when there is one, in one transaction."""
         job_id = effect.source.job_id
         await self._answer(f"submit of job {job_id}", self._submit(effect), partial(ev.SubmitFailed, job_id))
 
-    async def _submit(self, effect: ev.StoreJob) -> ev.DispatcherEvent:
+    async def _submit(self, effect: ef.StoreJob) -> ev.DispatcherEvent:
         source = effect.source
         owner = OwnerRecord(effect.incarnation, effect.address) if effect.incarnation else None
         await self._check_references(source)
@@ -86,7 +87,7 @@ class JobTransactions:
             message = f"job {source.job_id} refers to {len(refused)} blobs that must be uploaded again"
             raise InvalidInputError(message, tuple(f"blob {key}: missing, upload it again" for key in refused))
 
-    async def assign(self, effect: ev.StoreOwner) -> None:
+    async def assign(self, effect: ef.StoreOwner) -> None:
         """Name a process as owner."""
         await self._pause(effect.refusals)
         now = self._services.clock.epoch_millis()
@@ -100,43 +101,43 @@ class JobTransactions:
         else:
             self._post(ev.OwnerNotStored(effect.job_id, await self._read(effect.job_id)))
 
-    async def want(self, effect: ev.StoreWanted) -> None:
+    async def want(self, effect: ef.StoreWanted) -> None:
         """Make the wish to cancel durable."""
         job_id = effect.job_id
         await self._answer(f"cancel of job {job_id}", self._want(effect), partial(ev.CancelFailed, job_id))
 
-    async def _want(self, effect: ev.StoreWanted) -> ev.DispatcherEvent:
+    async def _want(self, effect: ef.StoreWanted) -> ev.DispatcherEvent:
         wanted = WantedRecord(wants_cancel=True, client="", reason=effect.reason)
         is_stored = await self._store.want(effect.job_id, wanted)
         if is_stored and effect.reason:
             self._services.tell_cancel(effect.job_id, effect.reason)
         return ev.WantedStored(effect.job_id, is_stored)
 
-    async def promise(self, effect: ev.StorePromise) -> None:
+    async def promise(self, effect: ef.StorePromise) -> None:
         """Make durable when the job's client will be back."""
         job_id = effect.job_id
         await self._answer(f"heartbeat for job {job_id}", self._promise(effect), partial(ev.PromiseFailed, job_id))
 
-    async def _promise(self, effect: ev.StorePromise) -> ev.DispatcherEvent:
+    async def _promise(self, effect: ef.StorePromise) -> ev.DispatcherEvent:
         is_stored = await self._store.promise(effect.job_id, ClientRecord(effect.expires_millis))
         return ev.PromiseStored(effect.job_id, effect.expires_millis, is_stored)
 
-    async def wish_move(self, effect: ev.StoreMoveWish) -> None:
+    async def wish_move(self, effect: ef.StoreMoveWish) -> None:
         """Make the wish for another owner durable."""
         job_id = effect.job_id
         await self._answer(f"move of job {job_id}", self._wish_move(effect), partial(ev.MoveWishFailed, job_id))
 
-    async def _wish_move(self, effect: ev.StoreMoveWish) -> ev.DispatcherEvent:
+    async def _wish_move(self, effect: ef.StoreMoveWish) -> ev.DispatcherEvent:
         wanted = WantedRecord(wants_cancel=False, client="", move_to=effect.target, move_epoch=effect.epoch)
         return ev.MoveWishStored(effect.job_id, await self._store.want(effect.job_id, wanted))
 
-    async def end_without_owner(self, effect: ev.StoreEnd) -> None:
+    async def end_without_owner(self, effect: ef.StoreEnd) -> None:
         """CANCELED or FAILED for a job that nobody runs."""
         job_id = effect.source.job_id
         work = self._end_without_owner(effect)
         await self._answer(f"end of job {job_id}", work, partial(ev.EndFailed, job_id))
 
-    async def _end_without_owner(self, effect: ev.StoreEnd) -> ev.DispatcherEvent:
+    async def _end_without_owner(self, effect: ef.StoreEnd) -> ev.DispatcherEvent:
         job_id = effect.source.job_id
         await self._pause(effect.refusals)
         if effect.can_run and self._services.stops is not None:
@@ -206,11 +207,11 @@ class JobTransactions:
             event = failed(PermanentError(message))
         self._post(event)
 
-    async def reload(self, effect: ev.ReloadJob) -> None:
+    async def reload(self, effect: ef.ReloadJob) -> None:
         """Read one job."""
         self._post(ev.JobReloaded(effect.job_id, await self._read(effect.job_id)))
 
-    async def seek_result(self, effect: ev.SeekResult) -> None:
+    async def seek_result(self, effect: ef.SeekResult) -> None:
         """Say so if the job has ended."""
         found = await self._read(effect.job_id)
         if found is not None and found.ended is not None:

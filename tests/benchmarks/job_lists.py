@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Message
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.job_entry import initial_summary
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import FinishedJob, Retention
+from runtime.dispatcher.core.shown_summary import initial_summary
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobSummary
 from runtime.rest.app import create_app

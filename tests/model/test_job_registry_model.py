@@ -13,10 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.job_entry import JobPhase, initial_summary
+from runtime.dispatcher.core.job_entry import JobPhase
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.shown_summary import initial_summary
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary
 from tests.kit.control_plane.process_events import (
@@ -26,7 +28,7 @@ from tests.kit.control_plane.process_events import (
     process_registered,
 )
 
-Order = AssignJob | ev.SendCancel | ev.SendDrop | ev.SendDrain
+Order = AssignJob | ef.SendCancel | ef.SendDrop | ef.SendDrain
 JOBS = [JobId(f"{number:032x}") for number in range(3)]
 CAPACITY = 2
 STAGES = st.sampled_from([0, 1, 2])
@@ -73,7 +75,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
         self.registry = JobRegistry(JobRegistryLimits(2, 2), Retention(10, 1000), client_grace=1.0)
         self.revision = 100
         self.store: dict[JobId, Stored] = {}
-        self.pending: list[ev.DispatcherEffect] = []
+        self.pending: list[ef.DispatcherEffect] = []
         self.processes: dict[Incarnation, Process] = {}
         self.asked: set[int] = set()
         self.answered: set[int] = set()
@@ -85,38 +87,38 @@ class JobRegistryMachine(RuleBasedStateMachine):
     def post(self, event: ev.DispatcherEvent) -> None:
         for effect in self.registry.handle(event):
             match effect:
-                case ev.ReplySubmitted(request=request) | ev.ReplyCancelled(request=request):
+                case ef.ReplySubmitted(request=request) | ef.ReplyCancelled(request=request):
                     self.answer(request)
-                case ev.ReplyDone(request=request):
+                case ef.ReplyDone(request=request):
                     self.answer(request)
                     self.check_promise(request)
-                case ev.SendNotTaken(incarnation=incarnation):
+                case ef.SendNotTaken(incarnation=incarnation):
                     taker = [one for one in self.registry.processes if one.may_get_room]
                     assert not taker, incarnation
-                case ev.Refuse(request=request):
+                case ef.Refuse(request=request):
                     self.answer(request)
-                case ev.SendAssign(incarnation=incarnation, message=message):
+                case ef.SendAssign(incarnation=incarnation, message=message):
                     stored = self.store[message.job_id]
                     assert stored.owner is not None, "sent only what is stored (R5)"
                     assert (stored.owner.incarnation, stored.owner.epoch) == (incarnation, message.epoch)
                     self.deliver(incarnation, message)
-                case ev.SendCancel(incarnation=incarnation, job_id=job_id, reason=reason):
+                case ef.SendCancel(incarnation=incarnation, job_id=job_id, reason=reason):
                     assert self.store[job_id].wanted
                     assert self.store[job_id].reason == reason
                     self.deliver(incarnation, effect)
-                case ev.SendDrop(incarnation=incarnation) | ev.SendDrain(incarnation=incarnation):
+                case ef.SendDrop(incarnation=incarnation) | ef.SendDrain(incarnation=incarnation):
                     self.deliver(incarnation, effect)
-                case ev.PublishSummary() | ev.EndJobEverywhere():
+                case ef.PublishSummary() | ef.EndJobEverywhere():
                     pass
                 case _:
                     self.check_transaction(effect)
                     self.pending.append(effect)
 
-    def check_transaction(self, effect: ev.DispatcherEffect) -> None:
+    def check_transaction(self, effect: ef.DispatcherEffect) -> None:
         """Nobody's job is cancelled who has not promised anything, has withdrawn it, or is about to (R2)."""
-        if isinstance(effect, ev.StoreWanted) and effect.reason:
+        if isinstance(effect, ef.StoreWanted) and effect.reason:
             assert 0 < self.store[effect.job_id].expires <= self.now
-            assert effect.job_id not in [one.job_id for one in self.pending if isinstance(one, ev.StorePromise)]
+            assert effect.job_id not in [one.job_id for one in self.pending if isinstance(one, ef.StorePromise)]
 
     def answer(self, request: int) -> None:
         assert request in self.asked
@@ -170,7 +172,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), seconds=st.sampled_from([0, 1, 4]), stage=STAGES)
     def promise(self, data: st.DataObject, seconds: int, stage: int) -> None:
-        job_id = data.draw(st.sampled_from(sorted(self.registry._jobs) or JOBS))
+        job_id = data.draw(st.sampled_from(sorted(entry.job_id for entry in self.registry._jobs) or JOBS))
         expires = self.now + 1000 * seconds if seconds else 0
         request = self.next_request()
         self.heartbeats[request] = (job_id, expires)
@@ -219,29 +221,29 @@ class JobRegistryMachine(RuleBasedStateMachine):
             while process.inbox:
                 self.obey(process, process.inbox.pop(0))
 
-    def execute(self, effect: ev.DispatcherEffect, *, is_away: bool) -> None:
+    def execute(self, effect: ef.DispatcherEffect, *, is_away: bool) -> None:
         match effect:
-            case ev.StoreJob(source=source):
+            case ef.StoreJob(source=source):
                 self.store_job(effect, source, is_away=is_away)
-            case ev.StoreOwner():
+            case ef.StoreOwner():
                 self.store_owner(effect)
-            case ev.StoreWanted():
+            case ef.StoreWanted():
                 self.store_wanted(effect, is_away=is_away)
-            case ev.StorePromise():
+            case ef.StorePromise():
                 self.store_promise(effect, is_away=is_away)
-            case ev.StoreMoveWish():
+            case ef.StoreMoveWish():
                 self.store_move_wish(effect, is_away=is_away)
-            case ev.StoreEnd():
+            case ef.StoreEnd():
                 self.store_end(effect, is_away=is_away)
-            case ev.ReloadJob(job_id=job_id):
+            case ef.ReloadJob(job_id=job_id):
                 self.post(ev.JobReloaded(job_id, self.store[job_id].recovered()))
-            case ev.SeekResult(job_id=job_id):
+            case ef.SeekResult(job_id=job_id):
                 if (ended := self.store[job_id].ended) is not None:
                     self.post(ev.EndStored(job_id, ended))
             case _:
                 raise AssertionError(effect)
 
-    def store_job(self, effect: ev.StoreJob, source: ev.JobSource, *, is_away: bool) -> None:
+    def store_job(self, effect: ef.StoreJob, source: ev.JobSource, *, is_away: bool) -> None:
         job_id = source.job_id
         if is_away:
             self.post(ev.SubmitFailed(job_id, UnavailableError("away")))
@@ -256,7 +258,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
             self.store[job_id] = Stored(source, revision, owner)
             self.post(ev.SubmitStored(job_id, revision if owner else 0, ""))
 
-    def store_owner(self, effect: ev.StoreOwner) -> None:
+    def store_owner(self, effect: ef.StoreOwner) -> None:
         stored = self.store[effect.job_id]
         epoch = stored.owner.epoch if stored.owner else 0
         if stored.ended is not None or epoch != effect.previous_epoch:
@@ -266,7 +268,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
         stored.owner = ev.JobOwner(effect.incarnation, effect.address, revision)
         self.post(ev.OwnerStored(effect.job_id, revision))
 
-    def store_promise(self, effect: ev.StorePromise, *, is_away: bool) -> None:
+    def store_promise(self, effect: ef.StorePromise, *, is_away: bool) -> None:
         stored = self.store[effect.job_id]
         if is_away:
             self.post(ev.PromiseFailed(effect.job_id, UnavailableError("away")))
@@ -275,7 +277,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
             stored.expires = effect.expires_millis
         self.post(ev.PromiseStored(effect.job_id, effect.expires_millis, stored.ended is None))
 
-    def store_wanted(self, effect: ev.StoreWanted, *, is_away: bool) -> None:
+    def store_wanted(self, effect: ef.StoreWanted, *, is_away: bool) -> None:
         job_id = effect.job_id
         stored = self.store[job_id]
         if is_away:
@@ -286,7 +288,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
             stored.move_to = (Incarnation(""), 0)
         self.post(ev.WantedStored(job_id, stored.ended is None))
 
-    def store_move_wish(self, effect: ev.StoreMoveWish, *, is_away: bool) -> None:
+    def store_move_wish(self, effect: ef.StoreMoveWish, *, is_away: bool) -> None:
         stored = self.store[effect.job_id]
         if is_away:
             self.post(ev.MoveWishFailed(effect.job_id, UnavailableError("away")))
@@ -296,7 +298,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
             stored.move_to = (effect.target, effect.epoch)
         self.post(ev.MoveWishStored(effect.job_id, stored.ended is None))
 
-    def store_end(self, effect: ev.StoreEnd, *, is_away: bool) -> None:
+    def store_end(self, effect: ef.StoreEnd, *, is_away: bool) -> None:
         job_id, summary = effect.source.job_id, effect.summary
         stored = self.store[job_id]
         if is_away:
@@ -418,13 +420,13 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 if held is None or held[0] < epoch:
                     process.jobs[job_id] = (epoch, JobStatus.RUNNING)
                 self.push(process)
-            case ev.SendCancel(job_id=job_id):
+            case ef.SendCancel(job_id=job_id):
                 self.finish(process, job_id, JobStatus.CANCELED)
                 self.push(process)
-            case ev.SendDrain(is_draining=is_draining):
+            case ef.SendDrain(is_draining=is_draining):
                 process.is_draining = is_draining
                 self.heartbeat(process)
-            case ev.SendDrop(entries=entries):
+            case ef.SendDrop(entries=entries):
                 for entry in entries:
                     held = process.jobs.get(entry.job_id)
                     if held is not None and held[0] == entry.epoch:
@@ -494,7 +496,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
     def a_job_counts_at_one_process(self) -> None:
         counted = [job_id for process in self.registry.processes for job_id in process.jobs]
         assert len(counted) == len(set(counted))
-        for entry in self.registry._jobs.values():
+        for entry in self.registry._jobs:
             if entry.phase.state is JobPhase.ASSIGNED:
                 assert entry.job_id in counted or entry.owner not in self.registry.processes
             if entry.phase.state in {JobPhase.WAITING, JobPhase.TERMINAL}:
@@ -506,7 +508,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_lists_show_every_job_as_it_is(self) -> None:
-        entries = [one for one in self.registry._jobs.values() if one.phase.state is not JobPhase.SUBMITTING]
+        entries = [one for one in self.registry._jobs if one.phase.state is not JobPhase.SUBMITTING]
         shown = {one.job_id: one.summary for one in entries}
         for finished in self.registry.finished:
             shown.setdefault(finished.summary.job_id, finished.summary)
@@ -542,7 +544,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
                 self.heartbeat(process)
             self.post(ev.Ticked(self.now, self.now / 1000))
         assert self.asked == self.answered
-        for entry in self.registry._jobs.values():
+        for entry in self.registry._jobs:
             assert entry.phase.state in {JobPhase.ASSIGNED, JobPhase.TERMINAL}, entry
             if entry.phase.state is JobPhase.ASSIGNED:
                 assert self.processes[entry.owner].jobs[entry.job_id][0] == entry.epoch

@@ -7,6 +7,7 @@ from dataclasses import replace
 from runtime.common.errors import BackpressureError, ConflictError, FlinklikeError, ForbiddenError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JobEntry
 from runtime.dispatcher.core.retention import FinishedJob
@@ -15,53 +16,52 @@ from runtime.gateways.dispatcher import JobSummary, SubmitOutcome
 SUBMIT_RETRY_SECONDS = 1.0
 
 
-def refuse_for_now(request: int, job_id: JobId, unfinished: int, *, dirty: int, in_flight: int) -> ev.DispatcherEffect:
+def refuse_for_now(request: int, job_id: JobId, unfinished: int, *, dirty: int, in_flight: int) -> ef.DispatcherEffect:
     """Answer a submit above a limit."""
     message = (
         f"submit of job {job_id} refused for now: {unfinished} jobs are not finished,"
         f" {dirty} finished ones are being archived, {in_flight} submits are being stored"
     )
-    return ev.Refuse(request, BackpressureError(message, retry_after=SUBMIT_RETRY_SECONDS))
+    return ef.Refuse(request, BackpressureError(message, retry_after=SUBMIT_RETRY_SECONDS))
 
 
-def refuse_cancels(entry: JobEntry, error: FlinklikeError) -> list[ev.DispatcherEffect]:
+def refuse_cancels(entry: JobEntry, error: FlinklikeError) -> list[ef.DispatcherEffect]:
     """Nobody waits for the cancel any more; it is wanted still if that is durable."""
     requests = tuple(entry.cancel_requests)
     entry.cancel_requests.clear()
-    entry.wants_cancel = entry.is_wish_stored
-    entry.cancel_reason = entry.cancel_reason if entry.is_wish_stored else ""
-    return [ev.Refuse(request, error) for request in requests]
+    entry.forget_wish()
+    return [ef.Refuse(request, error) for request in requests]
 
 
 def answer_again(
     request: int, source: ev.JobSource, digest: str, submitter: str, status: JobStatus
-) -> ev.DispatcherEffect:
+) -> ef.DispatcherEffect:
     """Answer a submit of an id that is taken (semantics.md, Identity). A stored graph without digest is unreadable.
 
     Somebody else's job is told to nobody, of the same content or not (R48).
     """
     if submitter != source.submitter:
-        return ev.Refuse(request, ForbiddenError(f"job id {source.job_id} is taken by a job of somebody else"))
+        return ef.Refuse(request, ForbiddenError(f"job id {source.job_id} is taken by a job of somebody else"))
     if digest in {source.digest, ""}:
-        return ev.ReplySubmitted(request, SubmitOutcome.ALREADY_SUBMITTED, status)
+        return ef.ReplySubmitted(request, SubmitOutcome.ALREADY_SUBMITTED, status)
     message = (
         f"job id {source.job_id} is taken by another job: stored digest {digest[:12]}, submitted {source.digest[:12]}"
     )
-    return ev.Refuse(request, ConflictError(message))
+    return ef.Refuse(request, ConflictError(message))
 
 
-def answer_taken(request: int, source: ev.JobSource, entry: JobEntry) -> ev.DispatcherEffect:
+def answer_taken(request: int, source: ev.JobSource, entry: JobEntry) -> ef.DispatcherEffect:
     """Answer a submit of the id of a job that is not cleaned."""
     return answer_again(request, source, entry.source.digest, entry.source.submitter, entry.summary.status)
 
 
-def answer_finished(request: int, source: ev.JobSource, finished: FinishedJob) -> ev.DispatcherEffect:
+def answer_finished(request: int, source: ev.JobSource, finished: FinishedJob) -> ef.DispatcherEffect:
     """Answer a submit of the id of a cleaned job."""
     summary = finished.summary
     return answer_again(request, source, finished.digest, summary.submitter, summary.status)
 
 
-def answer_found(entry: JobEntry, found: ev.SubmitFoundStored) -> list[ev.DispatcherEffect]:
+def answer_found(entry: JobEntry, found: ev.SubmitFoundStored) -> list[ef.DispatcherEffect]:
     """Answer those who wait for a submit that has found its id taken. Of a cleaned job there is nothing to cancel."""
     answers = [
         answer_again(request, entry.source, found.digest, found.submitter, found.status)
@@ -73,12 +73,12 @@ def answer_found(entry: JobEntry, found: ev.SubmitFoundStored) -> list[ev.Dispat
     return answers
 
 
-def answer_cancel_of_ended(request: int, summary: JobSummary) -> ev.DispatcherEffect:
+def answer_cancel_of_ended(request: int, summary: JobSummary) -> ef.DispatcherEffect:
     """Answer the cancel of a job that has a result, or whose outcome is decided (R26)."""
     if summary.status is JobStatus.CANCELED:
-        return ev.ReplyCancelled(request)
+        return ef.ReplyCancelled(request)
     if summary.is_committing:
         message = f"job {summary.job_id} cannot be cancelled any more: all has finished, its outputs become visible"
-        return ev.Refuse(request, ConflictError(message))
+        return ef.Refuse(request, ConflictError(message))
     message = f"job {summary.job_id} cannot be cancelled: it is {summary.status.name}"
-    return ev.Refuse(request, ConflictError(message))
+    return ef.Refuse(request, ConflictError(message))

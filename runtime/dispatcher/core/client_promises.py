@@ -7,16 +7,18 @@ a time in which this leader could not be reached (R4). A job without a promise c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Protocol, assert_never
 
 from runtime.common.errors import ConflictError, FlinklikeError, NotFoundError, UnavailableError
 from runtime.common.ids import JobId
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core.effects import Effects
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase
-
-Effects = list[ev.DispatcherEffect]
+from runtime.dispatcher.core.wishes import CancelStored
+from runtime.gateways.dispatcher import JobSummary
 
 GRACE_SECONDS = 10.0
 """Long enough for clients that try every few seconds."""
@@ -50,69 +52,86 @@ class Promise:
         return now >= self.due
 
 
+class PromisedJobs(Protocol):
+    """What client promises need of the jobs of their term."""
+
+    def entry(self, job_id: JobId) -> JobEntry | None:
+        """A job that is not cleaned."""
+
+    def summary(self, job_id: JobId) -> JobSummary | None:
+        """What is shown of a job, of a cleaned one too."""
+
+    def want_cancel(self, entry: JobEntry, reason: str) -> Effects:
+        """Begin to make durable that the cluster wants the job cancelled."""
+
+    def reload(self, entry: JobEntry) -> Effects:
+        """Read again what is stored of a job."""
+
+
 class ClientPromises:
-    """Of one term. `cancel` begins to make the wish to cancel durable, `reload` reads a job again.
+    """The promises of one term.
 
     `grace`: how many seconds a client still has after this leader has begun, or could not be reached.
     """
 
-    def __init__(
-        self,
-        jobs: Mapping[JobId, JobEntry],
-        *,
-        shown: Callable[[JobId], object],
-        cancel: Callable[[JobEntry], Effects],
-        reload: Callable[[JobEntry], Effects],
-        grace: float,
-    ) -> None:
+    def __init__(self, jobs: PromisedJobs, *, grace: float) -> None:
         self._grace = grace
         self._jobs = jobs
-        self._shown = shown
-        self._cancel = cancel
-        self._reload = reload
         self._promises: dict[JobId, Promise] = {}
         self._ticked: float | None = None
+
+    def handle(self, event: ev.PromiseEvent) -> Effects:
+        """Decide on one event."""
+        match event:
+            case ev.HeartbeatRequested():
+                return self._on_heartbeat(event)
+            case ev.PromiseStored():
+                return self._on_stored(event)
+            case ev.PromiseFailed():
+                return self._on_failed(event)
+            case _:
+                assert_never(event)
 
     def __len__(self) -> int:
         return len(self._promises)
 
     # --- what clients say ---------------------------------------------------------------------------------
 
-    def on_heartbeat(self, event: ev.HeartbeatRequested) -> Effects:
+    def _on_heartbeat(self, event: ev.HeartbeatRequested) -> Effects:
         """Make durable until when the client wants to be back, unless that is known."""
-        entry = self._jobs.get(event.job_id)
-        if entry is None and self._shown(event.job_id) is None:
-            return [ev.Refuse(event.request, NotFoundError(f"job {event.job_id} is not known"))]
+        entry = self._jobs.entry(event.job_id)
+        if entry is None and self._jobs.summary(event.job_id) is None:
+            return [ef.Refuse(event.request, NotFoundError(f"job {event.job_id} is not known"))]
         if entry is None or entry.phase.state is JobPhase.TERMINAL:
-            return [ev.ReplyDone(event.request)]  # nobody has to come back for a job that has ended
+            return [ef.ReplyDone(event.request)]  # nobody has to come back for a job that has ended
         if (error := _refusal(entry)) is not None:
-            return [ev.Refuse(event.request, error)]
+            return [ef.Refuse(event.request, error)]
         promise = self._promises.get(event.job_id) or Promise()
         if promise.writing not in {None, event.expires_millis}:
             message = f"another heartbeat of job {event.job_id} is being stored"
-            return [ev.Refuse(event.request, UnavailableError(message))]
+            return [ef.Refuse(event.request, UnavailableError(message))]
         if promise.writing is None and promise.expires_millis == event.expires_millis:
-            return [ev.ReplyDone(event.request)]
+            return [ef.ReplyDone(event.request)]
         is_begun = promise.writing is not None
         promise.writing = event.expires_millis
         promise.requests.append(event.request)
         self._promises[event.job_id] = promise
-        return [] if is_begun else [ev.StorePromise(event.job_id, event.expires_millis)]
+        return [] if is_begun else [ef.StorePromise(event.job_id, event.expires_millis)]
 
-    def on_stored(self, event: ev.PromiseStored) -> Effects:
+    def _on_stored(self, event: ev.PromiseStored) -> Effects:
         """Answer; the deadline counts from the next tick on."""
         promise = self._promises[event.job_id]
-        effects: Effects = [ev.ReplyDone(request) for request in self._settled(promise)]
-        entry = self._jobs.get(event.job_id)
+        effects: Effects = [ef.ReplyDone(request) for request in self._settled(promise)]
+        entry = self._jobs.entry(event.job_id)
         if event.is_stored:
             promise.expires_millis, promise.is_recovered, promise.due = event.expires_millis, False, None
         elif entry is not None and entry.phase.state is not JobPhase.TERMINAL:
-            effects += self._reload(entry)
+            effects += self._jobs.reload(entry)
         return effects
 
-    def on_failed(self, event: ev.PromiseFailed) -> Effects:
+    def _on_failed(self, event: ev.PromiseFailed) -> Effects:
         """Nothing was promised, and what was promised before still counts."""
-        return [ev.Refuse(request, event.error) for request in self._settled(self._promises[event.job_id])]
+        return [ef.Refuse(request, event.error) for request in self._settled(self._promises[event.job_id])]
 
     def _settled(self, promise: Promise) -> list[int]:
         requests, promise.requests, promise.writing = promise.requests, [], None
@@ -131,7 +150,7 @@ class ClientPromises:
         self._ticked = now
         effects: Effects = []
         for job_id, promise in list(self._promises.items()):
-            entry = self._jobs.get(job_id)
+            entry = self._jobs.entry(job_id)
             if promise.writing is not None:
                 continue
             if entry is None or entry.phase.state is JobPhase.TERMINAL:
@@ -140,15 +159,14 @@ class ClientPromises:
                 continue
             elif promise.is_over(now_millis, now, self._grace, is_late=is_late):
                 promise.due = now + self._grace  # for the next try, should the store be away
-                entry.wants_cancel = True
-                entry.cancel_reason = f"its client did not come back by {_time(promise.expires_millis)}"
-                effects += self._cancel(entry)
+                reason = f"its client did not come back by {_time(promise.expires_millis)}"
+                effects += self._jobs.want_cancel(entry, reason)
         return effects
 
 
 def _refusal(entry: JobEntry) -> FlinklikeError | None:
-    if entry.is_wish_stored:
-        why = f": {entry.cancel_reason}" if entry.cancel_reason else ""
+    if isinstance(entry.cancel, CancelStored):
+        why = f": {entry.cancel.reason}" if entry.cancel.reason else ""
         return ConflictError(f"job {entry.job_id} is being cancelled{why}")
     if entry.wants_cancel or entry.phase.state in {JobPhase.SUBMITTING, JobPhase.ABORTING}:
         return UnavailableError(f"something else about job {entry.job_id} is being stored")

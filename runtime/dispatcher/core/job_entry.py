@@ -1,19 +1,41 @@
-"""One job as the leader knows it: its phase, its owner, and what is shown of it."""
+"""One job as the leader knows it: its phase, its owner, what is wanted of it, and what is shown of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 
-from runtime.common.fsm import StateMachine, TransitionTable
+from runtime.common.fsm import IllegalTransitionError, StateMachine, TransitionTable
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import UNKNOWN_NAMESPACE
 from runtime.common.states import JobStatus
-from runtime.dispatcher.core.events import NO_PROCESS, JobOwner, JobSource, RecoveredJob, StoreEnd, StoreOwner
-from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, TaskCounts
+from runtime.dispatcher.core import wishes
+from runtime.dispatcher.core.effects import StoreEnd, StoreOwner
+from runtime.dispatcher.core.events import JobOwner, JobSource, RecoveredJob
+from runtime.dispatcher.core.ownership import (
+    OWNER_STATES,
+    RECORD_GONE,
+    Begun,
+    Named,
+    NeverOwned,
+    Owned,
+    Ownership,
+    OwnerState,
+    RecordLost,
+    Reserved,
+    Told,
+    Unowned,
+    Vacated,
+    found,
+    leaving,
+    lost,
+    refused,
+    without_record,
+)
+from runtime.dispatcher.core.shown_summary import ShownSummary, of_submitter
+from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary
 from runtime.gateways.overview import Takeover
-
-OWNER_GONE = "the record of its owner is gone from the store"
 
 TAKEOVERS_MAX = 10
 """So many are kept of a job, the latest ones."""
@@ -46,119 +68,149 @@ JOB_PHASES = TransitionTable(
     }
 )
 
+_O = OwnerState
+_UNOWNED = frozenset({_O.NEVER_OWNED, _O.VACATED, _O.RECORD_LOST})
+OWNERS_IN: Mapping[JobPhase, frozenset[OwnerState]] = {
+    _P.SUBMITTING: frozenset({_O.NEVER_OWNED, _O.RESERVED}),
+    _P.WAITING: _UNOWNED,
+    _P.ASSIGNING: frozenset({_O.RESERVED}),
+    _P.ASSIGNED: frozenset({_O.NAMED, _O.TOLD}),
+    _P.ABORTING: _UNOWNED,
+    _P.RELOADING: _UNOWNED | {_O.NAMED, _O.TOLD},
+    _P.TERMINAL: frozenset(OwnerState),
+    _P.DONE: frozenset(OwnerState),
+}
+"""The states of the owner that each phase has."""
 
-@dataclass(slots=True)
+
 class JobEntry:
-    """A job that is not cleaned. `epoch` is 0 while no owner is stored; `owner` "" while there is none to talk to.
+    """A job that is not cleaned. Its phase, owner and wish to cancel change by methods, which refuse what is illegal.
 
-    `is_fresh`: no process that was ever named as owner can have started anything (R6): there was none before, each of
-    them refused, or was never told. It is never so of a job that is found without an owner: that there was none before
-    cannot be told from its record being gone. `gone_epoch`: of an owner whose record is gone. `refusals`: how often in
-    turn a process has refused the job, or the store a transaction of it; the next one waits for that (R5).
-    `may_have_begun`: the present owner was told, by this leader or an earlier one.
-    `was_owned`: the owner was found in the store.
-    `former` runs the job until the transaction that names another owner has succeeded. `move_to`: the process that
-    somebody wants to run it; `move_requests` wait until that is durable. `cancel_reason`: why the cluster wants it
-    cancelled, "" if a person does. `left`: how the job came to need another owner.
+    `refused_by`: the processes that have refused the job, and whether for good. `refusals`: how often in turn a process
+    has refused the job, or the store a transaction of it; the next transaction waits for that (R5). `moved_millis`:
+    when the leader has moved the job, 0 if it has not.
     """
 
-    source: JobSource
-    summary: JobSummary
-    phase: StateMachine[JobPhase]
-    owner: Incarnation = NO_PROCESS
-    owner_address: str = ""
-    epoch: int = 0
-    is_fresh: bool = True
-    may_have_begun: bool = False
-    was_owned: bool = False
-    is_reason_ours: bool = False
-    wants_cancel: bool = False
-    cancel_reason: str = ""
-    is_wish_stored: bool = False
-    submit_requests: list[int] = field(default_factory=list)
-    cancel_requests: list[int] = field(default_factory=list)
-    former: JobOwner | None = None
-    move_to: Incarnation = NO_PROCESS
-    move_requests: list[int] = field(default_factory=list)
-    moved_millis: int = 0
-    refused_by: dict[Incarnation, bool] = field(default_factory=dict)
-    takeovers: tuple[Takeover, ...] = ()
-    left: Takeover | None = None
-    gone_epoch: int = 0
-    refusals: int = 0
+    __slots__ = (
+        "_cancel",
+        "_ownership",
+        "cancel_requests",
+        "move",
+        "moved_millis",
+        "phase",
+        "refusals",
+        "refused_by",
+        "shown",
+        "source",
+        "submit_requests",
+        "takeovers",
+    )
+
+    def __init__(self, source: JobSource, phase: JobPhase, ownership: NeverOwned | RecordLost) -> None:
+        assert ownership.state in OWNERS_IN[phase], (phase, ownership)
+        self.source = source
+        self.shown = ShownSummary(source)
+        self.phase = StateMachine(f"job {source.job_id}", JOB_PHASES, phase)
+        self._ownership: Ownership = ownership
+        self._cancel: wishes.CancelWish = wishes.NotWanted()
+        self.move = wishes.NO_MOVE
+        self.submit_requests: list[int] = []
+        self.cancel_requests: list[int] = []
+        self.moved_millis = 0
+        self.refused_by: dict[Incarnation, bool] = {}
+        self.takeovers: tuple[Takeover, ...] = ()
+        self.refusals = 0
 
     @property
     def job_id(self) -> JobId:
         """The job."""
         return self.source.job_id
 
+    @property
+    def summary(self) -> JobSummary:
+        """What is shown of the job."""
+        return self.shown.summary
+
+    # --- the owner ----------------------------------------------------------------------------------------
+
+    @property
+    def ownership(self) -> Ownership:
+        """Who runs the job, and what may have begun of it."""
+        return self._ownership
+
+    @property
+    def owner(self) -> Incarnation:
+        """The process at which the job is counted: its owner, or the one that is to be; "" without one."""
+        return self._ownership.process
+
+    @property
+    def epoch(self) -> int:
+        """Of the owner that is stored by all that this leader knows, 0 if there is none."""
+        return self._ownership.epoch
+
+    @property
+    def former(self) -> JobOwner | None:
+        """The owner that runs the job until another one is stored."""
+        departure = self._ownership.departure
+        return departure.owner if departure is not None and departure.is_running else None
+
+    @property
+    def runner(self) -> JobOwner | None:
+        """Who runs the job now; None without an owner, and after the job has ended."""
+        match self._ownership:
+            case Named(owner) | Told(owner):
+                return owner if self.phase.state is JobPhase.ASSIGNED else None
+            case _:
+                return None if self.phase.state in {JobPhase.TERMINAL, JobPhase.DONE} else self.former
+
+    @property
+    def can_have_begun(self) -> bool:
+        """True if tasks may run that this leader has not had started (R16)."""
+        return self._ownership.begun is not Begun.NOTHING
+
     def is_owned_by(self, incarnation: Incarnation, epoch: int) -> bool:
         """True if that process runs the job under that epoch by the leader's own writing."""
         return self.phase.state is JobPhase.ASSIGNED and self.owner == incarnation and self.epoch == epoch
 
-    @property
-    def can_have_begun(self) -> bool:
-        """True if what runs of it can be known to an owner only, who was not told by this leader for the first time."""
-        return self.was_owned or not self.is_fresh
+    def submit_to(self, incarnation: Incarnation, address: str) -> None:
+        """The submit itself names the owner."""
+        self._become(Reserved(incarnation, address, self._unowned()))
 
-    def remember(self, found: RecoveredJob) -> None:
-        """Wishes, and how the job came to its owner, as they are stored."""
-        self.is_wish_stored = found.wants_cancel
-        self.wants_cancel = self.wants_cancel or found.wants_cancel
-        self.cancel_reason = found.cancel_reason if found.wants_cancel else self.cancel_reason
-        self.takeovers = found.takeovers if found.owner is not None else self.takeovers
+    def assign_to(self, incarnation: Incarnation, address: str) -> StoreOwner:
+        """A transaction is to name the owner of a job that has none."""
+        return self._reserve(Reserved(incarnation, address, self._unowned()), incarnation)
 
-    def take_source(self, found: JobSource) -> None:
-        """What is stored of it, unless that cannot be read."""
-        if found.digest:
-            self.source = found
-            self.summary = of_submitter(self.summary, found)
+    def move_to(self, incarnation: Incarnation, address: str, reason: str) -> StoreOwner:
+        """A transaction is to name another owner. The present one runs the job until it has succeeded (R1)."""
+        before = leaving(self._owned(), reason)
+        return self._reserve(Reserved(incarnation, address, before), f"moved to {incarnation}")
 
-    def leave(self, reason: str) -> None:
-        """The job is to get another owner than the present one."""
-        self.left = Takeover(0, self.owner, self.owner_address, NO_PROCESS, "", reason)
-
-    def lose_owner(self, reason: str, *, has_begun: bool) -> None:
-        """The present owner does not run the job (any more). `has_begun`: it may have started something."""
-        self.leave(reason)
-        self.owner = NO_PROCESS
-        self.is_fresh = self.is_fresh and not has_begun
-        self.may_have_begun = False
-
-    def lose_record(self) -> str:
-        """No owner is stored. Why, if there was one: what it has started may run, and the next one takes over (R6)."""
-        if self.epoch:
-            if self.owner and self.phase.state is JobPhase.RELOADING:
-                self.leave(OWNER_GONE)
-            self.gone_epoch, self.epoch = self.epoch, 0
-            self.is_fresh = False
-            self.refused_by.clear()  # what it refused was to go on under that epoch
-        self.owner = NO_PROCESS
-        self.may_have_begun = False
-        return OWNER_GONE if self.gone_epoch else ""
-
-    def end_without_owner(self, status: JobStatus, reason: str) -> StoreEnd:
-        """The transaction that ends a job which nobody runs."""
-        last_epoch = self.epoch or self.gone_epoch
-        return StoreEnd(
-            self.source, self.summary, status, reason, self.epoch, self.can_have_begun, last_epoch, self.refusals
-        )
-
-    def new_owner(self) -> StoreOwner:
-        """The transaction that names the owner. It is a takeover where an earlier one can have begun something (R6)."""
+    def _reserve(self, reserved: Reserved, reason: str) -> StoreOwner:
+        self._enter(JobPhase.ASSIGNING, reserved, reason)
         takeovers = self.takeovers
-        if self.left is not None and not self.is_fresh:
-            this = replace(self.left, owner=self.owner, owner_address=self.owner_address)
-            takeovers = (*takeovers, this)[-TAKEOVERS_MAX:]
-        return StoreOwner(self.job_id, self.owner, self.owner_address, self.epoch, takeovers, self.refusals)
+        if (takeover := reserved.takeover) is not None:
+            takeovers = (*takeovers, takeover)[-TAKEOVERS_MAX:]
+        return StoreOwner(self.job_id, reserved.process, reserved.address, reserved.epoch, takeovers, self.refusals)
 
-    def assignment(self) -> AssignJob:
-        """The order to run this job."""
+    def own(self, epoch: int) -> None:
+        """The transaction that names the owner has succeeded under `epoch`."""
+        if not isinstance(self._ownership, Reserved):
+            raise self._illegal(OwnerState.NAMED)
+        self._enter(JobPhase.ASSIGNED, self._ownership.stored(epoch), f"epoch {epoch}")
+
+    def find_owner(self, owner: JobOwner, *, is_first: bool) -> None:
+        """The owner as it was read. `is_first`: it was written with the graph."""
+        self._enter(JobPhase.ASSIGNED, found(owner, is_first=is_first), f"epoch {owner.epoch}")
+
+    def tell(self) -> AssignJob:
+        """The order to run this job. From now on its owner may have begun (R6)."""
+        ownership = self._owned().told()
+        self._become(ownership)
         source = self.source
         return AssignJob(
             job_id=source.job_id,
-            epoch=self.epoch,
-            is_fresh=self.is_fresh,
+            epoch=ownership.epoch,
+            is_fresh=ownership.begun is not Begun.TASKS,
             graph=source.graph,
             graph_key=source.graph_key,
             digest=source.digest,
@@ -166,93 +218,151 @@ class JobEntry:
             namespace=source.namespace,
         )
 
-    def taken_over(self) -> JobEntry:
+    def lose_owner(self, reason: str) -> None:
+        """The process of the owner is lost."""
+        self._enter(JobPhase.WAITING, lost(self._owned(), reason), reason)
+
+    def refuse(self, reason: str, *, is_permanent: bool) -> None:
+        """The owner refuses the job: for now before it has begun anything, or for good, when it may have."""
+        owned = self._owned()
+        self.refused_by[owned.process] = is_permanent
+        self.refusals += 1
+        self._enter(JobPhase.WAITING, refused(owned, reason, has_begun=is_permanent), reason)
+
+    def find_no_owner(self) -> str:
+        """No owner is stored. Why, if there was one."""
+        if self.epoch:
+            self.refused_by.clear()  # what the processes have refused was to go on under that epoch
+        self._enter(JobPhase.WAITING, without_record(self._ownership), "no owner is stored")
+        return RECORD_GONE if self._ownership.last_epoch else ""
+
+    def end_without_owner(self) -> StoreEnd:
+        """The transaction that ends the job: CANCELED if that is wanted, else FAILED because of what is shown."""
+        self._enter(JobPhase.ABORTING, self._ownership)
+        is_wanted = self.wants_cancel
+        return StoreEnd(
+            self.source,
+            self.summary,
+            JobStatus.CANCELED if is_wanted else JobStatus.FAILED,
+            self._cancel.reason if is_wanted else self.summary.pending_reason,
+            self.epoch,
+            self.can_have_begun,
+            self._ownership.last_epoch,
+            self.refusals,
+        )
+
+    def wait(self, reason: str = "") -> None:
+        """The job has no owner and needs one."""
+        self._enter(JobPhase.WAITING, self._ownership, reason)
+
+    def reload(self) -> None:
+        """What is stored of the job is read."""
+        self._enter(JobPhase.RELOADING, self._ownership)
+
+    def end(self) -> None:
+        """The job has a result, and its summary tells it."""
+        self._enter(JobPhase.TERMINAL, self._ownership, self.summary.status.name)
+        self.source = replace(self.source, graph=b"")
+
+    def clean(self) -> None:
+        """Nothing of the job is left in the store but that it is done."""
+        self._enter(JobPhase.DONE, self._ownership)
+
+    def _unowned(self) -> Unowned:
+        if not isinstance(self._ownership, NeverOwned | Vacated | RecordLost):
+            raise self._illegal(OwnerState.RESERVED)
+        return self._ownership
+
+    def _owned(self) -> Owned:
+        if not isinstance(self._ownership, Named | Told):
+            raise self._illegal(OwnerState.TOLD)
+        return self._ownership
+
+    def _enter(self, phase: JobPhase, ownership: Ownership, reason: str = "") -> None:
+        """Change phase and owner together, by the arcs of both and only to what belongs together."""
+        self._check(ownership, phase)
+        self.phase.to(phase, reason)
+        self._ownership = ownership
+
+    def _become(self, ownership: Ownership) -> None:
+        """Change the owner within the phase."""
+        self._check(ownership, self.phase.state)
+        self._ownership = ownership
+
+    def _check(self, ownership: Ownership, phase: JobPhase) -> None:
+        before = self._ownership
+        if ownership != before and not OWNER_STATES.allows(before.state, ownership.state):
+            raise self._illegal(ownership.state)
+        if ownership.state not in OWNERS_IN[phase]:
+            message = f"job {self.job_id} cannot be {phase.name} while its owner is {ownership.state.name}"
+            raise IllegalTransitionError(message)
+
+    def _illegal(self, target: OwnerState) -> IllegalTransitionError:
+        message = f"job {self.job_id}: illegal transition of its owner {self._ownership.state.name} -> {target.name}"
+        return IllegalTransitionError(message)
+
+    # --- wishes -------------------------------------------------------------------------------------------
+
+    @property
+    def cancel(self) -> wishes.CancelWish:
+        """Whether the job is wanted cancelled."""
+        return self._cancel
+
+    @property
+    def wants_cancel(self) -> bool:
+        """True if the job is wanted cancelled, be that durable or not."""
+        return self._cancel.state is not wishes.CancelState.NOT_WANTED
+
+    def wish(self, cancel: wishes.CancelWish) -> None:
+        """The wish to cancel is another one."""
+        if not wishes.CANCEL_STATES.allows(self._cancel.state, cancel.state):
+            arc = f"{self._cancel.state.name} -> {cancel.state.name}"
+            message = f"job {self.job_id}: illegal transition of the wish to cancel it {arc}"
+            raise IllegalTransitionError(message)
+        self._cancel = cancel
+
+    def forget_wish(self) -> None:
+        """Who wanted the cancel was refused; a wish that is durable stays."""
+        if isinstance(self._cancel, wishes.CancelWanted):
+            self.wish(wishes.NotWanted())
+
+    # --- what is stored -----------------------------------------------------------------------------------
+
+    def remember(self, stored: RecoveredJob) -> None:
+        """Wishes, and how the job came to its owner, as they are stored."""
+        if stored.wants_cancel:
+            self.wish(wishes.CancelStored(stored.cancel_reason))
+        elif isinstance(self._cancel, wishes.CancelStored):
+            self.wish(wishes.CancelWanted(self._cancel.reason))
+        self.takeovers = stored.takeovers if stored.owner is not None else self.takeovers
+
+    def take_source(self, stored: JobSource) -> None:
+        """What is stored of it, unless that cannot be read."""
+        if stored.digest:
+            self.source = stored
+            self.shown.summary = of_submitter(self.summary, stored)
+
+    def found_stored(self) -> JobEntry:
         """The entry after the submit has found the job stored already: what is stored counts, and is read next.
 
-        Whose it is, too: not whoever has guessed its id (R48).
+        What is stored says whose job it is, too: not a client that has guessed its id (R48).
         """
-        source = replace(self.source, submitter="", namespace=UNKNOWN_NAMESPACE)
-        found = recovered_entry(source, JobPhase.RELOADING)
-        found.cancel_requests, found.wants_cancel = self.cancel_requests, self.wants_cancel
-        return found
+        entry = recovered_entry(replace(self.source, submitter="", namespace=UNKNOWN_NAMESPACE))
+        entry.cancel_requests = self.cancel_requests
+        if self.wants_cancel:
+            entry.wish(wishes.CancelWanted(self._cancel.reason))
+        return entry
 
     def inventory_entry(self) -> JobInventoryEntry:
         """This job in the words of an inventory."""
         return JobInventoryEntry(self.job_id, self.epoch, self.summary.status)
 
-    def show_waiting(self, reason: str) -> bool:
-        """Show why nothing happens with the job; "" takes back what was shown by us. True if that is news."""
-        summary = self.summary
-        if summary.pending_reason == reason or not (reason or self.is_reason_ours):
-            return False
-        self.is_reason_ours = bool(reason)
-        self.summary = replace(
-            summary,
-            pending_reason=reason,
-            sequence=summary.sequence + 1,
-            last_modification_millis=summary.last_modification_millis + 1,
-        )
-        return True
-
-    def show_ending(self) -> bool:
-        """Nobody runs the job, and what an owner has started is stopped before it ends (R16). True if that is news."""
-        status = JobStatus.CANCELLING if self.wants_cancel else JobStatus.FAILING
-        if self.summary.status is status:
-            return False
-        self.summary = replace(
-            self.summary,
-            status=status,
-            sequence=self.summary.sequence + 1,
-            last_modification_millis=self.summary.last_modification_millis + 1,
-        )
-        return True
-
-    def accept(self, pushed: JobSummary) -> bool:
-        """Take over an owner's summary if it is newer by (epoch, sequence). True if it was.
-
-        The time of the last modification rises with every change shown, because long polls compare it.
-        """
-        if (pushed.epoch, pushed.sequence) <= (self.summary.epoch, self.summary.sequence):
-            return False
-        shown_millis = self.summary.last_modification_millis
-        if pushed.last_modification_millis <= shown_millis:
-            pushed = replace(pushed, last_modification_millis=shown_millis + 1)
-        self.summary = of_submitter(pushed, self.source)
-        self.is_reason_ours = False
-        return True
-
 
 def new_entry(source: JobSource) -> JobEntry:
     """An entry for a job whose submit is about to be stored."""
-    return JobEntry(source, initial_summary(source), StateMachine(f"job {source.job_id}", JOB_PHASES, _P.SUBMITTING))
+    return JobEntry(source, JobPhase.SUBMITTING, NeverOwned())
 
 
-def recovered_entry(source: JobSource, phase: JobPhase) -> JobEntry:
-    """An entry for a job that was found in the store."""
-    machine = StateMachine(f"job {source.job_id}", JOB_PHASES, phase)
-    return JobEntry(source, initial_summary(source), machine, is_fresh=False)
-
-
-def initial_summary(source: JobSource) -> JobSummary:
-    """What is shown before any owner has spoken (semantics.md: no owner yet = INITIALIZING)."""
-    return JobSummary(
-        job_id=source.job_id,
-        name=source.name,
-        status=JobStatus.INITIALIZING,
-        epoch=0,
-        sequence=0,
-        start_millis=source.submit_millis,
-        end_millis=-1,
-        last_modification_millis=source.submit_millis,
-        tasks=TaskCounts(),
-        pending_reason="",
-        submitter=source.submitter,
-        namespace=source.namespace,
-    )
-
-
-def of_submitter(summary: JobSummary, source: JobSource) -> JobSummary:
-    """The same with whose job it is, by what is stored with its graph (R48)."""
-    if (summary.submitter, summary.namespace) == (source.submitter, source.namespace):
-        return summary
-    return replace(summary, submitter=source.submitter, namespace=source.namespace)
+def recovered_entry(source: JobSource) -> JobEntry:
+    """An entry for a job that was found in the store, until what is stored of it is taken over."""
+    return JobEntry(source, JobPhase.RELOADING, RecordLost())

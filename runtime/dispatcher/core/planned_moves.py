@@ -8,19 +8,20 @@ so that no sequence of them comes back to where it began; they end when no move 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol, assert_never
 
 from runtime.common.errors import ConflictError, FlinklikeError, NotFoundError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.events import NO_PROCESS
+from runtime.dispatcher.core.effects import Effects
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase
 from runtime.dispatcher.core.processes import JobMasterProcess, ProcessTable
+from runtime.dispatcher.core.wishes import NO_MOVE, MoveWish
 from runtime.gateways.dispatcher import JobSummary
-
-Effects = list[ev.DispatcherEffect]
 
 CUT_OFF = "its JobMaster process does not reach the TaskManagers that it needs"
 DRAINS = "its JobMaster process drains"
@@ -45,44 +46,68 @@ class MoveSettings:
     settled_millis: int = 60_000
 
 
-class PlannedMoves:
-    """Of one term. `begin` starts the assignment of a job to another process, `reload` reads a job again."""
+class MovableJobs(Protocol):
+    """What planned moves need of the jobs of their term."""
 
-    def __init__(
-        self,
-        settings: MoveSettings,
-        jobs: Mapping[JobId, JobEntry],
-        processes: ProcessTable,
-        *,
-        shown: Callable[[JobId], JobSummary | None],
-        begin: Callable[[JobEntry, JobMasterProcess], Effects],
-        reload: Callable[[JobEntry], Effects],
-    ) -> None:
+    def entry(self, job_id: JobId) -> JobEntry | None:
+        """A job that is not cleaned."""
+
+    def jobs_of(self, process: JobMasterProcess) -> list[JobEntry]:
+        """The jobs that are counted at a process, by id."""
+
+    def summary(self, job_id: JobId) -> JobSummary | None:
+        """What is shown of a job, of a cleaned one too."""
+
+    def begin_move(self, entry: JobEntry, target: JobMasterProcess, reason: str) -> Effects:
+        """Assign a job that has an owner to another process."""
+
+    def reload(self, entry: JobEntry) -> Effects:
+        """Read again what is stored of a job."""
+
+
+class PlannedMoves:
+    """The planned moves of one term."""
+
+    def __init__(self, settings: MoveSettings, jobs: MovableJobs, processes: ProcessTable) -> None:
         self._settings = settings
         self._jobs = jobs
         self._processes = processes
-        self._shown = shown
-        self._begin_assignment = begin
-        self._reload = reload
         self._wanted: dict[JobId, None] = {}
         self._now_millis = 0
         self._quiet_until = 0
         self.under_way: dict[JobId, None] = {}
 
+    def handle(self, event: ev.MoveEvent) -> Effects:
+        """Decide on one event."""
+        match event:
+            case ev.DrainRequested():
+                return self._on_drain_requested(event)
+            case ev.MoveRequested():
+                return self._on_move_requested(event)
+            case ev.OwnerCutOff():
+                return self._on_owner_cut_off(event)
+            case ev.MoveWishStored():
+                return self._on_wish_stored(event)
+            case ev.MoveWishFailed():
+                entry = self._jobs.entry(event.job_id)
+                return [] if entry is None else self._refuse(entry, event.error)
+            case _:
+                assert_never(event)
+
     # --- draining -----------------------------------------------------------------------------------------
 
-    def on_drain_requested(self, event: ev.DrainRequested) -> Effects:
+    def _on_drain_requested(self, event: ev.DrainRequested) -> Effects:
         """The process itself is asked, and answers: it tells the next leader too."""
         process = self._processes.get(event.incarnation)
         if process is None:
-            return [ev.Refuse(event.request, _unknown(event.incarnation))]
+            return [ef.Refuse(event.request, _unknown(event.incarnation))]
         if not process.is_connected:
             error = UnavailableError(f"JobMaster process {event.incarnation} is not connected")
-            return [ev.Refuse(event.request, error)]
+            return [ef.Refuse(event.request, error)]
         if process.is_draining is event.is_draining and not process.drain_requests:
-            return [ev.ReplyDone(event.request)]
+            return [ef.ReplyDone(event.request)]
         process.drain_requests[event.request] = event.is_draining
-        return [ev.SendDrain(event.incarnation, event.is_draining)]
+        return [ef.SendDrain(event.incarnation, event.is_draining)]
 
     def told(self, process: JobMasterProcess, *, is_draining: bool) -> Effects:
         """The process says whether it is draining."""
@@ -92,36 +117,36 @@ class PlannedMoves:
         done = [request for request, wanted in process.drain_requests.items() if wanted is is_draining]
         for request in done:
             del process.drain_requests[request]
-        return [ev.ReplyDone(request) for request in done]
+        return [ef.ReplyDone(request) for request in done]
 
     def gone(self, process: JobMasterProcess, error: FlinklikeError) -> Effects:
         """Nobody knows whether the process has heard what it was asked."""
         requests = list(process.drain_requests)
         process.drain_requests.clear()
-        return [ev.Refuse(request, error) for request in requests]
+        return [ef.Refuse(request, error) for request in requests]
 
     # --- wishes -------------------------------------------------------------------------------------------
 
-    def on_move_requested(self, event: ev.MoveRequested) -> Effects:
+    def _on_move_requested(self, event: ev.MoveRequested) -> Effects:
         """Make the wish durable; it is for the job under its present owner only."""
-        entry = self._jobs.get(event.job_id)
+        entry = self._jobs.entry(event.job_id)
         target = self._processes.get(event.target)
         error = self._refusal(event, entry, target)
         if error is not None:
-            return [ev.Refuse(event.request, error)]
+            return [ef.Refuse(event.request, error)]
         assert entry is not None, event
         if entry.owner == event.target:
-            return [ev.ReplyDone(event.request)]
-        entry.move_requests.append(event.request)
-        if len(entry.move_requests) > 1:
+            return [ef.ReplyDone(event.request)]
+        is_under_way = entry.move.is_being_stored
+        entry.move = MoveWish(event.target, (*entry.move.requests, event.request))
+        if is_under_way:
             return []
-        entry.move_to = event.target
-        return [ev.StoreMoveWish(entry.job_id, event.target, entry.epoch)]
+        return [ef.StoreMoveWish(entry.job_id, event.target, entry.epoch)]
 
     def _refusal(
         self, event: ev.MoveRequested, entry: JobEntry | None, target: JobMasterProcess | None
     ) -> FlinklikeError | None:
-        shown = self._shown(event.job_id)
+        shown = self._jobs.summary(event.job_id)
         if shown is None:
             return NotFoundError(f"job {event.job_id} is not known")
         if entry is None or entry.phase.state is JobPhase.TERMINAL:
@@ -132,23 +157,17 @@ class PlannedMoves:
             return ConflictError(f"JobMaster process {event.target} takes no job: it is {_occupied(target)}")
         return _unfit(entry, event.target)
 
-    def on_wish_stored(self, event: ev.MoveWishStored) -> Effects:
+    def _on_wish_stored(self, event: ev.MoveWishStored) -> Effects:
         """Answer, and move."""
-        entry = self._jobs.get(event.job_id)
+        entry = self._jobs.entry(event.job_id)
         if entry is None or entry.phase.state is JobPhase.TERMINAL:
             return []
         if not event.is_stored:
-            return self._reload(entry)
-        requests = list(entry.move_requests)
-        entry.move_requests.clear()
-        if entry.move_to:
+            return self._jobs.reload(entry)
+        requests, entry.move = entry.move.requests, MoveWish(entry.move.target)
+        if entry.move.target:
             self._wanted[entry.job_id] = None
-        return [*(ev.ReplyDone(request) for request in requests), *self.advance()]
-
-    def on_wish_failed(self, event: ev.MoveWishFailed) -> Effects:
-        """Nothing was wished for."""
-        entry = self._jobs.get(event.job_id)
-        return [] if entry is None else self._refuse(entry, event.error)
+        return [*(ef.ReplyDone(request) for request in requests), *self.advance()]
 
     def ended(self, entry: JobEntry) -> Effects:
         """The job has a result."""
@@ -160,22 +179,20 @@ class PlannedMoves:
         return self._refuse(entry, NotFoundError(f"job {entry.job_id} is not known"))
 
     def _refuse(self, entry: JobEntry, error: FlinklikeError) -> Effects:
-        requests = list(entry.move_requests)
-        entry.move_requests.clear()
-        entry.move_to = NO_PROCESS
-        return [ev.Refuse(request, error) for request in requests]
+        requests, entry.move = entry.move.requests, NO_MOVE
+        return [ef.Refuse(request, error) for request in requests]
 
     def recovered(self, entry: JobEntry, move_to: Incarnation) -> None:
         """A wish that an earlier leader has stored and not fulfilled."""
         if move_to and entry.phase.state is JobPhase.ASSIGNED:
-            entry.move_to = move_to
+            entry.move = replace(entry.move, target=move_to)
             self._wanted[entry.job_id] = None
 
     # --- owners that are cut off (R7) ---------------------------------------------------------------------
 
-    def on_owner_cut_off(self, event: ev.OwnerCutOff) -> Effects:
+    def _on_owner_cut_off(self, event: ev.OwnerCutOff) -> Effects:
         """Try another owner, not again and again: where several are cut off, each move costs a pause."""
-        entry = self._jobs.get(event.job_id)
+        entry = self._jobs.entry(event.job_id)
         if entry is None or entry.phase.state is not JobPhase.ASSIGNED or entry.epoch != event.epoch:
             return []
         target = self._processes.least_loaded({entry.owner, *entry.refused_by}) if self._is_settled(entry) else None
@@ -196,7 +213,7 @@ class PlannedMoves:
 
     def advance(self) -> Effects:
         """Begin the moves that are due now."""
-        self.under_way = {job_id: None for job_id in self.under_way if self._is_under_way(self._jobs.get(job_id))}
+        self.under_way = {job_id: None for job_id in self.under_way if self._is_under_way(self._jobs.entry(job_id))}
         return [*self._fulfil(), *self._empty(), *self._not_taken(), *self._rebalance()]
 
     def pass_on(self, entry: JobEntry) -> Effects:
@@ -213,38 +230,36 @@ class PlannedMoves:
 
     def _begin(self, entry: JobEntry, target: JobMasterProcess, reason: str) -> Effects:
         self.under_way[entry.job_id] = None
-        entry.leave(reason)
         entry.moved_millis = self._now_millis
-        return self._begin_assignment(entry, target)
+        return self._jobs.begin_move(entry, target, reason)
 
-    def _fulfil(self) -> Iterator[ev.DispatcherEffect]:
+    def _fulfil(self) -> Iterator[ef.DispatcherEffect]:
         for job_id in list(self._wanted):
-            entry = self._jobs.get(job_id)
-            target = None if entry is None else self._processes.get(entry.move_to)
-            if entry is None or target is None or target.is_draining or entry.owner == entry.move_to:
+            entry = self._jobs.entry(job_id)
+            target = None if entry is None else self._processes.get(entry.move.target)
+            if entry is None or target is None or target.is_draining or entry.owner == entry.move.target:
                 del self._wanted[job_id]
             elif entry.phase.state is JobPhase.ASSIGNED and target.has_room:
                 del self._wanted[job_id]
                 yield from self._begin(entry, target, ASKED_FOR)
 
-    def _empty(self) -> Iterator[ev.DispatcherEffect]:
+    def _empty(self) -> Iterator[ef.DispatcherEffect]:
         """The jobs of draining processes."""
         for process in [one for one in self._processes if one.is_draining]:
-            for job_id in sorted(process.jobs):
-                entry = self._jobs[job_id]
+            for entry in self._jobs.jobs_of(process):
                 if len(self.under_way) >= self._settings.drained_max:
                     return
                 if entry.phase.state is JobPhase.ASSIGNED:
                     yield from self.pass_on(entry)
 
-    def _not_taken(self) -> Iterator[ev.DispatcherEffect]:
+    def _not_taken(self) -> Iterator[ef.DispatcherEffect]:
         if any(process.may_get_room for process in self._processes):
             return
         for process in self._processes:
             if process.is_draining and process.jobs:
-                yield ev.SendNotTaken(process.incarnation, "no other JobMaster process has room")
+                yield ef.SendNotTaken(process.incarnation, "no other JobMaster process has room")
 
-    def _rebalance(self) -> Iterator[ev.DispatcherEffect]:
+    def _rebalance(self) -> Iterator[ef.DispatcherEffect]:
         """Give processes that are new their share of the jobs that others run."""
         if not self._settings.rebalanced_max or self._now_millis < self._quiet_until or self._quiet_until < 0:
             return
@@ -274,7 +289,7 @@ class PlannedMoves:
         return sorted(givers, key=lambda one: -len(one.jobs) / one.capacity)
 
     def _to_spare(self, giver: JobMasterProcess, target: JobMasterProcess) -> JobEntry | None:
-        entries = (self._jobs[job_id] for job_id in sorted(giver.jobs))
+        entries = self._jobs.jobs_of(giver)
         return next((one for one in entries if self._stays(one) and target.incarnation not in one.refused_by), None)
 
     def _stays(self, entry: JobEntry) -> bool:
@@ -287,7 +302,7 @@ class PlannedMoves:
             and summary.status in _GOING_ON
             and left > 0
             and not entry.wants_cancel
-            and not entry.move_to
+            and not entry.move.target
             and self._now_millis - summary.start_millis >= settings.young_millis
             and self._is_settled(entry)
         )
@@ -309,8 +324,8 @@ def _unfit(entry: JobEntry, target: Incarnation) -> FlinklikeError | None:
         return UnavailableError(f"the owner of job {entry.job_id} is being changed")
     if entry.wants_cancel:
         return ConflictError(f"job {entry.job_id} is being cancelled")
-    if entry.move_requests and entry.move_to != target:
-        return UnavailableError(f"job {entry.job_id} is being moved to JobMaster process {entry.move_to}")
+    if entry.move.is_being_stored and entry.move.target != target:
+        return UnavailableError(f"job {entry.job_id} is being moved to JobMaster process {entry.move.target}")
     return None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
-from runtime.dispatcher.core import events as ev
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase
 from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Retention
 from runtime.gateways.dispatcher import JobSummary
@@ -60,10 +60,10 @@ class ShownJobs:
         """How many jobs in it have not ended."""
         return self._unfinished_in[namespace]
 
-    def publish(self, job_id: JobId) -> list[ev.DispatcherEffect]:
+    def publish(self, job_id: JobId) -> list[ef.DispatcherEffect]:
         """The job has news, for the lists and for whoever waits for them."""
         self.refresh((job_id,))
-        return [ev.PublishSummary(job_id)]
+        return [ef.PublishSummary(job_id)]
 
     def keep(self, job: FinishedJob) -> None:
         """The job is cleaned, and the oldest ones leave."""

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from runtime.common.errors import ConflictError, FlinklikeError, NotFoundError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.client_promises import GRACE_SECONDS, LATE_SECONDS, Promise
-from runtime.dispatcher.core.job_entry import initial_summary
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.shown_summary import initial_summary
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobSummary
 from tests.kit.control_plane.process_events import inventory_received, process_known, process_registered
@@ -52,7 +53,7 @@ class Box:
         return self.handle(ev.HeartbeatRequested(self.requests, JOB, expires))
 
     def promise(self, expires: int) -> list[Any]:
-        assert self.ask(expires) == [ev.StorePromise(JOB, expires)]
+        assert self.ask(expires) == [ef.StorePromise(JOB, expires)]
         return self.handle(ev.PromiseStored(JOB, expires, is_stored=True))
 
     def tick(self, seconds: float = 1.0, *, wall: float | None = None) -> list[Any]:
@@ -66,7 +67,7 @@ class Box:
 
 def refusal(effects: list[Any]) -> FlinklikeError:
     (effect,) = effects
-    assert isinstance(effect, ev.Refuse), effect
+    assert isinstance(effect, ef.Refuse), effect
     return effect.error
 
 
@@ -77,40 +78,40 @@ def shown(status: JobStatus) -> JobSummary:
 class TestWhatIsPromised:
     def test_it_is_answered_when_it_is_durable(self) -> None:  # R3
         box = Box().running()
-        assert box.ask(NOON) == [ev.StorePromise(JOB, NOON)]
-        assert box.handle(ev.PromiseStored(JOB, NOON, is_stored=True)) == [ev.ReplyDone(1)]
+        assert box.ask(NOON) == [ef.StorePromise(JOB, NOON)]
+        assert box.handle(ev.PromiseStored(JOB, NOON, is_stored=True)) == [ef.ReplyDone(1)]
 
     def test_the_same_again_joins_the_write_and_is_no_write_of_its_own_later(self) -> None:
         box = Box().running()
         box.ask(NOON)
         assert box.ask(NOON) == []
-        assert box.handle(ev.PromiseStored(JOB, NOON, is_stored=True)) == [ev.ReplyDone(1), ev.ReplyDone(2)]
-        assert box.ask(NOON) == [ev.ReplyDone(3)]
+        assert box.handle(ev.PromiseStored(JOB, NOON, is_stored=True)) == [ef.ReplyDone(1), ef.ReplyDone(2)]
+        assert box.ask(NOON) == [ef.ReplyDone(3)]
 
     def test_another_one_meanwhile_is_asked_again_by_its_client(self) -> None:  # R2
         box = Box().running()
         box.ask(NOON)
         assert isinstance(refusal(box.ask(0)), UnavailableError)
         box.handle(ev.PromiseStored(JOB, NOON, is_stored=True))
-        assert box.ask(0) == [ev.StorePromise(JOB, 0)]
+        assert box.ask(0) == [ef.StorePromise(JOB, 0)]
 
     def test_who_has_promised_nothing_withdraws_nothing(self) -> None:
         """A retry that adopts a job says so every time: that costs no write."""
-        assert Box().running().ask(0) == [ev.ReplyDone(1)]
+        assert Box().running().ask(0) == [ef.ReplyDone(1)]
 
     def test_what_cannot_be_stored_is_said_and_what_was_promised_before_counts(self) -> None:
         box = Box().running()
         box.promise(NOON)
         box.ask(0)
         assert isinstance(refusal(box.handle(ev.PromiseFailed(JOB, UnavailableError("away")))), UnavailableError)
-        assert box.ticks(60) == [ev.StoreWanted(JOB, REASON)]
+        assert box.ticks(60) == [ef.StoreWanted(JOB, REASON)]
 
     def test_a_job_that_has_ended_needs_nobody(self) -> None:
         box = Box().running()
         box.handle(ev.SummariesReceived((shown(JobStatus.FINISHED),)))
-        assert box.ask(NOON) == [ev.ReplyDone(1)]
+        assert box.ask(NOON) == [ef.ReplyDone(1)]
         box.handle(ev.JobsCleaned((JOB,)))
-        assert box.ask(NOON) == [ev.ReplyDone(2)]
+        assert box.ask(NOON) == [ef.ReplyDone(2)]
 
     def test_a_job_that_is_not_known(self) -> None:
         assert isinstance(refusal(Box().ask(NOON)), NotFoundError)
@@ -124,16 +125,16 @@ class TestWhatIsPromised:
         box = Box().running()
         box.ask(NOON)
         effects = box.handle(ev.PromiseStored(JOB, NOON, is_stored=False))
-        assert effects == [ev.ReplyDone(1), ev.ReloadJob(JOB)]
+        assert effects == [ef.ReplyDone(1), ef.ReloadJob(JOB)]
         box.handle(ev.JobReloaded(JOB, ev.RecoveredJob(SOURCE, 7, OWNER, wants_cancel=False,
                                                        ended=shown(JobStatus.FINISHED))))  # fmt: skip
-        assert not [effect for effect in box.ticks(100) if isinstance(effect, ev.StoreWanted)]
+        assert not [effect for effect in box.ticks(100) if isinstance(effect, ef.StoreWanted)]
 
     def test_the_job_ends_while_it_is_stored(self) -> None:
         box = Box().running()
         box.ask(NOON)
         box.handle(ev.SummariesReceived((shown(JobStatus.FINISHED),)))
-        assert box.handle(ev.PromiseStored(JOB, NOON, is_stored=False)) == [ev.ReplyDone(1)]
+        assert box.handle(ev.PromiseStored(JOB, NOON, is_stored=False)) == [ef.ReplyDone(1)]
 
 
 class TestWhoDoesNotComeBack:
@@ -141,8 +142,8 @@ class TestWhoDoesNotComeBack:
         box = Box().running()
         box.promise(NOON)
         assert box.ticks(59) == []
-        assert box.tick() == [ev.StoreWanted(JOB, REASON)]
-        assert box.handle(ev.WantedStored(JOB, is_stored=True)) == [ev.SendCancel(P1, JOB, REASON)]
+        assert box.tick() == [ef.StoreWanted(JOB, REASON)]
+        assert box.handle(ev.WantedStored(JOB, is_stored=True)) == [ef.SendCancel(P1, JOB, REASON)]
         assert box.ticks(100) == []
 
     def test_a_new_owner_is_told_the_reason(self) -> None:
@@ -152,7 +153,7 @@ class TestWhoDoesNotComeBack:
         box.handle(ev.WantedStored(JOB, is_stored=True))
         box.handle(process_registered(P2, "2:1", 9, "v"))
         box.handle(ev.ProcessLost(P1))
-        assert ev.SendCancel(P2, JOB, REASON) in box.handle(ev.OwnerStored(JOB, 9))
+        assert ef.SendCancel(P2, JOB, REASON) in box.handle(ev.OwnerStored(JOB, 9))
 
     def test_who_withdraws_in_time_is_not_waited_for(self) -> None:
         box = Box().running()
@@ -193,7 +194,7 @@ class TestWhoDoesNotComeBack:
         box.ticks(60)
         box.handle(ev.CancelFailed(JOB, UnavailableError("away")))
         assert box.ticks(round(GRACE_SECONDS) - 1) == []
-        assert box.tick() == [ev.StoreWanted(JOB, REASON)]
+        assert box.tick() == [ef.StoreWanted(JOB, REASON)]
         box.handle(ev.CancelFailed(JOB, UnavailableError("away")))
         box.promise(0)
         assert box.ticks(100) == []
@@ -203,7 +204,7 @@ class TestWhoDoesNotComeBack:
         box.promise(NOON)
         box.ticks(60)
         box.handle(ev.CancelFailed(JOB, UnavailableError("away")))
-        assert box.handle(ev.CancelRequested(8, JOB)) == [ev.StoreWanted(JOB)]
+        assert box.handle(ev.CancelRequested(8, JOB)) == [ef.StoreWanted(JOB)]
         assert box.ticks(100) == [], "it is wanted already"
 
     def test_a_job_that_nobody_runs_ends_at_once_with_the_reason(self) -> None:
@@ -212,17 +213,17 @@ class TestWhoDoesNotComeBack:
         box.handle(ev.SubmitStored(JOB, 0, ""))
         box.promise(NOON)
         (end,) = box.ticks(60)
-        assert isinstance(end, ev.StoreEnd)
+        assert isinstance(end, ef.StoreEnd)
         assert (end.status, end.reason, end.previous_epoch) == (JobStatus.CANCELED, REASON, 0)
 
     def test_a_job_that_has_lost_its_owner_is_cancelled_by_the_next_one(self) -> None:
         box = Box().running()
         box.promise(NOON)
         box.handle(ev.ProcessLost(P1))
-        assert box.ticks(60) == [ev.StoreWanted(JOB, REASON)]
+        assert box.ticks(60) == [ef.StoreWanted(JOB, REASON)]
         assert box.handle(ev.WantedStored(JOB, is_stored=True)) == []
         box.handle(process_registered(P2, "2:1", 9, "v"))
-        assert ev.SendCancel(P2, JOB, REASON) in box.handle(ev.OwnerStored(JOB, 9))
+        assert ef.SendCancel(P2, JOB, REASON) in box.handle(ev.OwnerStored(JOB, 9))
 
     def test_a_move_that_is_being_stored_goes_first(self) -> None:
         box = Box().running()
@@ -230,7 +231,7 @@ class TestWhoDoesNotComeBack:
         box.handle(process_registered(P2, "2:1", 9, "v"))
         box.handle(ev.MoveRequested(8, JOB, P2))
         assert box.ticks(60) == []
-        assert ev.StoreWanted(JOB, REASON) in box.handle(ev.MoveWishFailed(JOB, UnavailableError("away")))
+        assert ef.StoreWanted(JOB, REASON) in box.handle(ev.MoveWishFailed(JOB, UnavailableError("away")))
 
 
 class TestClocks:
@@ -264,7 +265,7 @@ class TestClocks:
         box.handle(process_known(P1, "1:1", 9))
         box.registry.recover([found], [])
         assert box.ticks(round(GRACE_SECONDS)) == []
-        assert box.tick() == [ev.StoreWanted(JOB, REASON)]
+        assert box.tick() == [ef.StoreWanted(JOB, REASON)]
 
     def test_a_new_leader_knows_why_a_job_is_cancelled(self) -> None:
         box = Box()
@@ -273,7 +274,7 @@ class TestClocks:
         box.registry.recover([found], [])
         box.handle(process_registered(P1, "1:1", 9, "v"))
         held = inventory_received(P1, (), 7, 0.0, 0)
-        assert ev.SendCancel(P1, JOB, REASON) in box.handle(held)
+        assert ef.SendCancel(P1, JOB, REASON) in box.handle(held)
 
     def test_a_read_that_was_under_way_brings_no_withdrawn_promise_back(self) -> None:
         box = Box().running()

@@ -22,9 +22,9 @@ from runtime.common.states import JobStatus
 from runtime.dispatcher.archive_packs import BlobArchivePacks
 from runtime.dispatcher.cleanup import JobCleaner
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.job_entry import initial_summary
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.shown_summary import initial_summary
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.services import ArchivePointer, DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from runtime.common.errors import BackpressureError
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.submits import JobRegistryLimits
@@ -23,7 +24,7 @@ def submit(made: JobRegistry, number: int, submitter: str, namespace: str = "tea
     """Why it was refused, "" if it was not."""
     theirs = replace(source(number), submitter=submitter, namespace=namespace)
     effects = made.handle(ev.SubmitRequested(number, theirs))
-    refused = [effect for effect in effects if isinstance(effect, ev.Refuse)]
+    refused = [effect for effect in effects if isinstance(effect, ef.Refuse)]
     if refused:
         assert isinstance(refused[0].error, BackpressureError)
         assert refused[0].error.retry_after > 0
@@ -65,7 +66,7 @@ def test_a_job_that_is_there_is_answered_however_many_there_are() -> None:
     assert submit(made, 1, "sam") == ""
     again = replace(source(1), submitter="sam", namespace="team-a")
     (effect,) = made.handle(ev.SubmitRequested(9, again))
-    assert isinstance(effect, ev.ReplySubmitted)
+    assert isinstance(effect, ef.ReplySubmitted)
 
 
 def test_those_of_an_earlier_term_count() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 from unittest.mock import ANY
 
 import pytest
@@ -12,10 +12,12 @@ from runtime.common.errors import BackpressureError, ConflictError, NotFoundErro
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import UNKNOWN_NAMESPACE
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.job_entry import JOB_PHASES, JobPhase, initial_summary
+from runtime.dispatcher.core.job_entry import JOB_PHASES, JobPhase
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, RememberedIds, RememberedJob, Retention
+from runtime.dispatcher.core.shown_summary import initial_summary
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.stored_jobs import recovered_job
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
@@ -80,10 +82,6 @@ def ended(made: JobRegistry, number: int, status: JobStatus = JobStatus.FINISHED
     return made.handle(ev.SummariesReceived((pushed(number, status, sequence=9),)))
 
 
-def test_every_event_has_a_handler() -> None:
-    assert set(registry()._handlers) == set(get_args(ev.DispatcherEvent))
-
-
 def test_phases_end_in_done() -> None:
     assert [phase for phase in JobPhase if JOB_PHASES.is_terminal(phase)] == [JobPhase.DONE]
 
@@ -91,24 +89,24 @@ def test_phases_end_in_done() -> None:
 def test_submit_writes_graph_and_owner_together_and_answers_after_it() -> None:
     made = registry(P1)
     effects = made.handle(ev.SubmitRequested(1, source(1)))
-    assert effects == [ev.StoreJob(source(1), P1, "1:1")]
+    assert effects == [ef.StoreJob(source(1), P1, "1:1")]
     assert made.summary(job(1)) is None, "nothing is shown before it is durable"
     effects = made.handle(ev.SubmitStored(job(1), 7, ""))
-    assert only(effects, ev.ReplySubmitted).outcome is SubmitOutcome.ACCEPTED
-    order = only(effects, ev.SendAssign)
+    assert only(effects, ef.ReplySubmitted).outcome is SubmitOutcome.ACCEPTED
+    order = only(effects, ef.SendAssign)
     assert (order.incarnation, order.message.epoch, order.message.is_fresh, order.message.graph) == (P1, 7, True, b"{}")
     assert made.owner(job(1)) == ev.JobOwner(P1, "1:1", 7)
 
 
 def test_jobs_go_to_the_least_loaded_process_in_turns() -> None:
     made = registry(P1, P2)
-    chosen = [only(made.handle(ev.SubmitRequested(n, source(n))), ev.StoreJob).incarnation for n in (1, 2)]
+    chosen = [only(made.handle(ev.SubmitRequested(n, source(n))), ef.StoreJob).incarnation for n in (1, 2)]
     assert chosen == [P1, P2]
     for number in (1, 2):
         made.handle(ev.SubmitStored(job(number), 7, ""))
         ended(made, number)
     made.handle(process_registered(Incarnation("3" * 32), "3:1", 10, "v"))
-    assert only(made.handle(ev.SubmitRequested(3, source(3))), ev.StoreJob).incarnation == "3" * 32
+    assert only(made.handle(ev.SubmitRequested(3, source(3))), ef.StoreJob).incarnation == "3" * 32
 
 
 def test_the_same_submit_again_joins_the_first() -> None:
@@ -116,7 +114,7 @@ def test_the_same_submit_again_joins_the_first() -> None:
     made.handle(ev.SubmitRequested(1, source(1)))
     assert made.handle(ev.SubmitRequested(2, source(1))) == []
     effects = made.handle(ev.SubmitStored(job(1), 7, ""))
-    outcomes = [effect.outcome for effect in effects if isinstance(effect, ev.ReplySubmitted)]
+    outcomes = [effect.outcome for effect in effects if isinstance(effect, ef.ReplySubmitted)]
     assert outcomes == [SubmitOutcome.ACCEPTED, SubmitOutcome.ALREADY_SUBMITTED]
 
 
@@ -128,10 +126,10 @@ def test_a_taken_id_is_the_same_job_or_a_conflict(stage: str) -> None:
         ended(made, 1)
     if stage == "cleaned":
         made.handle(ev.JobsCleaned((job(1),)))
-    again = only(made.handle(ev.SubmitRequested(2, source(1))), ev.ReplySubmitted)
+    again = only(made.handle(ev.SubmitRequested(2, source(1))), ef.ReplySubmitted)
     assert again.outcome is SubmitOutcome.ALREADY_SUBMITTED
     assert again.status is (JobStatus.INITIALIZING if stage == "running" else JobStatus.FINISHED)
-    other = only(made.handle(ev.SubmitRequested(3, source(1, digest="x"))), ev.Refuse)
+    other = only(made.handle(ev.SubmitRequested(3, source(1, digest="x"))), ef.Refuse)
     assert isinstance(other.error, ConflictError)
 
 
@@ -139,7 +137,7 @@ def test_an_id_that_only_the_store_knows_is_answered_from_there() -> None:
     made = registry(P1)
     made.handle(ev.SubmitRequested(1, source(1)))
     effects = made.handle(ev.SubmitFoundStored(job(1), "d", JobStatus.FAILED, is_cleaned=True))
-    assert only(effects, ev.ReplySubmitted).status is JobStatus.FAILED
+    assert only(effects, ef.ReplySubmitted).status is JobStatus.FAILED
     assert not made._jobs
 
 
@@ -148,47 +146,47 @@ def test_a_stored_job_that_is_not_in_memory_is_taken_over() -> None:
     made.handle(ev.SubmitRequested(1, source(1)))
     made.handle(ev.CancelRequested(5, job(1)))
     effects = made.handle(ev.SubmitFoundStored(job(1), "", JobStatus.INITIALIZING, is_cleaned=False))
-    assert only(effects, ev.ReplySubmitted).status is JobStatus.INITIALIZING
-    assert only(effects, ev.ReloadJob) == ev.ReloadJob(job(1))
+    assert only(effects, ef.ReplySubmitted).status is JobStatus.INITIALIZING
+    assert only(effects, ef.ReloadJob) == ef.ReloadJob(job(1))
     nobodys = replace(source(1), namespace=UNKNOWN_NAMESPACE)
     assert made.summary(job(1)) == initial_summary(nobodys), "whoever has sent its id does not see it"
     owner = OwnerRecord(P1, "1:1")
     unreadable = StoredJob(job(1), EMPTY_GRAPH, 7, owner, 7, None, 0, None, "unreadable")
     effects = made.handle(ev.JobReloaded(job(1), recovered_job(unreadable)))
     order = AssignJob(job(1), 7, True, b"{}", "", "d", 1001, UNKNOWN_NAMESPACE)
-    assert only(effects, ev.SendAssign).message == order
-    assert only(effects, ev.StoreWanted) == ev.StoreWanted(job(1))
+    assert only(effects, ef.SendAssign).message == order
+    assert only(effects, ef.StoreWanted) == ef.StoreWanted(job(1))
 
 
 def test_a_job_that_is_taken_over_is_the_stored_one() -> None:
     made = registry(P1)
     made.handle(ev.SubmitRequested(1, source(1, "another")))
     effects = made.handle(ev.SubmitFoundStored(job(1), "d", JobStatus.INITIALIZING, is_cleaned=False))
-    assert isinstance(only(effects, ev.Refuse).error, ConflictError)
+    assert isinstance(only(effects, ef.Refuse).error, ConflictError)
     found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), False, None)
     effects = made.handle(ev.JobReloaded(job(1), found))
-    assert only(effects, ev.SendAssign).message.digest == "d"
+    assert only(effects, ef.SendAssign).message.digest == "d"
 
 
 def test_too_many_jobs_are_refused_for_now() -> None:
     made = registry(P1)
     for number in range(3):
         made.handle(ev.SubmitRequested(number, source(number)))
-    refused = only(made.handle(ev.SubmitRequested(4, source(4))), ev.Refuse)
+    refused = only(made.handle(ev.SubmitRequested(4, source(4))), ef.Refuse)
     assert isinstance(refused.error, BackpressureError)
     assert refused.error.retry_after > 0
     for number in range(3):
         made.handle(ev.SubmitStored(job(number), 7, ""))
     for number in (3, 4):
         assigned(made, number)
-    assert isinstance(only(made.handle(ev.SubmitRequested(9, source(9))), ev.Refuse).error, BackpressureError)
+    assert isinstance(only(made.handle(ev.SubmitRequested(9, source(9))), ef.Refuse).error, BackpressureError)
 
 
 def test_a_failed_submit_leaves_nothing() -> None:
     made = registry(P1)
     made.handle(ev.SubmitRequested(1, source(1)))
     error = UnavailableError("etcd is away")
-    assert made.handle(ev.SubmitFailed(job(1), error)) == [ev.Refuse(1, error)]
+    assert made.handle(ev.SubmitFailed(job(1), error)) == [ef.Refuse(1, error)]
     assert not made._jobs
     process = made.processes.get(P1)
     assert process is not None
@@ -197,7 +195,7 @@ def test_a_failed_submit_leaves_nothing() -> None:
 
 def test_a_job_without_process_waits_with_a_reason_and_is_assigned_when_one_registers() -> None:
     made = registry()
-    assert only(made.handle(ev.SubmitRequested(1, source(1))), ev.StoreJob).incarnation == ""
+    assert only(made.handle(ev.SubmitRequested(1, source(1))), ef.StoreJob).incarnation == ""
     effects = made.handle(ev.SubmitStored(job(1), 0, ""))
     assert kinds(effects) == ["ReplySubmitted", "PublishSummary"]
     summary = made.summary(job(1))
@@ -205,9 +203,9 @@ def test_a_job_without_process_waits_with_a_reason_and_is_assigned_when_one_regi
     assert summary.status is JobStatus.INITIALIZING
     assert "start-jobmaster.sh" in summary.pending_reason
     effects = made.handle(process_registered(P1, "1:1", 10, "v"))
-    assert effects == [ev.StoreOwner(job(1), P1, "1:1", 0)]
+    assert effects == [ef.StoreOwner(job(1), P1, "1:1", 0)]
     effects = made.handle(ev.OwnerStored(job(1), 9))
-    assert only(effects, ev.SendAssign).message.is_fresh, "nobody can have started anything"
+    assert only(effects, ef.SendAssign).message.is_fresh, "nobody can have started anything"
     shown = made.summary(job(1))
     assert shown is not None
     assert shown.pending_reason == ""
@@ -220,22 +218,22 @@ def test_jobs_wait_in_order_for_room() -> None:
         made.handle(ev.SubmitRequested(number, source(number)))
         made.handle(ev.SubmitStored(job(number), 0, ""))
     effects = ended(made, 1)
-    assert [effect.job_id for effect in effects if isinstance(effect, ev.StoreOwner)] == [job(2)]
+    assert [effect.job_id for effect in effects if isinstance(effect, ef.StoreOwner)] == [job(2)]
 
 
 def test_a_refused_job_goes_to_another_process_and_stays_fresh() -> None:
     made = registry(P1, P2)
     assigned(made, 1)
     effects = made.handle(assignment_refused(P1, job(1), 7, "full", is_permanent=False))
-    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7, refusals=1), ev.PublishSummary(job(1))]
+    assert effects == [ef.StoreOwner(job(1), P2, "2:1", 7, refusals=1), ef.PublishSummary(job(1))]
     effects = made.handle(ev.OwnerStored(job(1), 8))
-    assert only(effects, ev.SendAssign).message.is_fresh
+    assert only(effects, ef.SendAssign).message.is_fresh
     effects = made.handle(assignment_refused(P2, job(1), 8, "full too", is_permanent=True))
     summary = made.summary(job(1))
     assert summary is not None
     assert "full too" in summary.pending_reason
     effects = made.handle(ev.Ticked())
-    assert only(effects, ev.StoreOwner).incarnation == P1, "its refusal was not for good"
+    assert only(effects, ef.StoreOwner).incarnation == P1, "its refusal was not for good"
 
 
 def test_a_late_refusal_of_an_older_epoch_is_ignored() -> None:
@@ -251,8 +249,8 @@ def test_the_jobs_of_a_lost_process_get_new_owners_that_are_not_fresh() -> None:
     made.handle(ev.ProcessDisconnected(P1))
     assert made.owner(job(1)) is not None, "an ended stream is not a lost process"
     effects = made.handle(ev.ProcessLost(P1))
-    assert effects == [ev.StoreOwner(job(1), P2, "2:1", 7, ANY), ev.PublishSummary(job(1))]
-    assert not only(made.handle(ev.OwnerStored(job(1), 8)), ev.SendAssign).message.is_fresh
+    assert effects == [ef.StoreOwner(job(1), P2, "2:1", 7, ANY), ef.PublishSummary(job(1))]
+    assert not only(made.handle(ev.OwnerStored(job(1), 8)), ef.SendAssign).message.is_fresh
 
 
 def test_a_process_lost_during_the_transaction_loses_the_job() -> None:
@@ -260,7 +258,7 @@ def test_a_process_lost_during_the_transaction_loses_the_job() -> None:
     made.handle(ev.SubmitRequested(1, source(1)))
     made.handle(ev.ProcessLost(P1))
     effects = made.handle(ev.SubmitStored(job(1), 7, ""))
-    assert only(effects, ev.StoreOwner).incarnation == P2
+    assert only(effects, ef.StoreOwner).incarnation == P2
 
 
 def test_a_process_that_was_away_during_the_transaction_gets_the_job_when_it_is_back() -> None:
@@ -268,10 +266,10 @@ def test_a_process_that_was_away_during_the_transaction_gets_the_job_when_it_is_
     made.handle(ev.SubmitRequested(1, source(1)))
     made.handle(ev.ProcessLost(P1))
     made.handle(process_known(P1, "1:1", 10))
-    assert not [one for one in made.handle(ev.SubmitStored(job(1), 7, "")) if isinstance(one, ev.SendAssign)]
+    assert not [one for one in made.handle(ev.SubmitStored(job(1), 7, "")) if isinstance(one, ef.SendAssign)]
     made.handle(process_registered(P1, "1:1", 10, "v"))
     effects = made.handle(inventory_received(P1, (), 0, 0.5, 100))
-    assert only(effects, ev.SendAssign).message.epoch == 7
+    assert only(effects, ef.SendAssign).message.epoch == 7
 
 
 class TestInventory:
@@ -290,7 +288,7 @@ class TestInventory:
     def test_a_missing_job_is_sent_again(self) -> None:
         made = registry(P1)
         assigned(made, 1, epoch=7)
-        assert only(self.inventory(made, assignment=7), ev.SendAssign).message.job_id == job(1)
+        assert only(self.inventory(made, assignment=7), ef.SendAssign).message.job_id == job(1)
 
     def test_a_job_that_is_there_is_left_alone(self) -> None:
         made = registry(P1)
@@ -307,7 +305,7 @@ class TestInventory:
         assert kinds(self.inventory(made, assignment=3)) == ["SendAssign", "SendCancel"]
         made.handle(process_registered(P1, "1:1", 10, "v"))
         effects = self.inventory(made, JobInventoryEntry(job(1), 7, JobStatus.RUNNING), assignment=7)
-        assert effects == [ev.SendCancel(P1, job(1))]
+        assert effects == [ef.SendCancel(P1, job(1))]
 
     @pytest.mark.parametrize("held", [(9, 7), (1, 6)])
     def test_what_is_not_owned_is_dropped(self, held: tuple[int, int]) -> None:
@@ -315,13 +313,13 @@ class TestInventory:
         assigned(made, 1, epoch=7)
         extra = JobInventoryEntry(job(held[0]), held[1], JobStatus.RUNNING)
         owned = JobInventoryEntry(job(1), 7, JobStatus.RUNNING)
-        assert self.inventory(made, owned, extra, assignment=7) == [ev.SendDrop(P1, (extra,))]
+        assert self.inventory(made, owned, extra, assignment=7) == [ef.SendDrop(P1, (extra,))]
 
     def test_an_end_that_was_not_heard_of_is_read(self) -> None:
         made = registry(P1)
         assigned(made, 1)
         held = JobInventoryEntry(job(1), 7, JobStatus.FINISHED)
-        assert self.inventory(made, held, assignment=7) == [ev.ReloadJob(job(1))]
+        assert self.inventory(made, held, assignment=7) == [ef.ReloadJob(job(1))]
         found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), False, pushed(1, JobStatus.FINISHED))
         effects = made.handle(ev.JobReloaded(job(1), found))
         assert kinds(effects) == ["PublishSummary", "EndJobEverywhere"]
@@ -333,11 +331,11 @@ class TestCancel:
     def test_of_a_running_job(self) -> None:
         made = registry(P1)
         assigned(made, 1)
-        assert made.handle(ev.CancelRequested(5, job(1))) == [ev.StoreWanted(job(1))]
+        assert made.handle(ev.CancelRequested(5, job(1))) == [ef.StoreWanted(job(1))]
         assert made.handle(ev.CancelRequested(6, job(1))) == []
         effects = made.handle(ev.WantedStored(job(1), is_stored=True))
-        assert effects == [ev.ReplyCancelled(5), ev.ReplyCancelled(6), ev.SendCancel(P1, job(1))]
-        assert made.handle(ev.CancelRequested(7, job(1))) == [ev.ReplyCancelled(7)]
+        assert effects == [ef.ReplyCancelled(5), ef.ReplyCancelled(6), ef.SendCancel(P1, job(1))]
+        assert made.handle(ev.CancelRequested(7, job(1))) == [ef.ReplyCancelled(7)]
 
     def test_of_a_job_without_owner(self) -> None:
         made = registry()
@@ -353,7 +351,7 @@ class TestCancel:
         made = registry(P1)
         made.handle(ev.SubmitRequested(1, source(1)))
         assert made.handle(ev.CancelRequested(5, job(1))) == []
-        assert ev.StoreWanted(job(1)) in made.handle(ev.SubmitStored(job(1), 7, ""))
+        assert ef.StoreWanted(job(1)) in made.handle(ev.SubmitStored(job(1), 7, ""))
 
     @pytest.mark.parametrize("is_failed", [True, False])
     def test_of_a_submit_that_is_not_stored(self, is_failed: bool) -> None:
@@ -371,7 +369,7 @@ class TestCancel:
         made.handle(ev.SubmitRequested(1, source(1)))
         made.handle(ev.SubmitStored(job(1), 0, ""))
         made.handle(process_registered(P1, "1:1", 10, "v"))
-        assert made.handle(ev.CancelRequested(5, job(1))) == [ev.StoreWanted(job(1))]
+        assert made.handle(ev.CancelRequested(5, job(1))) == [ef.StoreWanted(job(1))]
         made.handle(ev.WantedStored(job(1), is_stored=True))
         assert kinds(made.handle(ev.OwnerStored(job(1), 9))) == ["PublishSummary", "SendAssign", "SendCancel"]
 
@@ -381,16 +379,16 @@ class TestCancel:
         made.handle(ev.SubmitStored(job(1), 0, ""))
         made.handle(ev.CancelRequested(5, job(1)))
         error = UnavailableError("etcd is away")
-        assert ev.Refuse(5, error) in made.handle(ev.EndFailed(job(1), error))
+        assert ef.Refuse(5, error) in made.handle(ev.EndFailed(job(1), error))
         assert kinds(made.handle(process_registered(P1, "1:1", 10, "v"))) == ["StoreOwner"]
 
     def test_of_a_job_that_ended_meanwhile(self) -> None:
         made = registry(P1)
         assigned(made, 1)
         made.handle(ev.CancelRequested(5, job(1)))
-        assert made.handle(ev.WantedStored(job(1), is_stored=False)) == [ev.ReloadJob(job(1))]
+        assert made.handle(ev.WantedStored(job(1), is_stored=False)) == [ef.ReloadJob(job(1))]
         found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), False, pushed(1, JobStatus.FINISHED))
-        refused = only(made.handle(ev.JobReloaded(job(1), found)), ev.Refuse)
+        refused = only(made.handle(ev.JobReloaded(job(1), found)), ef.Refuse)
         assert isinstance(refused.error, ConflictError)
 
     @pytest.mark.parametrize("is_cleaned", [False, True])
@@ -402,10 +400,10 @@ class TestCancel:
         if is_cleaned:
             made.handle(ev.JobsCleaned((job(1),)))
         answer = made.handle(ev.CancelRequested(5, job(1)))[0]
-        assert isinstance(answer, ev.ReplyCancelled) is (status is JobStatus.CANCELED)
+        assert isinstance(answer, ef.ReplyCancelled) is (status is JobStatus.CANCELED)
 
     def test_of_an_unknown_job(self) -> None:
-        refused = only(registry().handle(ev.CancelRequested(5, job(1))), ev.Refuse)
+        refused = only(registry().handle(ev.CancelRequested(5, job(1))), ef.Refuse)
         assert isinstance(refused.error, NotFoundError)
 
 
@@ -442,8 +440,8 @@ class TestSummaries:
         made = registry(P1)
         assigned(made, 1)
         assert kinds(ended(made, 1)) == ["PublishSummary", "EndJobEverywhere"]
-        dropped = only(made.handle(ev.Ticked()), ev.SendDrop)
-        assert dropped == ev.SendDrop(P1, (JobInventoryEntry(job(1), 7, JobStatus.FINISHED),))
+        dropped = only(made.handle(ev.Ticked()), ef.SendDrop)
+        assert dropped == ef.SendDrop(P1, (JobInventoryEntry(job(1), 7, JobStatus.FINISHED),))
         assert made.handle(ev.Ticked()) == []
         assert made.owner(job(1)) is None
         assert made.dirty(10) == [job(1)]
@@ -469,12 +467,12 @@ class TestRecovery:
         assert kinds(effects) == ["PublishSummary", "PublishSummary", "PublishSummary", "EndJobEverywhere"]
         assert {summary.job_id for summary in made.shown.newest_first()} == {job(n) for n in (1, 2, 3, 4, 9)}
         effects = made.handle(process_registered(P1, "1:1", 10, "v"))
-        assert [(e.job_id, e.previous_epoch) for e in effects if isinstance(e, ev.StoreOwner)] == [
+        assert [(e.job_id, e.previous_epoch) for e in effects if isinstance(e, ef.StoreOwner)] == [
             (job(2), 6),
             (job(3), 0),
         ]
         effects = made.handle(inventory_received(P1, (), 0, 0.0, 0))
-        order = only(effects, ev.SendAssign)
+        order = only(effects, ef.SendAssign)
         assert (order.message.job_id, order.message.epoch, order.message.is_fresh) == (job(1), 5, True)
 
 
@@ -490,16 +488,16 @@ def test_an_assignment_that_finds_a_result_ends_the_job() -> None:
 def test_a_job_whose_owner_cannot_be_read_gets_another_one_under_a_later_epoch() -> None:
     stored = StoredJob(job(1), EMPTY_GRAPH, 5, None, 7, None, 0, None, "unreadable")
     made = registry(P1)
-    order = only(made.recover([recovered_job(stored)], []), ev.StoreOwner)
+    order = only(made.recover([recovered_job(stored)], []), ef.StoreOwner)
     assert (order.incarnation, order.previous_epoch) == (P1, 7)
-    sent = only(made.handle(ev.OwnerStored(job(1), 9)), ev.SendAssign)
+    sent = only(made.handle(ev.OwnerStored(job(1), 9)), ef.SendAssign)
     assert not sent.message.is_fresh, "its tasks may run"
 
 
 def test_a_job_whose_graph_cannot_be_read_is_whoever_submits_it_again() -> None:
     made = registry()
     made.recover([recovered_job(StoredJob(job(1), EMPTY_GRAPH, 5, None, 0, None, 0, None, "unreadable"))], [])
-    again = only(made.handle(ev.SubmitRequested(2, source(1))), ev.ReplySubmitted)
+    again = only(made.handle(ev.SubmitRequested(2, source(1))), ef.ReplySubmitted)
     assert again.outcome is SubmitOutcome.ALREADY_SUBMITTED
 
 
@@ -508,7 +506,7 @@ def test_an_assignment_that_was_made_after_all_is_taken_over() -> None:
     assigned(made, 1)
     made.handle(ev.ProcessLost(P1))
     found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P2, "2:1", 12), False, None)
-    order = only(made.handle(ev.OwnerNotStored(job(1), found)), ev.SendAssign)
+    order = only(made.handle(ev.OwnerNotStored(job(1), found)), ef.SendAssign)
     assert (order.incarnation, order.message.epoch, order.message.is_fresh) == (P2, 12, False)
 
 

@@ -10,6 +10,7 @@ import pytest
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
@@ -53,7 +54,7 @@ def broke(epoch: int, process: Incarnation = P1) -> ev.AssignmentRefused:
 def test_the_loss_of_the_owner_is_shown_until_there_is_another_one() -> None:
     made = running(P1)
     before = made.summary(JOB)
-    assert ev.PublishSummary(JOB) in made.handle(ev.ProcessLost(P1))
+    assert ef.PublishSummary(JOB) in made.handle(ev.ProcessLost(P1))
     lost = made.summary(JOB)
     assert before is not None
     assert lost is not None
@@ -77,8 +78,8 @@ ENDED = JobSummary(JOB, "job", JobStatus.CANCELED, 7, 9, 1000, 2000, 2000, TaskC
 
 def test_a_result_of_which_the_lost_owner_has_said_nothing_is_found_though_nobody_else_has_room() -> None:  # R3
     made = running(P1)
-    assert ev.SeekResult(JOB) in made.handle(ev.ProcessLost(P1))
-    assert ev.PublishSummary(JOB) in made.handle(ev.EndStored(JOB, ENDED))
+    assert ef.SeekResult(JOB) in made.handle(ev.ProcessLost(P1))
+    assert ef.PublishSummary(JOB) in made.handle(ev.EndStored(JOB, ENDED))
     assert made.summary(JOB) == ENDED
     assert not made.handle(process_registered(P2, "2:1", 10, "v")), "there is nothing to run"
 
@@ -87,7 +88,7 @@ def test_a_process_that_comes_while_a_result_is_looked_for_is_assigned_the_job_a
     made = running(P1)
     made.handle(ev.ProcessLost(P1))
     (stored,) = made.handle(process_registered(P2, "2:1", 10, "v"))
-    assert isinstance(stored, ev.StoreOwner)
+    assert isinstance(stored, ef.StoreOwner)
     assert not made.handle(ev.EndStored(JOB, ENDED)), "the transaction finds it, too"
     made.handle(ev.OwnerNotStored(JOB, replace(STORED, ended=ENDED)))
     assert made.summary(JOB) == ENDED
@@ -95,18 +96,18 @@ def test_a_process_that_comes_while_a_result_is_looked_for_is_assigned_the_job_a
 
 def test_nothing_is_looked_for_where_another_process_takes_the_job() -> None:
     made = running(P1, P2)
-    assert not [one for one in made.handle(ev.ProcessLost(P1)) if isinstance(one, ev.SeekResult)]
+    assert not [one for one in made.handle(ev.ProcessLost(P1)) if isinstance(one, ef.SeekResult)]
 
 
 def test_an_order_that_was_never_sent_has_begun_nothing() -> None:  # R6
     made = registry(P1, P2)
     made.handle(ev.ProcessLost(P1))
     made.handle(ev.SubmitStored(JOB, 7, ""))
-    (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 8)) if isinstance(one, ev.SendAssign)]
+    (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 8)) if isinstance(one, ef.SendAssign)]
     assert order.message.is_fresh
     made.handle(ev.ProcessLost(P2))
     made.handle(process_registered(P1, "1:1", 10, "v"))
-    (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 9)) if isinstance(one, ev.SendAssign)]
+    (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 9)) if isinstance(one, ef.SendAssign)]
     assert not order.message.is_fresh, "that one was sent"
 
 
@@ -114,15 +115,15 @@ def test_an_owner_of_an_earlier_term_may_have_begun() -> None:  # R6
     made = JobRegistry(JobRegistryLimits(10, 10), Retention(10, 1000))
     made.recover([ev.RecoveredJob(SOURCE, 7, ev.JobOwner(P1, "1:1", 7), False, None)], [])
     made.handle(process_registered(P2, "2:1", 10, "v"))
-    (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 8)) if isinstance(one, ev.SendAssign)]
+    (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 8)) if isinstance(one, ef.SendAssign)]
     assert not order.message.is_fresh
 
 
 def test_a_job_that_every_process_refuses_for_good_fails() -> None:
     made = running(P1, P2)
-    assert ev.StoreOwner(JOB, P2, "2:1", 7, ANY, refusals=1) in made.handle(broke(7))
+    assert ef.StoreOwner(JOB, P2, "2:1", 7, ANY, refusals=1) in made.handle(broke(7))
     made.handle(ev.OwnerStored(JOB, 8))
-    (end,) = [one for one in made.handle(broke(8, P2)) if isinstance(one, ev.StoreEnd)]
+    (end,) = [one for one in made.handle(broke(8, P2)) if isinstance(one, ef.StoreEnd)]
     assert (end.status, end.previous_epoch, end.can_run) == (JobStatus.FAILED, 8, True)
     shown = made.summary(JOB)
     assert shown is not None
@@ -131,7 +132,7 @@ def test_a_job_that_every_process_refuses_for_good_fails() -> None:
     assert made.shown.counts()[JobStatus.FAILING] == 1
     assert "2:1 refused: its JobMaster broke" in end.reason
     assert made.handle(ev.EndFailed(JOB, UnavailableError("etcd is away"))) == []
-    assert [type(one) for one in made.handle(ev.Ticked())] == [ev.StoreEnd], "the end is written when it can be"
+    assert [type(one) for one in made.handle(ev.Ticked())] == [ef.StoreEnd], "the end is written when it can be"
 
 
 def test_the_lists_show_what_the_job_shows_and_its_end_is_told_once() -> None:
@@ -140,13 +141,13 @@ def test_the_lists_show_what_the_job_shows_and_its_end_is_told_once() -> None:
     (listed,) = made.shown.newest_first()
     assert listed == made.summary(JOB)
     assert {status: count for status, count in made.shown.counts().items() if count} == {JobStatus.FAILING: 1}
-    assert effects.count(ev.PublishSummary(JOB)) == 1
+    assert effects.count(ef.PublishSummary(JOB)) == 1
 
 
 def test_a_refusal_for_now_ends_nothing() -> None:
     made = running(P1)
     refused = made.handle(assignment_refused(P1, JOB, 7, "full", is_permanent=False))
-    assert not [one for one in refused if isinstance(one, ev.StoreEnd)]
+    assert not [one for one in refused if isinstance(one, ef.StoreEnd)]
     assert "refused: full" in reason(made)
 
 
@@ -166,9 +167,9 @@ def test_a_wish_makes_it_canceled(is_wish_stored: bool) -> None:
     if is_wish_stored:
         made.handle(ev.WantedStored(JOB, is_stored=True))
     effects = made.handle(broke(7))
-    (end,) = [one for one in effects if isinstance(one, ev.StoreEnd)]
+    (end,) = [one for one in effects if isinstance(one, ef.StoreEnd)]
     assert (end.status, end.reason, end.can_run) == (JobStatus.CANCELED, "", True)
-    assert ev.PublishSummary(JOB) in effects
+    assert ef.PublishSummary(JOB) in effects
     shown = made.summary(JOB)
     assert shown is not None
     assert shown.status is JobStatus.CANCELLING
@@ -178,5 +179,5 @@ def test_who_waits_for_a_job_that_is_gone_from_the_store_is_woken() -> None:
     made = running(P1)
     made.handle(ev.CancelRequested(5, JOB))
     made.handle(ev.WantedStored(JOB, is_stored=False))
-    assert ev.PublishSummary(JOB) in made.handle(ev.JobReloaded(JOB, None))
+    assert ef.PublishSummary(JOB) in made.handle(ev.JobReloaded(JOB, None))
     assert made.summary(JOB) is None

@@ -11,11 +11,13 @@ import pytest
 from runtime.common.errors import ConflictError, FlinklikeError, NotFoundError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.job_entry import JobPhase, initial_summary
+from runtime.dispatcher.core.job_entry import JobPhase
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.planned_moves import MoveSettings
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.shown_summary import initial_summary
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.dispatcher import JobInventoryEntry, JobSummary, TaskCounts
 from tests.kit.control_plane.process_events import (
@@ -76,7 +78,7 @@ def only(effects: list[Any], kind: type[EffectT]) -> EffectT:
 
 
 def moved(effects: list[Any]) -> dict[JobId, Incarnation]:
-    return {effect.job_id: effect.incarnation for effect in effects if isinstance(effect, ev.StoreOwner)}
+    return {effect.job_id: effect.incarnation for effect in effects if isinstance(effect, ef.StoreOwner)}
 
 
 def owner(made: JobRegistry, number: int) -> tuple[Incarnation, int]:
@@ -99,8 +101,8 @@ class TestDraining:
         assert [one.previous_epoch for one in effects] == [7, 7]
         assert owner(made, 1) == (P1, 7), "the old one decides until then"
         effects = made.handle(ev.OwnerStored(job(1), 8))
-        assert only(effects, ev.SendDrop) == ev.SendDrop(P1, (JobInventoryEntry(job(1), 7, JobStatus.RUNNING),))
-        order = only(effects, ev.SendAssign)
+        assert only(effects, ef.SendDrop) == ef.SendDrop(P1, (JobInventoryEntry(job(1), 7, JobStatus.RUNNING),))
+        order = only(effects, ef.SendAssign)
         assert (order.incarnation, order.message.epoch, order.message.is_fresh) == (P2, 8, False)  # R6
         assert owner(made, 1) == (P2, 8)
 
@@ -109,12 +111,12 @@ class TestDraining:
         assert told(made, P1) == []
         made.handle(ev.SubmitRequested(1, source(1)))
         effects = made.handle(ev.SubmitRequested(2, source(2)))
-        assert only(effects, ev.StoreJob).incarnation == P2
+        assert only(effects, ef.StoreJob).incarnation == P2
 
     def test_with_all_of_them_draining_a_job_waits_and_says_why(self) -> None:
         made = registry(P1)
         told(made, P1)
-        assert only(made.handle(ev.SubmitRequested(1, source(1))), ev.StoreJob).incarnation == ""
+        assert only(made.handle(ev.SubmitRequested(1, source(1))), ef.StoreJob).incarnation == ""
         made.handle(ev.SubmitStored(job(1), 0, ""))
         summary = made.summary(job(1))
         assert summary is not None
@@ -129,8 +131,8 @@ class TestDraining:
         told(made, P1)
         effects = made.handle(ev.SubmitStored(job(1), 7, ""))
         assert moved(effects) == {job(1): P2}
-        assert not [one for one in effects if isinstance(one, ev.SendAssign)]
-        assert only(made.handle(ev.OwnerStored(job(1), 8)), ev.SendAssign).message.is_fresh
+        assert not [one for one in effects if isinstance(one, ef.SendAssign)]
+        assert only(made.handle(ev.OwnerStored(job(1), 8)), ef.SendAssign).message.is_fresh
 
     def test_only_so_many_are_under_way(self) -> None:
         made = registry(P1, moves=MoveSettings(drained_max=2))
@@ -149,9 +151,9 @@ class TestDraining:
         found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P1, "1:1", 7), wants_cancel=False,
                                 ended=shown(1, 7, JobStatus.FINISHED))  # fmt: skip
         effects = made.handle(ev.OwnerNotStored(job(1), found))
-        assert only(effects, ev.EndJobEverywhere).job_id == job(1)
+        assert only(effects, ef.EndJobEverywhere).job_id == job(1)
         drops = made.handle(ev.Ticked())
-        assert only(drops, ev.SendDrop).incarnation == P1, "who has it lets go of it"
+        assert only(drops, ef.SendDrop).incarnation == P1, "who has it lets go of it"
 
     def test_a_target_that_dies_meanwhile_costs_another_assignment(self) -> None:
         made = registry(P1, P2)
@@ -160,9 +162,9 @@ class TestDraining:
         told(made, P1)
         made.handle(ev.ProcessLost(P2))
         effects = made.handle(ev.OwnerStored(job(1), 8))
-        assert only(effects, ev.SendDrop).incarnation == P1
+        assert only(effects, ef.SendDrop).incarnation == P1
         assert moved(effects) == {job(1): P3}
-        assert not only(made.handle(ev.OwnerStored(job(1), 9)), ev.SendAssign).message.is_fresh
+        assert not only(made.handle(ev.OwnerStored(job(1), 9)), ef.SendAssign).message.is_fresh
 
     def test_its_death_meanwhile_changes_nothing(self) -> None:
         made = registry(P1, P2)
@@ -170,22 +172,22 @@ class TestDraining:
         told(made, P1)
         assert moved(made.handle(ev.ProcessLost(P1))) == {}
         effects = made.handle(ev.OwnerStored(job(1), 8))
-        assert [type(effect) for effect in effects] == [ev.SendAssign]
+        assert [type(effect) for effect in effects] == [ef.SendAssign]
 
     def test_a_cancel_goes_along(self) -> None:
         made = registry(P1, P2)
         run(made, 1)
         told(made, P1)
-        assert made.handle(ev.CancelRequested(9, job(1))) == [ev.StoreWanted(job(1))]
-        assert made.handle(ev.WantedStored(job(1), is_stored=True)) == [ev.ReplyCancelled(9)]
+        assert made.handle(ev.CancelRequested(9, job(1))) == [ef.StoreWanted(job(1))]
+        assert made.handle(ev.WantedStored(job(1), is_stored=True)) == [ef.ReplyCancelled(9)]
         effects = made.handle(ev.OwnerStored(job(1), 8))
-        assert only(effects, ev.SendCancel).incarnation == P2
+        assert only(effects, ef.SendCancel).incarnation == P2
 
     def test_nobody_to_take_them(self) -> None:
         made = registry(P1)
         run(made, 1)
-        assert only(told(made, P1), ev.SendNotTaken).incarnation == P1
-        assert only(made.handle(ev.Ticked()), ev.SendNotTaken).incarnation == P1
+        assert only(told(made, P1), ef.SendNotTaken).incarnation == P1
+        assert only(made.handle(ev.Ticked()), ef.SendNotTaken).incarnation == P1
         made.handle(process_known(P2, "2:1", 10))
         assert made.handle(ev.Ticked()) == [], "one is there, and only its stream is not"
         assert moved(join(made, P2)) == {job(1): P2}
@@ -193,7 +195,7 @@ class TestDraining:
     def test_one_that_is_full_takes_none(self) -> None:
         made = registry(P1, P2, capacity=1)
         run(made, 1, 2)
-        assert only(told(made, P1), ev.SendNotTaken).reason == "no other JobMaster process has room"
+        assert only(told(made, P1), ef.SendNotTaken).reason == "no other JobMaster process has room"
 
     def test_without_jobs_there_is_nothing_to_say(self) -> None:
         assert told(registry(P1), P1) == []
@@ -211,12 +213,12 @@ class TestDraining:
 class TestDrainRequests:
     def test_the_process_is_asked_and_answers(self) -> None:
         made = registry(P1)
-        assert made.handle(ev.DrainRequested(5, P1, is_draining=True)) == [ev.SendDrain(P1, is_draining=True)]
+        assert made.handle(ev.DrainRequested(5, P1, is_draining=True)) == [ef.SendDrain(P1, is_draining=True)]
         assert told(made, P1, is_draining=False) == [], "an older heartbeat"
-        assert told(made, P1) == [ev.ReplyDone(5)]
-        assert made.handle(ev.DrainRequested(6, P1, is_draining=True)) == [ev.ReplyDone(6)]
-        assert made.handle(ev.DrainRequested(7, P1, is_draining=False)) == [ev.SendDrain(P1, is_draining=False)]
-        assert told(made, P1, is_draining=False) == [ev.ReplyDone(7)]
+        assert told(made, P1) == [ef.ReplyDone(5)]
+        assert made.handle(ev.DrainRequested(6, P1, is_draining=True)) == [ef.ReplyDone(6)]
+        assert made.handle(ev.DrainRequested(7, P1, is_draining=False)) == [ef.SendDrain(P1, is_draining=False)]
+        assert told(made, P1, is_draining=False) == [ef.ReplyDone(7)]
 
     @pytest.mark.parametrize(
         ("event", "error"), [(ev.ProcessDisconnected(P1), UnavailableError), (ev.ProcessLost(P1), NotFoundError)]
@@ -224,10 +226,10 @@ class TestDrainRequests:
     def test_one_that_goes_has_not_answered(self, event: ev.DispatcherEvent, error: type[FlinklikeError]) -> None:
         made = registry(P1)
         made.handle(ev.DrainRequested(5, P1, is_draining=True))
-        refused = only(made.handle(event), ev.Refuse)
+        refused = only(made.handle(event), ef.Refuse)
         assert refused.request == 5
         assert isinstance(refused.error, error)
-        again = only(made.handle(ev.DrainRequested(6, P1, is_draining=True)), ev.Refuse)
+        again = only(made.handle(ev.DrainRequested(6, P1, is_draining=True)), ef.Refuse)
         assert isinstance(again.error, error)
 
 
@@ -238,14 +240,14 @@ class TestMoves:
     def test_the_wish_is_durable_before_it_is_answered_and_fulfilled(self) -> None:
         made = registry(P1, P2)
         run(made, 1)
-        assert self.wish(made) == [ev.StoreMoveWish(job(1), P2, 7)]
+        assert self.wish(made) == [ef.StoreMoveWish(job(1), P2, 7)]
         assert self.wish(made, request=6) == []
         effects = made.handle(ev.MoveWishStored(job(1), is_stored=True))
-        assert effects[:2] == [ev.ReplyDone(5), ev.ReplyDone(6)]
+        assert effects[:2] == [ef.ReplyDone(5), ef.ReplyDone(6)]
         assert moved(effects) == {job(1): P2}
         made.handle(ev.OwnerStored(job(1), 8))
         assert owner(made, 1) == (P2, 8)
-        assert self.wish(made) == [ev.ReplyDone(5)]
+        assert self.wish(made) == [ef.ReplyDone(5)]
         assert moved(made.handle(ev.Ticked(LATER))) == {}
 
     def test_refusals(self) -> None:
@@ -253,7 +255,7 @@ class TestMoves:
         run(made, 1)
 
         def refusal(number: int = 1, target: Incarnation = P2) -> tuple[type[Exception], str]:
-            error = only(self.wish(made, number, target), ev.Refuse).error
+            error = only(self.wish(made, number, target), ef.Refuse).error
             return type(error), str(error)
 
         assert refusal(9)[0] is NotFoundError
@@ -274,14 +276,14 @@ class TestMoves:
         run(made, 1)
         made.handle(process_known(P2, "2:1", 10))
         made.handle(ev.ProcessLost(P1))
-        assert isinstance(only(self.wish(made), ev.Refuse).error, ConflictError)
+        assert isinstance(only(self.wish(made), ef.Refuse).error, ConflictError)
 
     def test_a_wish_that_cannot_be_stored(self) -> None:
         made = registry(P1, P2)
         run(made, 1)
         self.wish(made)
         error = UnavailableError("away")
-        assert made.handle(ev.MoveWishFailed(job(1), error)) == [ev.Refuse(5, error)]
+        assert made.handle(ev.MoveWishFailed(job(1), error)) == [ef.Refuse(5, error)]
         assert moved(made.handle(ev.Ticked(LATER))) == {}
 
     def test_a_cancel_waits_for_the_wish_so_that_it_is_written_last(self) -> None:
@@ -290,7 +292,7 @@ class TestMoves:
         self.wish(made)
         assert made.handle(ev.CancelRequested(6, job(1))) == []
         effects = made.handle(ev.MoveWishStored(job(1), is_stored=True))
-        assert only(effects, ev.StoreWanted).job_id == job(1)
+        assert only(effects, ef.StoreWanted).job_id == job(1)
 
     @pytest.mark.parametrize("is_told", [True, False])
     def test_a_job_that_ended_meanwhile(self, is_told: bool) -> None:
@@ -300,10 +302,10 @@ class TestMoves:
         if is_told:
             effects = speak(made, shown(1, 7, JobStatus.FINISHED, sequence=9))
         else:
-            assert made.handle(ev.MoveWishStored(job(1), is_stored=False)) == [ev.ReloadJob(job(1))]
+            assert made.handle(ev.MoveWishStored(job(1), is_stored=False)) == [ef.ReloadJob(job(1))]
             found = ev.RecoveredJob(source(1), 7, None, wants_cancel=False, ended=shown(1, 7, JobStatus.FINISHED))
             effects = made.handle(ev.JobReloaded(job(1), found))
-        assert isinstance(only(effects, ev.Refuse).error, ConflictError)
+        assert isinstance(only(effects, ef.Refuse).error, ConflictError)
         assert made.handle(ev.MoveWishStored(job(1), is_stored=True)) == []
 
     @pytest.mark.parametrize("is_there", [True, False])
@@ -326,7 +328,7 @@ class TestOwnersThatAreCutOff:
         run(made, 1, 2)
         effects = made.handle(ev.OwnerCutOff(job(1), 7))
         assert moved(effects) == {job(1): P3}, "the least loaded one that is not the owner"
-        assert only(effects, ev.StoreOwner).previous_epoch == 7
+        assert only(effects, ef.StoreOwner).previous_epoch == 7
         made.handle(ev.OwnerStored(job(1), 8))
         assert owner(made, 1) == (P3, 8)
 

@@ -9,6 +9,7 @@ import pytest
 from runtime.common.errors import ForbiddenError
 from runtime.common.namespaces import DEFAULT_NAMESPACE, UNKNOWN_NAMESPACE
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.stored_jobs import encode_summary, finished_job, recovered_job
 from runtime.highavailability.records import DoneRecord, GraphRecord, Payload, ResultRecord, StoredJob
@@ -28,11 +29,11 @@ def test_the_same_job_of_somebody_else_is_refused(stage: str) -> None:
     if stage == "cleaned":
         made.handle(ev.JobsCleaned((job(1),)))
     for number, submitter in enumerate(("sue", ""), 2):
-        refused = only(made.handle(ev.SubmitRequested(number, replace(SAMS, submitter=submitter))), ev.Refuse)
+        refused = only(made.handle(ev.SubmitRequested(number, replace(SAMS, submitter=submitter))), ef.Refuse)
         assert isinstance(refused.error, ForbiddenError)
         assert "somebody else" in str(refused.error)
     again = made.handle(ev.SubmitRequested(4, SAMS))
-    assert not [effect for effect in again if isinstance(effect, ev.Refuse)]
+    assert not [effect for effect in again if isinstance(effect, ef.Refuse)]
 
 
 @pytest.mark.parametrize("is_cleaned", [True, False])
@@ -40,7 +41,7 @@ def test_nor_is_one_told_that_only_the_store_knows(is_cleaned: bool) -> None:
     made = registry(P1)
     made.handle(ev.SubmitRequested(1, replace(SAMS, submitter="sue", namespace="team-b")))
     found = ev.SubmitFoundStored(job(1), "d", JobStatus.RUNNING, is_cleaned, "sam")
-    assert isinstance(only(made.handle(found), ev.Refuse).error, ForbiddenError)
+    assert isinstance(only(made.handle(found), ef.Refuse).error, ForbiddenError)
     shown = made.summary(job(1))
     if is_cleaned:
         assert shown is None

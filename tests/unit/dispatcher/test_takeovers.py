@@ -7,10 +7,12 @@ from typing import Any
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
-from runtime.dispatcher.core.job_entry import TAKEOVERS_MAX, initial_summary
+from runtime.dispatcher.core.job_entry import TAKEOVERS_MAX
 from runtime.dispatcher.core.jobs import JobRegistry
 from runtime.dispatcher.core.retention import Retention
+from runtime.dispatcher.core.shown_summary import initial_summary
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.gateways.overview import Takeover
 from tests.kit.control_plane.process_events import assignment_refused, inventory_received, process_registered
@@ -41,7 +43,7 @@ def running(*processes: Incarnation) -> JobRegistry:
 
 
 def noted(effects: list[Any]) -> tuple[Takeover, ...]:
-    (order,) = [one for one in effects if isinstance(one, ev.StoreOwner)]
+    (order,) = [one for one in effects if isinstance(one, ef.StoreOwner)]
     return order.takeovers
 
 

@@ -1,0 +1,188 @@
+"""What a Dispatcher does (effects, imperatives), by what its core decides on an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.common.errors import FlinklikeError
+from runtime.common.ids import Incarnation, JobId
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core.events import JobSource
+from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary, SubmitOutcome
+from runtime.gateways.overview import Takeover
+
+
+@dataclass(frozen=True, slots=True)
+class StoreJob:
+    """Run the submit transaction, with an owner unless `incarnation` is ""."""
+
+    source: JobSource
+    incarnation: Incarnation
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOwner:
+    """Run the assign transaction, after a pause that grows with `refusals` (R5).
+
+    `takeovers`: the last one is this, when its time is 0.
+    """
+
+    job_id: JobId
+    incarnation: Incarnation
+    address: str
+    previous_epoch: int
+    takeovers: tuple[Takeover, ...] = ()
+    refusals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreWanted:
+    """Run the want transaction: cancel, because of `reason` if it is the cluster that wants it."""
+
+    job_id: JobId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePromise:
+    """Run the promise transaction: the job's client will be back by then."""
+
+    job_id: JobId
+    expires_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMoveWish:
+    """Run the want transaction: `target` instead of the owner of `epoch`."""
+
+    job_id: JobId
+    target: Incarnation
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEnd:
+    """Run the transaction `end without owner`: CANCELED, or FAILED because of `reason`. A cancel may have one too.
+
+    `summary` is the job as shown until now, `previous_epoch` that of the stored owner, 0 if there is none. `can_run`:
+    that one, or an earlier one, may have started tasks; they are stopped first (R16). `last_epoch`: the highest epoch
+    of the job that this leader knows, 0 if it knows none. `refusals`: as in StoreOwner.
+    """
+
+    source: JobSource
+    summary: JobSummary
+    status: JobStatus
+    reason: str
+    previous_epoch: int
+    can_run: bool = False
+    last_epoch: int = 0
+    refusals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReloadJob:
+    """Read what is stored of this job."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class SeekResult:
+    """Read whether this job, which has lost its owner, has a result (R3). Then EndStored follows, else nothing."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class SendAssign:
+    """Tell the owner to run its job."""
+
+    incarnation: Incarnation
+    message: AssignJob
+
+
+@dataclass(frozen=True, slots=True)
+class SendCancel:
+    """Tell the owner that the job is wanted cancelled, and why if no person wants it."""
+
+    incarnation: Incarnation
+    job_id: JobId
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SendDrop:
+    """Tell a process to let go of jobs, without touching what is durable."""
+
+    incarnation: Incarnation
+    entries: tuple[JobInventoryEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendDrain:
+    """Tell a process to begin, or to end, its draining; it says when it has."""
+
+    incarnation: Incarnation
+    is_draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendNotTaken:
+    """Tell a draining process that nobody can take its jobs, and why."""
+
+    incarnation: Incarnation
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSummary:
+    """A job's visible state changed."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class EndJobEverywhere:
+    """The job has a stored result: tell the ResourceManager (R16), and have it cleaned."""
+
+    job_id: JobId
+    keeps_outputs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReplySubmitted:
+    """Answer a submit."""
+
+    request: int
+    outcome: SubmitOutcome
+    status: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyCancelled:
+    """Answer a cancel."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyDone:
+    """Answer a drain, a move or a heartbeat."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer a request with an error."""
+
+    request: int
+    error: FlinklikeError
+
+
+Transaction = StoreJob | StoreOwner | StoreWanted | StoreMoveWish | StorePromise | StoreEnd | ReloadJob | SeekResult
+Message = SendAssign | SendCancel | SendDrop | SendDrain | SendNotTaken
+Answer = ReplySubmitted | ReplyCancelled | ReplyDone | Refuse
+DispatcherEffect = Transaction | Message | Answer | PublishSummary | EndJobEverywhere
+Effects = list[DispatcherEffect]

@@ -1,0 +1,77 @@
+"""What is shown of one job: the summary of its owner, and what the leader adds while no owner speaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runtime.common.states import JobStatus
+from runtime.dispatcher.core.events import JobSource
+from runtime.gateways.dispatcher import JobSummary, TaskCounts
+
+
+class ShownSummary:
+    """The summary of one job. The time of its last modification rises with every change, for long polls compare it."""
+
+    __slots__ = ("_is_reason_of_leader", "summary")
+
+    def __init__(self, source: JobSource) -> None:
+        self.summary = initial_summary(source)
+        self._is_reason_of_leader = False
+
+    def wait(self, reason: str) -> bool:
+        """Show why nothing happens with the job; "" takes back such a reason, not an owner's. True if that is news."""
+        if self.summary.pending_reason == reason or not (reason or self._is_reason_of_leader):
+            return False
+        self._is_reason_of_leader = bool(reason)
+        self._change(replace(self.summary, pending_reason=reason))
+        return True
+
+    def stop(self, status: JobStatus) -> bool:
+        """Show that the job is stopped before it ends without an owner (R16). True if that is news."""
+        if self.summary.status is status:
+            return False
+        self._change(replace(self.summary, status=status))
+        return True
+
+    def accept(self, pushed: JobSummary, source: JobSource) -> bool:
+        """Show an owner's summary if it is newer by (epoch, sequence). True if it was."""
+        if (pushed.epoch, pushed.sequence) <= (self.summary.epoch, self.summary.sequence):
+            return False
+        shown_millis = self.summary.last_modification_millis
+        if pushed.last_modification_millis <= shown_millis:
+            pushed = replace(pushed, last_modification_millis=shown_millis + 1)
+        self.summary = of_submitter(pushed, source)
+        self._is_reason_of_leader = False
+        return True
+
+    def _change(self, changed: JobSummary) -> None:
+        self.summary = replace(
+            changed,
+            sequence=changed.sequence + 1,
+            last_modification_millis=changed.last_modification_millis + 1,
+        )
+
+
+def initial_summary(source: JobSource) -> JobSummary:
+    """What is shown before any owner has spoken (semantics.md: no owner yet = INITIALIZING)."""
+    return JobSummary(
+        job_id=source.job_id,
+        name=source.name,
+        status=JobStatus.INITIALIZING,
+        epoch=0,
+        sequence=0,
+        start_millis=source.submit_millis,
+        end_millis=-1,
+        last_modification_millis=source.submit_millis,
+        tasks=TaskCounts(),
+        pending_reason="",
+        submitter=source.submitter,
+        namespace=source.namespace,
+    )
+
+
+def of_submitter(summary: JobSummary, source: JobSource) -> JobSummary:
+    """The summary with the submitter and the namespace that are stored with the job's graph (R48)."""
+    if (summary.submitter, summary.namespace) == (source.submitter, source.namespace):
+        return summary
+    return replace(summary, submitter=source.submitter, namespace=source.namespace)
