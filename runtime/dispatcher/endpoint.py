@@ -11,14 +11,14 @@ import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar, assert_never
+from typing import assert_never
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
 from runtime.aio.turns import Turns
-from runtime.common.errors import BackpressureError, FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
+from runtime.common.errors import BackpressureError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
@@ -35,6 +35,7 @@ from runtime.dispatcher.services import DispatcherServices, ResourceRequests
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.transactions import JobTransactions
 from runtime.dispatcher.waiters import JobWaiters
+from runtime.dispatcher.waiting_calls import AnswerT, WaitingCalls
 from runtime.gateways.dispatcher import (
     AssignJob,
     Empty,
@@ -49,8 +50,6 @@ from runtime.gateways.overview import JobMasterInfo
 
 logger = logging.getLogger(__name__)
 
-AnswerT = TypeVar("AnswerT")
-
 
 class Dispatcher(ABC):
     """What both kinds of Dispatcher share. Implements `runtime.gateways.overview.DispatcherView`."""
@@ -62,8 +61,7 @@ class Dispatcher(ABC):
         self._registry = JobRegistry(settings.limits, settings.shown, settings.moves, settings.client_grace)
         self._scope = Scope("dispatcher")
         self._waiters = JobWaiters()
-        self._replies: dict[int, asyncio.Future[Any]] = {}
-        self._requests = 0
+        self._calls = WaitingCalls()
         self._turns = Turns(self._handle)
         self._ended: dict[JobId, bool] = {}
         """Told together, with whether their outputs are kept."""
@@ -112,9 +110,7 @@ class Dispatcher(ABC):
         self._is_open = False
         error = UnavailableError("the term of this dispatcher is over")
         self._waiters.fail(error)
-        for future in self._replies.values():
-            if not future.done():
-                future.set_exception(error)
+        self._calls.fail(error)
         self._end()
 
     @abstractmethod
@@ -182,29 +178,7 @@ class Dispatcher(ABC):
             case ef.SendAssign() | ef.SendCancel() | ef.SendDrop() | ef.SendDrain() | ef.SendNotTaken():
                 self._tell(effect)
             case _:
-                self._begin_transaction(effect)
-
-    def _begin_transaction(self, effect: ef.Transaction) -> None:
-        transactions = self._transactions
-        match effect:
-            case ef.StoreJob():
-                self._scope.spawn("submit", transactions.submit(effect))
-            case ef.StoreOwner():
-                self._scope.spawn("assign", transactions.assign(effect))
-            case ef.StoreWanted():
-                self._scope.spawn("want", transactions.want(effect))
-            case ef.StoreMoveWish():
-                self._scope.spawn("move", transactions.wish_move(effect))
-            case ef.StorePromise():
-                self._scope.spawn("promise", transactions.promise(effect))
-            case ef.StoreEnd():
-                self._scope.spawn("end", transactions.end_without_owner(effect))
-            case ef.ReloadJob():
-                self._scope.spawn("reload", transactions.reload(effect))
-            case ef.SeekResult():
-                self._scope.spawn("seek-result", transactions.seek_result(effect))
-            case _:
-                assert_never(effect)
+                self._transactions.start(effect, self._scope)
 
     def _tell(self, effect: ef.Message) -> None:
         match effect:
@@ -224,11 +198,13 @@ class Dispatcher(ABC):
     def _reply(self, effect: ef.Answer) -> None:
         match effect:
             case ef.ReplySubmitted(request, outcome, status):
-                self._answer(request, SubmitJobResponse(outcome, status))
+                self._calls.answer(request, SubmitJobResponse(outcome, status))
             case ef.ReplyCancelled(request) | ef.ReplyDone(request):
-                self._answer(request, Empty())
+                self._calls.answer(request, Empty())
             case ef.Refuse(request, error):
-                self._refuse(request, error)
+                if isinstance(error, BackpressureError):
+                    self._cleaning.signal()
+                self._calls.refuse(request, error)
             case _:
                 assert_never(effect)
 
@@ -242,34 +218,13 @@ class Dispatcher(ABC):
         elif summary.pending_reason:
             logger.info("job %s: %s (%s)", summary.job_id, summary.status.name, summary.pending_reason)
 
-    def _answer(self, request: int, answer: object) -> None:
-        future = self._replies.get(request)
-        if future is not None and not future.done():
-            future.set_result(answer)
-
-    def _refuse(self, request: int, error: FlinklikeError) -> None:
-        if isinstance(error, BackpressureError):
-            self._cleaning.signal()
-        future = self._replies.get(request)
-        if future is not None and not future.done():
-            future.set_exception(error)
-
     async def _ask(self, make_event: Callable[[int], ev.DispatcherEvent], answer_type: type[AnswerT]) -> AnswerT:
-        """Post an event and await its answer. Whoever stops waiting stops nothing else."""
-        self._requests += 1
-        request = self._requests
-        future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
-        self._replies[request] = future
+        """Post an event and await its answer. A caller that stops waiting stops nothing else."""
         try:
-            self._post(make_event(request))
-            answer = await future
+            return await self._calls.ask(lambda request: self._post(make_event(request)), answer_type)
         except NotFoundError:
             await self._services.store.check_term()  # R4
             raise
-        finally:
-            del self._replies[request]
-        assert isinstance(answer, answer_type), answer
-        return answer
 
     async def _tick(self) -> None:
         while True:

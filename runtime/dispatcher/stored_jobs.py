@@ -22,7 +22,7 @@ from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.task import FailureInfo
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
-from runtime.highavailability.records import DoneRecord, StoredJob
+from runtime.highavailability.records import DoneRecord, JobRecordKind, StoredJob
 from runtime.jobgraph.parsing import parse_job_graph
 
 
@@ -71,7 +71,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
 def _ended(stored: StoredJob, source: JobSource) -> JobSummary | None:
     if stored.result is not None:
         return of_submitter(decode_summary(stored.result.summary, source, stored.result.status), source)
-    if f"/{stored.job_id}/result " in stored.problem:
+    if stored.unreadable is JobRecordKind.RESULT:
         return replace(
             initial_summary(source), status=JobStatus.FAILED, pending_reason=stored.problem, keeps_outputs=True
         )

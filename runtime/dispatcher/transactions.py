@@ -11,9 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from runtime.aio.retry import RetryPolicy, retry
+from runtime.aio.scope import Scope
 from runtime.common.errors import FlinklikeError, InvalidInputError, PermanentError, RetryableError, StaleTokenError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -52,6 +53,28 @@ class JobTransactions:
         self._services = services
         self._store = services.store
         self._post = post
+
+    def start(self, effect: ef.Transaction, scope: Scope) -> None:
+        """Begin a transaction, in a task of that scope."""
+        match effect:
+            case ef.StoreJob():
+                scope.spawn("submit", self.submit(effect))
+            case ef.StoreOwner():
+                scope.spawn("assign", self.assign(effect))
+            case ef.StoreWanted():
+                scope.spawn("want", self.want(effect))
+            case ef.StoreMoveWish():
+                scope.spawn("move", self.wish_move(effect))
+            case ef.StorePromise():
+                scope.spawn("promise", self.promise(effect))
+            case ef.StoreEnd():
+                scope.spawn("end", self.end_without_owner(effect))
+            case ef.ReloadJob():
+                scope.spawn("reload", self.reload(effect))
+            case ef.SeekResult():
+                scope.spawn("seek-result", self.seek_result(effect))
+            case _:
+                assert_never(effect)
 
     async def submit(self, effect: ef.StoreJob) -> None:
         """Graph, and owner when there is one, in one transaction."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
@@ -191,12 +192,23 @@ class StoredResult:
     revision: int
 
 
+class JobRecordKind(Enum):
+    """The records of a job that are read one by one, by the last part of their keys."""
+
+    GRAPH = "graph"
+    OWNER = "owner"
+    WANTED = "wanted"
+    CLIENT = "client"
+    RESULT = "result"
+
+
 @dataclass(frozen=True, slots=True)
 class StoredJob:
     """All records of a job that is not cleaned, read at one revision.
 
     `problem` names the key of a record that cannot be read, "" when there is none; that record is None (a graph:
-    empty). Such a job fails with that reason; it never stops a process.
+    empty). Such a job fails with that reason; it never stops a process. `unreadable`: which record that is, the first
+    of several; None when there is none, or the graph is missing.
     """
 
     job_id: JobId
@@ -209,3 +221,4 @@ class StoredJob:
     result: ResultRecord | None
     problem: str = ""
     client: ClientRecord | None = None
+    unreadable: JobRecordKind | None = None

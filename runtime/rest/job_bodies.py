@@ -252,9 +252,8 @@ def execution_result(graph: ArchivedExecutionGraph) -> Body:
     if graph.status is JobStatus.FINISHED:
         result["result"] = json.loads(graph.result) if graph.result else None
     cause = graph.failure if graph.status is JobStatus.FAILED else graph.cancellation
-    if cause is not None:
-        labels = next((one.labels for one in graph.exceptions if one.failure.message == cause.message), {})
-        result["failure-cause"] = failure_cause(cause, labels)
+    if cause is not None:  # the latest of the exceptions
+        result["failure-cause"] = failure_cause(cause, graph.exceptions[0].labels)
     return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
 
 

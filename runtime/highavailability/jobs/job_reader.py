@@ -19,6 +19,7 @@ from runtime.highavailability.records import (
     DoneRecord,
     EventsRecord,
     GraphRecord,
+    JobRecordKind,
     OwnerRecord,
     Payload,
     ResultRecord,
@@ -177,29 +178,34 @@ class _Records:
     def __init__(self, kvs: dict[str, KeyValue]) -> None:
         self._kvs = kvs
         self.problem = ""
+        self.unreadable: JobRecordKind | None = None
 
-    def get(self, name: str, record_type: type[RecordT]) -> RecordT | None:
-        kv = self._kvs.get(name)
+    def get(self, kind: JobRecordKind, record_type: type[RecordT]) -> RecordT | None:
+        kv = self._kvs.get(kind.value)
         if kv is None:
             return None
         try:
             return decode_record(record_type, kv.value, key=kv.key)
         except UnreadableRecordError as error:
-            self.problem = self.problem or str(error)
+            if self.unreadable is None:
+                self.problem, self.unreadable = str(error), kind
             return None
 
 
 def _decoded(kv: KeyValue, record_type: type[RecordT]) -> RecordT | None:
-    return _Records({"it": kv}).get("it", record_type)
+    try:
+        return decode_record(record_type, kv.value, key=kv.key)
+    except UnreadableRecordError:
+        return None
 
 
 def _stored_job(job_id: JobId, kvs: dict[str, KeyValue]) -> StoredJob:
     records = _Records(kvs)
-    graph = records.get("graph", GraphRecord)
-    owner = records.get("owner", OwnerRecord)
-    wanted = records.get("wanted", WantedRecord)
-    client = records.get("client", ClientRecord)
-    result = records.get("result", ResultRecord)
+    graph = records.get(JobRecordKind.GRAPH, GraphRecord)
+    owner = records.get(JobRecordKind.OWNER, OwnerRecord)
+    wanted = records.get(JobRecordKind.WANTED, WantedRecord)
+    client = records.get(JobRecordKind.CLIENT, ClientRecord)
+    result = records.get(JobRecordKind.RESULT, ResultRecord)
     problem = records.problem
     if "graph" not in kvs:
         problem = problem or f"job {job_id} is stored without a graph"
@@ -214,4 +220,5 @@ def _stored_job(job_id: JobId, kvs: dict[str, KeyValue]) -> StoredJob:
         events=sum(1 for name in kvs if name.startswith("events/")),
         result=result,
         problem=problem,
+        unreadable=records.unreadable,
     )
