@@ -16,13 +16,13 @@ class BlobArchivePacks:
         self._store = store
 
     async def pack(self, archives: Sequence[bytes], /) -> Sequence[ArchivePointer]:
-        """One object, synced before this returns (R20)."""
+        """Write one object, which is synced before this returns (R20)."""
         if not archives:
             return []
         packed = await write_pack(self._store, archives)
         return [ArchivePointer(one.key, one.offset, one.size_bytes, one.sha256) for one in packed]
 
     async def unpack(self, pointer: ArchivePointer, /) -> bytes:
-        """Raises NotFoundError, DigestMismatchError."""
+        """Read one archive. Raises NotFoundError, DigestMismatchError."""
         place = PackedArchive(pointer.key, pointer.offset, pointer.size_bytes, pointer.sha256)
         return await read_packed(self._store, place)

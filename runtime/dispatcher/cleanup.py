@@ -1,7 +1,7 @@
-"""Reconcilers of finished jobs: dirty results become clean ones, and what is too old is forgotten.
+"""Reconcilers of finished jobs: one cleans jobs that have a result, the other one forgets jobs that ended long ago.
 
 Neither is on the path of a submit or of an end. Many jobs share one archive object and one transaction. An archive that
-storage denies is looked for twice, 10 s apart, before its job is cleaned without it (R20).
+the storage does not have is looked for twice, 10 s apart, before its job is cleaned without it (R20).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECOND_LOOK_SECONDS = 10.0
 
 
 class JobCleaner:
-    """Clean-up of one term. Between two runs it only knows whose archive is to be looked for again, and when."""
+    """The clean-up of one term. Its only state between two runs: which archives it looks for again, and when."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class JobCleaner:
         self._second_looks: dict[JobId, float] = {}
 
     async def clean(self) -> int:
-        """Clean what is dirty now. Returns how many jobs that were."""
+        """Clean the jobs that have a result now. Returns how many."""
         cleaned = 0
         while jobs := self._registry.dirty(self._settings.clean_jobs_max, self._put_off()):
             cleaned += await self._clean_some(jobs)
@@ -71,7 +71,7 @@ class JobCleaner:
             found.append(job_id)
             size = len(data)
             if size > self._settings.pack_bytes_max and result is not None and result.archive.object_key:
-                # It has an object of its own already.
+                # The archive has an object of its own already.
                 pointers[job_id] = ArchivePointer(result.archive.object_key, 0, size, result.archive.sha256)
                 continue
             if size > room:
@@ -104,8 +104,8 @@ class JobCleaner:
             ]
         )
         if missing := [job_id for job_id in jobs if job_id not in cleaned]:
-            # The leader saw a result of each of these, so somebody has edited the store by hand.
-            logger.warning("jobs are taken for cleaned although their results are gone: %s", ", ".join(missing))
+            # The leader saw a result of each of these jobs: the store was edited by hand since.
+            logger.warning("jobs are taken for cleaned although their results were deleted: %s", ", ".join(missing))
         for job_id in jobs:
             entry = self._registry.entry(job_id)
             assert entry is not None, job_id
@@ -114,7 +114,7 @@ class JobCleaner:
         self._post(ev.JobsCleaned(tuple(jobs)))
 
     async def _archive(self, job_id: JobId, result: ResultRecord | None) -> bytes | None:
-        """None: it is to be looked for again."""
+        """The archive of a job, b"" if it has none; None: the archive is to be looked for again."""
         is_second_look = self._second_looks.pop(job_id, None) is not None
         if result is None:
             return b""
@@ -142,7 +142,7 @@ class JobCleaner:
         )
 
     async def forget(self) -> int:
-        """Retention of what is shown, and of the ids that are remembered. Returns how many ids were forgotten."""
+        """Apply retention to the jobs that are shown and to ids that are taken. Returns how many ids were forgotten."""
         now = self._services.clock.epoch_millis()
         self._registry.shown.expire(now)
         if not self._is_loaded:
@@ -155,7 +155,7 @@ class JobCleaner:
         return forgotten
 
     async def _load(self) -> None:
-        """Once a term: when did each cleaned job end, and how large is what it left?"""
+        """Read, once in a term, when each cleaned job ended and how large its archive is."""
         ended: dict[JobId, RememberedJob] = {}
         async for record, revision in self._services.store.all_done(skip_unreadable=True):
             summary = decode_summary(record.summary, NO_SOURCE, record.status)

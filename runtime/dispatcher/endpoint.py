@@ -64,7 +64,7 @@ class Dispatcher(ABC):
         self._calls = WaitingCalls()
         self._turns = Turns(self._handle)
         self._ended: dict[JobId, bool] = {}
-        """Told together, with whether their outputs are kept."""
+        """The jobs that a turn ends, with whether their outputs are kept: the ResourceManager is told all together."""
         self._is_open = False
         self._transactions = JobTransactions(services, self._post)
         self._reads = JobReads(services)
@@ -119,7 +119,7 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def _end(self) -> None:
-        """Stop it; nothing of it may act from now on."""
+        """Stop that part; it must not act from now on."""
 
     @abstractmethod
     def _send_assign(self, incarnation: Incarnation, message: AssignJob) -> None:
@@ -139,7 +139,7 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def _send_not_taken(self, incarnation: Incarnation, reason: str) -> None:
-        """Tell a draining process that nobody can take its jobs."""
+        """Tell a draining process that no other process has room for its jobs."""
 
     @abstractmethod
     def notify_resources(self, job_id: JobId, reason: str) -> None:
@@ -255,7 +255,7 @@ class Dispatcher(ABC):
         return await self._ask(lambda number: ev.SubmitRequested(number, source), SubmitJobResponse)
 
     async def cancel_job(self, request: JobRequest, /) -> Empty:
-        """Make the wish durable and forward it."""
+        """Make the wish to cancel durable, and forward it."""
         self._check_open()
         if self._registry.summary(request.job_id) is None and self._registry.entry(request.job_id) is None:
             await self._reads.check_cancel_of_cleaned(request.job_id)
@@ -270,7 +270,7 @@ class Dispatcher(ABC):
         await self._ask(lambda number: ev.HeartbeatRequested(number, job_id, expires_millis), Empty)
 
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
-        """The execution graph: from the owner while there is one, else from what is stored."""
+        """The execution graph of a job: from its owner, or without one from the store."""
         self._check_open()
         entry = self._registry.entry(request.job_id)
         owner = self._registry.owner(request.job_id)
@@ -278,7 +278,7 @@ class Dispatcher(ABC):
             try:
                 return JobDetailsResponse(await self._request_owner(owner, request))
             except NotFoundError:
-                # The owner has let go of it: it ended, or has another owner.
+                # That process does not run the job any more: the job has ended, or has another owner.
                 entry = self._registry.entry(request.job_id)
         return JobDetailsResponse(await self._read_job(request.job_id, entry))
 
@@ -304,29 +304,29 @@ class Dispatcher(ABC):
         return self._registry.shown.newest_first()
 
     def job_counts(self) -> Mapping[JobStatus, int]:
-        """How many of them there are of each status."""
+        """How many jobs there are of each status."""
         self._check_open()
         return self._registry.shown.counts()
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
-        """One of them."""
+        """What is shown of one job."""
         self._check_open()
         return self._registry.summary(job_id)
 
     async def find_job(self, job_id: JobId, /) -> JobSummary | None:
-        """One job, also one that ended too long ago to be shown."""
+        """What is known of one job, of one too that ended too long ago to be shown."""
         shown = self.job_summary(job_id)
         return shown if shown is not None else await self._reads.cleaned_summary(job_id)
 
     async def find_jobs(self, jobs: Collection[JobId], /) -> Mapping[JobId, JobSummary]:
-        """The same of many; those that are not known are left out."""
+        """What is known of many jobs; jobs that are not known are left out."""
         self._check_open()
         found = {job_id: one for job_id in jobs if (one := self._registry.summary(job_id)) is not None}
         forgotten = [job_id for job_id in jobs if job_id not in found]
         return {**found, **await self._reads.cleaned_summaries(forgotten)}
 
     def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
-        """Who runs the job now."""
+        """The process that runs the job now."""
         self._check_open()
         owner = self._registry.owner(job_id)
         process = None if owner is None else self._registry.processes.get(owner.incarnation)
@@ -338,7 +338,7 @@ class Dispatcher(ABC):
         return [self._info(process) for process in self._registry.processes]
 
     def jobs_of(self, incarnation: Incarnation, /) -> Sequence[JobSummary]:
-        """What one of them runs, by id. NotFoundError."""
+        """The jobs that a process runs, by id. Raises NotFoundError."""
         self._check_open()
         process = self._registry.processes.get(incarnation)
         if process is None:
@@ -348,7 +348,7 @@ class Dispatcher(ABC):
         return [summary for summary in shown if summary is not None]
 
     async def drain_job_master(self, incarnation: Incarnation, /, *, is_draining: bool) -> None:
-        """Have a process give its jobs away and take none, or take some again. Returns when it says so itself."""
+        """Have a process give away its jobs and take none, or take jobs again. Returns when the process confirms."""
         self._check_open()
         try:
             async with asyncio.timeout(self._settings.rpc_timeout):
@@ -393,16 +393,16 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def _last_heard_millis(self, incarnation: Incarnation) -> int:
-        """When the process was last heard of, for people."""
+        """When the process was last heard, as shown to people."""
 
     # --- what the ResourceManager of this term asks -------------------------------------------------------
 
     def owner_of(self, job_id: JobId) -> ev.JobOwner | None:
-        """Who runs the job by this leader's own writing (R7)."""
+        """The process that runs the job by this leader's own writing (R7)."""
         return self._registry.owner(job_id)
 
     def is_owned_by(self, job_id: JobId, incarnation: Incarnation, epoch: int) -> bool:
-        """Is that the owner key (R7)? False while another one is being written: it may be there already."""
+        """True if the owner key names that process and epoch (R7). False while it is written: it may have changed."""
         entry = self._registry.entry(job_id)
         return entry is not None and entry.is_owned_by(incarnation, epoch)
 
@@ -416,12 +416,12 @@ class Dispatcher(ABC):
         return entry is not None and entry.phase.state is not JobPhase.TERMINAL
 
     def namespace_of(self, job_id: JobId) -> str:
-        """To whom the job belongs, as this leader has stored it (R48)."""
+        """The namespace to which the job belongs, as this leader has stored it (R48)."""
         entry = self._registry.entry(job_id)
         return DEFAULT_NAMESPACE if entry is None else entry.source.namespace
 
     def keeps_outputs(self, job_id: JobId) -> bool:
-        """Of a job that is over: may what it wrote still be committed by hand (R28)? Of one that nobody knows, too."""
+        """True if what an ended job wrote may still be committed by hand (R28), as with a job that is not known."""
         summary = self._registry.summary(job_id)
         return summary is None or summary.keeps_outputs
 
@@ -435,7 +435,7 @@ def _checked_digest(request: SubmitJobRequest) -> str:
 
 
 class _Named(BaseModel):
-    """Reads nothing but the name: whoever made the request has read the whole graph."""
+    """The name alone: REST has read the whole graph before."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     name: str

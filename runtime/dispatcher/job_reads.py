@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 
 class JobReads:
-    """Reads of one term."""
+    """The reads of one term."""
 
     def __init__(self, services: DispatcherServices) -> None:
         self._services = services
 
     async def unowned(self, source: JobSource, summary: JobSummary, *, can_have_begun: bool) -> bytes:
-        """A job that waits for its owner. What runs of one that can have begun is not known: it is shown without."""
+        """A job that waits for its owner. If it can have begun, what runs is not known: it is shown without tasks."""
         if can_have_begun:
             return empty_archive(source, summary).to_json()
         graph = await load_graph(self._services.payloads, source)
@@ -45,7 +45,7 @@ class JobReads:
         return await self._services.payloads.load(stored.result.archive)
 
     async def cleaned(self, job_id: JobId) -> bytes:
-        """A job of which only its archive is left. NotFoundError."""
+        """A cleaned job, from its archive. Raises NotFoundError when there is none."""
         done = await self._services.store.done(job_id)
         if done is None:
             raise await self.unknown(job_id)
@@ -56,7 +56,7 @@ class JobReads:
         return await self._services.archives.unpack(pointer)
 
     async def cleaned_summary(self, job_id: JobId) -> JobSummary | None:
-        """What is remembered of a cleaned job; None when the cluster does not know it."""
+        """The summary of a cleaned job; None when the cluster does not know the job."""
         done = await self._services.store.done(job_id)
         if done is None:
             await self._services.store.check_term()
@@ -64,14 +64,14 @@ class JobReads:
         return finished_job(job_id, done).summary
 
     async def cleaned_summaries(self, jobs: Sequence[JobId]) -> Mapping[JobId, JobSummary]:
-        """The same of many; what is not known is left out."""
+        """The summaries of cleaned jobs; jobs that are not known are left out."""
         found = await self._services.store.dones(jobs)
         if len(found) < len(jobs):
             await self._services.store.check_term()
         return {job_id: finished_job(job_id, done).summary for job_id, done in found.items()}
 
     async def check_cancel_of_cleaned(self, job_id: JobId) -> None:
-        """A cancel of a job that is not in memory. Raises NotFoundError, and ConflictError if it ended otherwise."""
+        """Check the cancel of a cleaned job. Raises NotFoundError, and ConflictError unless the job was cancelled."""
         done = await self._services.store.done(job_id)
         if done is None:
             raise await self.unknown(job_id)
@@ -80,13 +80,13 @@ class JobReads:
             raise ConflictError(message)
 
     async def unknown(self, job_id: JobId) -> NotFoundError:
-        """The error that says so. Raises StaleTokenError where that cannot be said."""
+        """The error that says that a job is not known. Raises StaleTokenError when the term is over (R4)."""
         await self._services.store.check_term()
         return NotFoundError(f"job {job_id} is not known")
 
 
 async def load_graph(payloads: PayloadStore, source: JobSource) -> bytes:
-    """A job graph's bytes, b"" when they cannot be had."""
+    """The bytes of a job graph, b"" when the storage does not have them."""
     if source.graph or not source.graph_key:
         return source.graph
     try:

@@ -33,7 +33,7 @@ class ResourceManagerTerm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TermComponents:
-    """What is built after recovery."""
+    """The components of a term, which are built after recovery."""
 
     dispatcher: Dispatcher
     resource_manager: ResourceManagerTerm
@@ -41,7 +41,7 @@ class TermComponents:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What recovery reads."""
+    """What recovery has read."""
 
     stored: Sequence[StoredJob]
     done: Sequence[tuple[JobId, DoneRecord]]
@@ -49,7 +49,7 @@ class _Found:
 
 
 class DispatcherLeaderProcess:
-    """One term. `known_processes` reads the JobMaster processes that the store tells of."""
+    """One term. `known_processes` reads the JobMaster processes that are registered in the store."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class DispatcherLeaderProcess:
         self._construct = construct
 
     async def run(self, started: Callable[[TermComponents], None]) -> None:
-        """Serve until cancelled. StaleTokenError in an ExceptionGroup when the term turns out to be over."""
+        """Serve until cancelled. Raises StaleTokenError, in an ExceptionGroup, when the term turns out to be over."""
         services = self._services
         term = services.token.revision
         logger.info("leader term %d: recovery begins", term)

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 class DispatcherRunner:
     """`leading` has the components of the term from its recovery until its end is noticed, None otherwise.
 
-    `prepare` ends before a term does anything: what the leader before has promised is then known here (R48).
+    A term does nothing before `prepare` has ended: this process knows then what the leader before has promised (R48).
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class DispatcherRunner:
         return self.leading.value if self._epoch is not None and self._epoch.is_valid else None
 
     async def run(self) -> None:
-        """Stand, lead, lose, stand again, until cancelled: then resign. A failure of ours comes out."""
+        """Stand for leadership, lead, lose, stand again, until cancelled: then resign. Raises what breaks a term."""
         await self._election.run(self._lead)
 
     async def _lead(self, epoch: LeadershipEpoch) -> None:

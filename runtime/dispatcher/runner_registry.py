@@ -30,7 +30,7 @@ REMEMBERED_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class RunnerFailed:
-    """A runner ended by an error of ours: the job needs another owner."""
+    """A runner broke: the job needs another owner."""
 
     job_id: JobId
     epoch: int
@@ -43,11 +43,11 @@ class _Running:
     task: asyncio.Task[None]
     successor: AssignJob | None = None
     cancel_reason: str | None = None
-    """Why the successor is wanted cancelled: it has no runner yet that could be told (R4)."""
+    """Why the successor is to be cancelled, None if it is not: its runner, which is to be told, does not exist yet."""
 
 
 class JobManagerRunnerRegistry:
-    """Runs runners in `scope`. `ended` hears of each end but those by drop."""
+    """Runs runners in `scope`. `ended` is called at the end of each runner that was not dropped."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class JobManagerRunnerRegistry:
         self._running: dict[JobId, _Running] = {}
         self._begun: dict[tuple[JobId, int], None] = {}
         self.count: Watch[int] = Watch(0)
-        """How many run."""
+        """How many runners run."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -77,7 +77,7 @@ class JobManagerRunnerRegistry:
         return None if running is None else running.runner
 
     def has_begun(self, job_id: JobId, epoch: int) -> bool:
-        """True if this pair has had its runner."""
+        """True if a runner of this job has run under this epoch."""
         return (job_id, epoch) in self._begun
 
     def start(self, assignment: AssignJob) -> None:
@@ -119,7 +119,7 @@ class JobManagerRunnerRegistry:
             self.count.set(len(self._running))
 
     def _never_ran(self, running: _Running) -> None:
-        """A task that is cancelled before its first step never gets to its `finally`."""
+        """Forget the runner here: a task that is cancelled before its first step does not run its `finally`."""
         job_id = running.runner.job_id
         if self._running.get(job_id) is running:
             del self._running[job_id]
@@ -138,7 +138,7 @@ class JobManagerRunnerRegistry:
             logger.debug("job %s is not started again: this process lets go of its jobs", assignment.job_id)
 
     def cancel(self, job_id: JobId, reason: str = "") -> None:
-        """The job is wanted cancelled, and why if no person wants it."""
+        """Cancel a job: because of `reason`, or for a client without one."""
         running = self._running.get(job_id)
         if running is None:
             return
@@ -147,13 +147,13 @@ class JobManagerRunnerRegistry:
             running.cancel_reason = reason
 
     def notify_resources(self, job_id: JobId, reason: str) -> None:
-        """Why the job's requirements are not fulfilled."""
+        """Tell a JobMaster why its requirements are not fulfilled, "" when they are."""
         running = self._running.get(job_id)
         if running is not None:
             running.runner.notify_resources(reason)
 
     def drop(self, entry: JobInventoryEntry) -> None:
-        """Let go of a job. One that ended is about to return by itself and still has last words to send."""
+        """Stop running a job. A runner whose job has ended is left alone: it sends its last messages, and returns."""
         running = self._running.get(entry.job_id)
         if running is None or running.runner.epoch != entry.epoch:
             return

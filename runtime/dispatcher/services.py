@@ -29,27 +29,27 @@ class ArchivePacks(Protocol):
     """Archives of finished jobs, many in one object."""
 
     async def pack(self, archives: Sequence[bytes], /) -> Sequence[ArchivePointer]:
-        """Write one object with all of them, synced (R20). Pointers in the same order."""
+        """Write all archives into one object, synced (R20). Returns their pointers in the same order."""
 
     async def unpack(self, pointer: ArchivePointer, /) -> bytes:
-        """One archive. NotFoundError when retention has removed it."""
+        """Read one archive. Raises NotFoundError when retention has removed it."""
 
 
 class PayloadStore(Protocol):
     """Bytes of records: `runtime.highavailability.jobs.payloads.Payloads`."""
 
     async def store(self, data: bytes, /) -> Payload:
-        """A payload that may be written into a key now."""
+        """Store the bytes. Returns the payload, which a record may refer to from now on."""
 
     async def load(self, payload: Payload, /) -> bytes:
-        """The bytes."""
+        """Read the bytes of a payload."""
 
 
 class BlobReferences(Protocol):
-    """R19, as asked at submit: `runtime.blob.store.BlobStore`."""
+    """Which blobs a submit may refer to (R19): `runtime.blob.store.BlobStore`."""
 
     async def not_referable(self, keys: Sequence[str], /) -> Sequence[str]:
-        """Those that a new job may not refer to."""
+        """Those of `keys` that a new job may not refer to."""
 
 
 class ResourceRequests(Protocol):
@@ -63,25 +63,25 @@ class ResourceRequests(Protocol):
 
 
 class TaskStops(Protocol):
-    """R16, where no owner can: `runtime.highavailability.jobs.leader_fences.LeaderFences`."""
+    """Stops the tasks of a job that no process runs (R16), as `LeaderFences` of highavailability does."""
 
     async def stop_everywhere(self, job_id: JobId, epoch: int, last_epoch: int, /) -> None:
-        """Returns when no exclusive attempt of epochs up to `last_epoch` can run any more.
+        """Stop them. Returns when no exclusive attempt of epochs up to `last_epoch` can run any more.
 
-        Or when the owner stored for the job is not that of `epoch` (0: none) after all.
+        Returns also when the owner that is stored for the job is not that of `epoch` (0: none).
         """
 
 
-def tell_nobody(job_id: JobId, reason: str) -> None:
-    """Where there is no audit log."""
+def without_audit(job_id: JobId, reason: str) -> None:
+    """Stands for the audit log where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class DispatcherServices:
-    """`token` is the term; `incarnation` and `address` those of this process.
+    """`token` is the term; `incarnation` and `address` are those of this process.
 
-    `stops` None: nothing is durable, and no TaskManager could read a fence. `tell_cancel` hears of jobs that the
-    cluster cancels, and why, when that is durable (R49).
+    `stops` is None where nothing is durable, so that no TaskManager could read a fence. `tell_cancel` is called with
+    each job that the cluster cancels, and the reason, when the cancel is durable (R49).
     """
 
     store: LeaderJobStore
@@ -94,4 +94,4 @@ class DispatcherServices:
     incarnation: Incarnation
     address: str
     stops: TaskStops | None
-    tell_cancel: Callable[[JobId, str], None] = tell_nobody
+    tell_cancel: Callable[[JobId, str], None] = without_audit

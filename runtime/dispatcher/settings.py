@@ -15,9 +15,9 @@ from runtime.dispatcher.core.submits import JobRegistryLimits
 class DispatcherSettings:
     """`shown` bounds the finished jobs that are listed, `remembered` the ids that are known to be taken.
 
-    Dirty jobs are cleaned when `clean_jobs_min` of them have come together, at the latest every `clean_period`.
-    Their archives share objects of up to `pack_bytes_max`. `client_grace`: how long clients that have promised to come
-    back may look for a new leader.
+    Jobs with a result are cleaned when there are `clean_jobs_min`, at the latest every `clean_period`. Their archives
+    share objects of up to `pack_bytes_max`. `client_grace`: how long clients that have promised to be back may look for
+    a new leader.
     """
 
     limits: JobRegistryLimits

@@ -27,7 +27,7 @@ from runtime.gateways.resource_manager import JobRequirements
 
 
 class StandaloneDispatcher(Dispatcher):
-    """Runs JobManagerRunners itself; is their JobMasterListener."""
+    """Runs JobManagerRunners itself, and is their JobMasterListener."""
 
     def __init__(
         self,
@@ -49,17 +49,17 @@ class StandaloneDispatcher(Dispatcher):
         )
 
     def _end(self) -> None:
-        """The runners ended with the scope."""
+        """Nothing is left to stop: the runners have ended with the scope."""
 
     # --- JobMasterListener --------------------------------------------------------------------------------
 
     def job_summary_changed(self, summary: JobSummary) -> None:
-        """Something visible changed."""
+        """What is shown of a job has changed."""
         if self._is_open:
             self._post(ev.SummariesReceived((summary,)))
 
     def requirements_changed(self, requirements: JobRequirements) -> None:
-        """The complete requirement set of a job changed."""
+        """The complete set of requirements of a job has changed."""
         if self._is_open:
             self._resources.declare_requirements(requirements)
 
@@ -85,18 +85,18 @@ class StandaloneDispatcher(Dispatcher):
             self._runners.drop(entry)
 
     def _send_drain(self, incarnation: Incarnation, *, is_draining: bool) -> None:
-        raise AssertionError(incarnation)  # nobody is asked: `drain_job_master` refuses
+        raise AssertionError(incarnation)  # `drain_job_master` has refused
 
     def _send_not_taken(self, incarnation: Incarnation, reason: str) -> None:
         raise AssertionError(reason)
 
     async def drain_job_master(self, incarnation: Incarnation, /, *, is_draining: bool) -> None:
-        """There is no other process to give jobs to. ConflictError."""
+        """Raises ConflictError: there is no other process to give jobs to."""
         message = "jobs run inside the JobManager: there are no JobMaster processes that could be drained"
         raise ConflictError(message)
 
     def notify_resources(self, job_id: JobId, reason: str) -> None:
-        """Why a job's requirements are not fulfilled."""
+        """Tell the owner of a job why its requirements are not fulfilled, "" when they are."""
         self._runners.notify_resources(job_id, reason)
 
     async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:

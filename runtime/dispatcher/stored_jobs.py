@@ -1,4 +1,4 @@
-"""Stored records in the words of the registry, and what is shown of jobs that no owner can be asked about."""
+"""Stored records as the registry takes them over, and what is shown of jobs that have no owner to ask."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def encode_summary(summary: JobSummary) -> bytes:
 
 
 def recovered_job(stored: StoredJob) -> RecoveredJob:
-    """A stored job as the registry takes it over. A job whose result cannot be read has failed with that reason."""
+    """A stored job as the registry takes it over. A job whose result cannot be read has failed for that reason."""
     graph = stored.graph
     source = JobSource(
         job_id=stored.job_id,
@@ -49,7 +49,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
     if stored.owner is not None:
         owner = JobOwner(stored.owner.incarnation, stored.owner.address, stored.epoch)
     elif stored.epoch:
-        # Whoever it names cannot be read, its epoch can: the job is given to another one under a later epoch.
+        # Which process the record names cannot be read, its epoch can: another one gets the job under a later epoch.
         owner = JobOwner(NO_PROCESS, "", stored.epoch)
     wants_cancel = stored.wanted is not None and stored.wanted.wants_cancel
     move_to = NO_PROCESS
@@ -79,7 +79,7 @@ def _ended(stored: StoredJob, source: JobSource) -> JobSummary | None:
 
 
 def decode_summary(data: bytes, source: JobSource, status: JobStatus) -> JobSummary:
-    """A result's summary. One that cannot be read is replaced by what is known otherwise."""
+    """The summary of a result. If it cannot be read, it is made from `source` and `status`, and says so."""
     try:
         return decode_record(JobSummary, data, key=f"summary of job {source.job_id}")
     except UnreadableRecordError as error:
@@ -87,7 +87,7 @@ def decode_summary(data: bytes, source: JobSource, status: JobStatus) -> JobSumm
 
 
 def finished_job(job_id: JobId, done: DoneRecord) -> FinishedJob:
-    """A cleaned job, as it is kept in memory. Whose it was, nobody knows when its summary cannot be read (R48)."""
+    """A cleaned job, as it is kept in memory. If its summary cannot be read, it belongs to no submitter (R48)."""
     source = JobSource(job_id, done.graph_digest, "", b"", "", 0, "", namespace=UNKNOWN_NAMESPACE)
     summary = decode_summary(done.summary, source, done.status)
     if not summary.namespace:
@@ -98,7 +98,7 @@ def finished_job(job_id: JobId, done: DoneRecord) -> FinishedJob:
 def empty_archive(
     source: JobSource, summary: JobSummary, exceptions: tuple[ArchivedException, ...] = ()
 ) -> ArchivedExecutionGraph:
-    """The execution graph of a job of which only the summary is known."""
+    """The execution graph of a job of which this process knows the summary only."""
     return ArchivedExecutionGraph(
         schema_version=ARCHIVE_SCHEMA_VERSION,
         job_id=source.job_id,
@@ -120,7 +120,7 @@ def empty_archive(
 def unowned_archive(
     source: JobSource, graph: bytes, summary: JobSummary, failure: FailureInfo | None = None
 ) -> ArchivedExecutionGraph:
-    """The execution graph of a job that no owner tells of: as if nothing had run. Also for one that cannot be read."""
+    """The execution graph of a job without an owner, as if nothing had run; without tasks if it cannot be read."""
     exceptions = () if failure is None else (ArchivedException(failure, "", "", "", labels={"type": failure.kind}),)
     try:
         job_graph = parse_job_graph(graph)

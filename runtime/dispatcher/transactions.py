@@ -1,7 +1,7 @@
-"""The Dispatcher's transactions: each ends by posting what came of it.
+"""The Dispatcher's transactions: each ends by posting its outcome.
 
-A write that was surely not executed is repeated here where nobody waits for the answer (assign, reload); submits and
-cancels are answered with the error and repeated by the client. StaleTokenError passes: the term is over.
+A write that was surely not executed is repeated here where no client waits for the answer (assign, reload); submits and
+cancels are answered with the error, and the client repeats them. StaleTokenError passes: the term is over.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ REPEAT_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
 
 
 class JobTransactions:
-    """All transactions of one term."""
+    """The transactions of one term."""
 
     def __init__(self, services: DispatcherServices, post: Callable[[ev.DispatcherEvent], None]) -> None:
         self._services = services
@@ -77,7 +77,7 @@ class JobTransactions:
                 assert_never(effect)
 
     async def submit(self, effect: ef.StoreJob) -> None:
-        """Graph, and owner when there is one, in one transaction."""
+        """Write the graph, and the owner if there is one, in one transaction."""
         job_id = effect.source.job_id
         await self._answer(f"submit of job {job_id}", self._submit(effect), partial(ev.SubmitFailed, job_id))
 
@@ -103,7 +103,7 @@ class JobTransactions:
                 return ev.SubmitFoundStored(source.job_id, digest, status, is_done, submitter)
 
     async def _check_references(self, source: ev.JobSource) -> None:
-        """R19: a job may refer only to objects that were uploaded a short time ago. Raises InvalidInputError."""
+        """Check that the job refers to blobs of a short time ago only (R19). Raises InvalidInputError."""
         keys = sorted(object_keys_in(source.graph))
         refused = await self._services.blobs.not_referable(keys) if keys else ()
         if refused:
@@ -155,7 +155,7 @@ class JobTransactions:
         return ev.MoveWishStored(effect.job_id, await self._store.want(effect.job_id, wanted))
 
     async def end_without_owner(self, effect: ef.StoreEnd) -> None:
-        """CANCELED or FAILED for a job that nobody runs."""
+        """End a job that no process runs."""
         job_id = effect.source.job_id
         work = self._end_without_owner(effect)
         await self._answer(f"end of job {job_id}", work, partial(ev.EndFailed, job_id))
@@ -166,8 +166,8 @@ class JobTransactions:
         if effect.can_run and self._services.stops is not None:
             there = await self._store.job(job_id)
             if there is None or there.epoch != effect.previous_epoch:
-                return ev.EndStored(job_id, None)  # nothing is stopped for what is not so any more
-            # An owner of which nothing is known was written in an earlier term.
+                return ev.EndStored(job_id, None)  # the job has another owner since: nothing is stopped
+            # An owner that this leader does not know was written in an earlier term.
             last_epoch = effect.last_epoch or self._services.token.revision
             await self._services.stops.stop_everywhere(job_id, effect.previous_epoch, last_epoch)
         now = self._services.clock.epoch_millis()
@@ -200,7 +200,7 @@ class JobTransactions:
         return ev.EndStored(job_id, summary if is_stored else None)
 
     async def _what_is_kept(self, job_id: JobId) -> Kept:
-        """R28: an owner may have decided the outcome, and committed some of it."""
+        """What outputs are kept: an owner may have decided the outcome, and committed some of them (R28)."""
         try:
             batches = [decode_events(stored) for stored in await self._store.events(job_id)]
         except StaleTokenError:
@@ -216,7 +216,7 @@ class JobTransactions:
         work: Awaitable[ev.DispatcherEvent],
         failed: Callable[[FlinklikeError], ev.DispatcherEvent],
     ) -> None:
-        """Post what became of one request. A transaction that finds the term over ends the term."""
+        """Post the outcome of one request. A transaction that finds the term over ends the term."""
         try:
             event = await work
         except StaleTokenError as error:
@@ -235,7 +235,7 @@ class JobTransactions:
         self._post(ev.JobReloaded(effect.job_id, await self._read(effect.job_id)))
 
     async def seek_result(self, effect: ef.SeekResult) -> None:
-        """Say so if the job has ended."""
+        """Post the end of the job if it has a result (R3)."""
         found = await self._read(effect.job_id)
         if found is not None and found.ended is not None:
             self._post(ev.EndStored(effect.job_id, found.ended))
@@ -245,7 +245,7 @@ class JobTransactions:
         return None if stored is None else recovered_job(stored)
 
     async def _pause(self, refusals: int) -> None:
-        """R5: what was refused is not tried again at once."""
+        """Wait before what was refused is tried again (R5)."""
         if refusals:
             await asyncio.sleep(REPEAT_POLICY.delay(refusals - 1, self._services.entropy))
 

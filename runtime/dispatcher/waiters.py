@@ -1,8 +1,8 @@
-"""Long polls on jobs: who waits is woken by exactly the jobs it waits for, and told which they were.
+"""Long polls on jobs: a poll is woken by exactly the jobs that it waits for, and its answer says which have changed.
 
-A poll costs something when it begins and when it ends, nothing in between, however many jobs it is for. One with a
-name ends an earlier one of that name, so that a client can wait for more jobs without leaving anything behind. Whoever
-waits has at most half of the room that others leave him (R49).
+A poll costs something when it begins and when it ends, nothing in between, however many jobs it is for. A poll with a
+name ends the earlier poll of that name, so that a client can wait for more jobs without leaving a poll behind. The
+polls of one principal take at most half of the room that the polls of others leave (R49).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RETRY_SECONDS = 5.0
 
 @dataclass(eq=False, slots=True)
 class _Poll:
-    """One call that waits, for so many jobs. `news`: those that have changed."""
+    """One call that waits for `size` jobs. `news`: the jobs of these that have changed."""
 
     future: asyncio.Future[None]
     size: int
@@ -35,7 +35,7 @@ class _Poll:
 
 
 class JobWaiters:
-    """Polls by job, at most `count_max` pairs of them. Waking costs nothing when nobody waits."""
+    """The polls of one term, by job: at most `count_max` pairs of poll and job. A job without polls costs nothing."""
 
     def __init__(self, count_max: int = WAITERS_MAX) -> None:
         self._waiting: dict[JobId, dict[_Poll, None]] = {}
@@ -51,13 +51,13 @@ class JobWaiters:
             poll.end()
 
     def end(self, name: str) -> None:
-        """Nobody waits for the answer to the poll of that name any more."""
+        """End the poll of that name: its client does not wait for the answer any more."""
         if (poll := self._named.get(name)) is not None:
             poll.end()
-            self._uncount(poll)  # whoever replaces it may do so in this very step
+            self._uncount(poll)  # the poll that replaces it may begin in this very step
 
     def fail(self, error: FlinklikeError) -> None:
-        """End all waiting with an error: the term is over."""
+        """End all polls with an error: the term is over."""
         for waiters in self._waiting.values():
             for poll in waiters:
                 if not poll.future.done():

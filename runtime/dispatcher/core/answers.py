@@ -1,4 +1,4 @@
-"""What the registry answers to requests about jobs that are there already, have ended, or cannot be helped."""
+"""What the registry answers to requests about jobs that are stored or have ended, and to submits above a limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refuse_for_now(request: int, job_id: JobId, unfinished: int, *, dirty: int, 
 
 
 def refuse_cancels(entry: JobEntry, error: FlinklikeError) -> list[ef.DispatcherEffect]:
-    """Nobody waits for the cancel any more; it is wanted still if that is durable."""
+    """Refuse the cancels that wait. A wish to cancel that is durable stays."""
     requests = tuple(entry.cancel_requests)
     entry.cancel_requests.clear()
     entry.forget_wish()
@@ -38,7 +38,7 @@ def answer_again(
 ) -> ef.DispatcherEffect:
     """Answer a submit of an id that is taken (semantics.md, Identity). A stored graph without digest is unreadable.
 
-    Somebody else's job is told to nobody, of the same content or not (R48).
+    A client learns nothing of a job of another submitter, be its content the same or not (R48).
     """
     if submitter != source.submitter:
         return ef.Refuse(request, ForbiddenError(f"job id {source.job_id} is taken by a job of somebody else"))
@@ -62,7 +62,7 @@ def answer_finished(request: int, source: ev.JobSource, finished: FinishedJob) -
 
 
 def answer_found(entry: JobEntry, found: ev.SubmitFoundStored) -> list[ef.DispatcherEffect]:
-    """Answer those who wait for a submit that has found its id taken. Of a cleaned job there is nothing to cancel."""
+    """Answer the requests of a submit that has found its id taken, and the cancels too if that job is cleaned."""
     answers = [
         answer_again(request, entry.source, found.digest, found.submitter, found.status)
         for request in entry.submit_requests

@@ -1,8 +1,8 @@
-"""Clients that have promised to come back, and the end of their jobs when they do not.
+"""Clients that have promised to be back by a time, and the cancels of their jobs when they are not.
 
 Invariants: a promise counts, and is answered, when it is durable (R3); one write of a job's promise is in flight at
-most, and meanwhile nothing is decided on it (R2); within a term only the monotonic clock decides; nobody is judged for
-a time in which this leader could not be reached (R4). A job without a promise costs nothing.
+most, and meanwhile nothing is decided by that promise (R2); within a term only the monotonic clock decides; a time in
+which this leader could not be reached does not count against a client (R4). A job without a promise costs nothing.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ LATE_SECONDS = 3.0
 
 @dataclass(slots=True)
 class Promise:
-    """Of one job's client. `expires_millis` is durable; 0: nobody has to come back.
+    """The promise of one job's client. `expires_millis` is durable; 0: the client does not have to be back.
 
-    `due` is when that is over on the monotonic clock, None until a tick has compared the clocks. `writing` is what is
-    being stored, for the calls in `requests`. What was withdrawn stays until the job ends: a read of the store that was
-    under way meanwhile must not bring it back.
+    `due` is that time on the monotonic clock, None until a tick has compared the clocks. `writing` is the time that is
+    being stored, for the calls in `requests`. A promise that was withdrawn stays until the job ends: a read of the
+    store that was under way meanwhile must not bring it back.
     """
 
     expires_millis: int = 0
@@ -43,7 +43,7 @@ class Promise:
     requests: list[int] = field(default_factory=list)
 
     def is_over(self, now_millis: int, now: float, grace: float, *, is_late: bool) -> bool:
-        """True when the client's time has passed, as far as it could have been heard (R4)."""
+        """True when the client's time has passed, and the client could have been heard (R4)."""
         if self.due is None:
             self.due = now + (self.expires_millis - now_millis) / 1000
             is_late = is_late or self.is_recovered
@@ -98,12 +98,12 @@ class ClientPromises:
     # --- what clients say ---------------------------------------------------------------------------------
 
     def _on_heartbeat(self, event: ev.HeartbeatRequested) -> Effects:
-        """Make durable until when the client wants to be back, unless that is known."""
+        """Make durable when the client will be back, unless that is durable already."""
         entry = self._jobs.entry(event.job_id)
         if entry is None and self._jobs.summary(event.job_id) is None:
             return [ef.Refuse(event.request, NotFoundError(f"job {event.job_id} is not known"))]
         if entry is None or entry.phase.state is JobPhase.TERMINAL:
-            return [ef.ReplyDone(event.request)]  # nobody has to come back for a job that has ended
+            return [ef.ReplyDone(event.request)]  # a promise for a job that has ended is kept already
         if (error := _refusal(entry)) is not None:
             return [ef.Refuse(event.request, error)]
         promise = self._promises.get(event.job_id) or Promise()
@@ -130,7 +130,7 @@ class ClientPromises:
         return effects
 
     def _on_failed(self, event: ev.PromiseFailed) -> Effects:
-        """Nothing was promised, and what was promised before still counts."""
+        """Refuse the calls; the promise of before still counts."""
         return [ef.Refuse(request, event.error) for request in self._settled(self._promises[event.job_id])]
 
     def _settled(self, promise: Promise) -> list[int]:
@@ -138,7 +138,7 @@ class ClientPromises:
         return requests
 
     def recovered(self, job_id: JobId, expires_millis: int) -> None:
-        """A promise that an earlier leader has stored. What this leader knows itself is not older."""
+        """Take over a promise of an earlier leader. One that this leader has stored is never older, and stays."""
         if expires_millis and job_id not in self._promises:
             self._promises[job_id] = Promise(expires_millis, is_recovered=True)
 

@@ -1,4 +1,4 @@
-"""What a Dispatcher does (effects, imperatives), by what its core decides on an event."""
+"""What a Dispatcher does (effects, imperatives): what its core decides on an event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoreJob:
 class StoreOwner:
     """Run the assign transaction, after a pause that grows with `refusals` (R5).
 
-    `takeovers`: the last one is this, when its time is 0.
+    `takeovers`: those of the job; the last one is this one, if its time is 0.
     """
 
     job_id: JobId
@@ -38,7 +38,7 @@ class StoreOwner:
 
 @dataclass(frozen=True, slots=True)
 class StoreWanted:
-    """Run the want transaction: cancel, because of `reason` if it is the cluster that wants it."""
+    """Run the want transaction for a cancel. `reason`: why the cluster wants it, "" if a client does."""
 
     job_id: JobId
     reason: str = ""
@@ -54,7 +54,7 @@ class StorePromise:
 
 @dataclass(frozen=True, slots=True)
 class StoreMoveWish:
-    """Run the want transaction: `target` instead of the owner of `epoch`."""
+    """Run the want transaction for a move to `target`. It counts under the owner of `epoch` only."""
 
     job_id: JobId
     target: Incarnation
@@ -63,11 +63,11 @@ class StoreMoveWish:
 
 @dataclass(frozen=True, slots=True)
 class StoreEnd:
-    """Run the transaction `end without owner`: CANCELED, or FAILED because of `reason`. A cancel may have one too.
+    """Run the transaction `end without owner`: CANCELED, or FAILED because of `reason`. A cancel may have a reason too.
 
     `summary` is the job as shown until now, `previous_epoch` that of the stored owner, 0 if there is none. `can_run`:
-    that one, or an earlier one, may have started tasks; they are stopped first (R16). `last_epoch`: the highest epoch
-    of the job that this leader knows, 0 if it knows none. `refusals`: as in StoreOwner.
+    owners of the job may have started tasks, which are stopped first (R16). `last_epoch`: the highest epoch of the job
+    that this leader knows, 0 if it knows none. `refusals`: as in StoreOwner.
     """
 
     source: JobSource
@@ -89,7 +89,7 @@ class ReloadJob:
 
 @dataclass(frozen=True, slots=True)
 class SeekResult:
-    """Read whether this job, which has lost its owner, has a result (R3). Then EndStored follows, else nothing."""
+    """Read whether this job, whose owner is lost, has a result (R3). EndStored follows if it has, else nothing."""
 
     job_id: JobId
 
@@ -104,7 +104,7 @@ class SendAssign:
 
 @dataclass(frozen=True, slots=True)
 class SendCancel:
-    """Tell the owner that the job is wanted cancelled, and why if no person wants it."""
+    """Tell the owner to cancel the job. `reason`: why the cluster wants it, "" if a client does."""
 
     incarnation: Incarnation
     job_id: JobId
@@ -113,7 +113,7 @@ class SendCancel:
 
 @dataclass(frozen=True, slots=True)
 class SendDrop:
-    """Tell a process to let go of jobs, without touching what is durable."""
+    """Tell a process to stop running jobs, and to leave what is durable as it is."""
 
     incarnation: Incarnation
     entries: tuple[JobInventoryEntry, ...]
@@ -121,7 +121,7 @@ class SendDrop:
 
 @dataclass(frozen=True, slots=True)
 class SendDrain:
-    """Tell a process to begin, or to end, its draining; it says when it has."""
+    """Tell a process to begin or to end its draining. The process says when it has."""
 
     incarnation: Incarnation
     is_draining: bool
@@ -129,7 +129,7 @@ class SendDrain:
 
 @dataclass(frozen=True, slots=True)
 class SendNotTaken:
-    """Tell a draining process that nobody can take its jobs, and why."""
+    """Tell a draining process that no other process can take its jobs, and why."""
 
     incarnation: Incarnation
     reason: str
@@ -137,7 +137,7 @@ class SendNotTaken:
 
 @dataclass(frozen=True, slots=True)
 class PublishSummary:
-    """A job's visible state changed."""
+    """What is shown of a job has changed: wake the calls that wait for it."""
 
     job_id: JobId
 

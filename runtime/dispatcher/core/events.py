@@ -48,11 +48,11 @@ class JobOwner:
 class RecoveredJob:
     """A stored job, as a new term finds it. `ended` is the summary of a dirty result.
 
-    `graph_revision`: the revision of its graph, 0 if that is gone. An owner of that epoch was written with it, and is
-    the first one; any other takes over what an earlier one may have started (R6).
-    `move_to` is the process that somebody wants to run it instead of the present owner, "" if nobody does.
-    `cancel_reason` says why the cluster wants it cancelled, "" if a person does. `client_expires_millis` is when its
-    client has promised to be back, 0 if nobody has to.
+    `graph_revision`: the revision of its graph, 0 if there is none. An owner of that epoch was written with the graph,
+    and is the first one; any other owner takes over what an earlier one may have started (R6).
+    `move_to`: the process that is wanted to run the job instead of the present owner, "" without such a wish.
+    `cancel_reason`: why the cluster wants the job cancelled, "" if a client does. `client_expires_millis`: when the
+    client of the job has promised to be back, 0 without a promise.
     """
 
     source: JobSource
@@ -93,8 +93,8 @@ class SubmitStored:
 class SubmitFoundStored:
     """The submit transaction found the id taken by a job that is not in memory.
 
-    Cleaned, and past retention here; or not cleaned, and then it is the leader's to see to: our own write, whose
-    answer was lost, and which cannot be read any more (R20).
+    Either that job is cleaned, and past retention here. Or it is not, and this leader takes it over: the job is this
+    leader's own write, whose answer was lost, and whose record cannot be read any more (R20).
     """
 
     job_id: JobId
@@ -122,7 +122,7 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class WantedStored:
-    """The wish is durable, or (`is_stored` False) the job has a result already."""
+    """The wish to cancel is durable, or (`is_stored` False) the job has a result already."""
 
     job_id: JobId
     is_stored: bool
@@ -130,7 +130,7 @@ class WantedStored:
 
 @dataclass(frozen=True, slots=True)
 class EndStored:
-    """The end of a job that nobody runs is durable, or (`summary` None) somebody was faster."""
+    """The end of a job that no process runs is durable, or (`summary` None) the store has something else by now."""
 
     job_id: JobId
     summary: JobSummary | None
@@ -138,7 +138,7 @@ class EndStored:
 
 @dataclass(frozen=True, slots=True)
 class CancelFailed:
-    """A wish could not be made durable."""
+    """The wish to cancel could not be made durable."""
 
     job_id: JobId
     error: FlinklikeError
@@ -146,7 +146,7 @@ class CancelFailed:
 
 @dataclass(frozen=True, slots=True)
 class EndFailed:
-    """The end of a job that nobody runs could not be made durable."""
+    """The end of a job that no process runs could not be made durable."""
 
     job_id: JobId
     error: FlinklikeError
@@ -163,7 +163,7 @@ class OwnerStored:
 
 @dataclass(frozen=True, slots=True)
 class OwnerNotStored:
-    """The assign transaction found something else than we knew; `found` is what is stored (None: nothing)."""
+    """The assign transaction found the store otherwise than expected; `found` is what is stored (None: nothing)."""
 
     job_id: JobId
     found: RecoveredJob | None
@@ -242,7 +242,7 @@ class JobsCleaned:
 
 @dataclass(frozen=True, slots=True)
 class DrainRequested:
-    """Somebody wants a process to take no jobs any more and give away those that it has, or to take jobs again."""
+    """A client wants a process to take no jobs any more and give away those that it has, or to take jobs again."""
 
     request: int
     incarnation: Incarnation
@@ -251,7 +251,7 @@ class DrainRequested:
 
 @dataclass(frozen=True, slots=True)
 class MoveRequested:
-    """Somebody wants another process to run a job."""
+    """A client wants the process `target` to run a job."""
 
     request: int
     job_id: JobId
@@ -268,7 +268,7 @@ class OwnerCutOff:
 
 @dataclass(frozen=True, slots=True)
 class MoveWishStored:
-    """The wish is durable, or (`is_stored` False) the job has a result already."""
+    """The wish to move is durable, or (`is_stored` False) the job has a result already."""
 
     job_id: JobId
     is_stored: bool
@@ -276,7 +276,7 @@ class MoveWishStored:
 
 @dataclass(frozen=True, slots=True)
 class MoveWishFailed:
-    """The wish could not be made durable."""
+    """The wish to move could not be made durable."""
 
     job_id: JobId
     error: FlinklikeError
@@ -284,7 +284,7 @@ class MoveWishFailed:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequested:
-    """A client says until when it will be back, since 1970; 0: it is here, or nobody has to come back."""
+    """A client promises to be back by `expires_millis`, since 1970; 0: it withdraws its promise."""
 
     request: int
     job_id: JobId
@@ -310,10 +310,7 @@ class PromiseFailed:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passed: refusals that were not for good are forgotten, waiting jobs are tried again, others moved.
-
-    `now` is the monotonic clock in seconds.
-    """
+    """Time passed. `now_millis` is the wall clock since 1970, `now` the monotonic clock in seconds."""
 
     now_millis: int = 0
     now: float = 0.0

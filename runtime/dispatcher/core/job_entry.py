@@ -38,7 +38,7 @@ from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry, JobSummary
 from runtime.gateways.overview import Takeover
 
 TAKEOVERS_MAX = 10
-"""So many are kept of a job, the latest ones."""
+"""How many takeovers of a job are kept: the latest ones."""
 
 
 class JobPhase(Enum):
@@ -135,7 +135,7 @@ class JobEntry:
 
     @property
     def ownership(self) -> Ownership:
-        """Who runs the job, and what may have begun of it."""
+        """The state of the owner."""
         return self._ownership
 
     @property
@@ -156,7 +156,7 @@ class JobEntry:
 
     @property
     def runner(self) -> JobOwner | None:
-        """Who runs the job now; None without an owner, and after the job has ended."""
+        """The owner that runs the job now; None without one, and after the job has ended."""
         match self._ownership:
             case Named(owner) | Told(owner):
                 return owner if self.phase.state is JobPhase.ASSIGNED else None
@@ -230,7 +230,7 @@ class JobEntry:
         self._enter(JobPhase.WAITING, refused(owned, reason, has_begun=is_permanent), reason)
 
     def find_no_owner(self) -> str:
-        """No owner is stored. Why, if there was one."""
+        """No owner is stored. Returns why the job needs one, "" if no owner is known."""
         if self.epoch:
             self.refused_by.clear()  # what the processes have refused was to go on under that epoch
         self._enter(JobPhase.WAITING, without_record(self._ownership), "no owner is stored")
@@ -265,7 +265,7 @@ class JobEntry:
         self.source = replace(self.source, graph=b"")
 
     def clean(self) -> None:
-        """Nothing of the job is left in the store but that it is done."""
+        """The job is cleaned: the store has no more than that it is done."""
         self._enter(JobPhase.DONE, self._ownership)
 
     def _unowned(self) -> Unowned:
@@ -322,7 +322,7 @@ class JobEntry:
         self._cancel = cancel
 
     def forget_wish(self) -> None:
-        """Who wanted the cancel was refused; a wish that is durable stays."""
+        """The cancel was refused. A wish that is durable stays."""
         if isinstance(self._cancel, wishes.CancelWanted):
             self.wish(wishes.NotWanted())
 
@@ -337,7 +337,7 @@ class JobEntry:
         self.takeovers = stored.takeovers if stored.owner is not None else self.takeovers
 
     def take_source(self, stored: JobSource) -> None:
-        """What is stored of it, unless that cannot be read."""
+        """Take over the graph's record, unless it cannot be read."""
         if stored.digest:
             self.source = stored
             self.shown.summary = of_submitter(self.summary, stored)
@@ -354,7 +354,7 @@ class JobEntry:
         return entry
 
     def inventory_entry(self) -> JobInventoryEntry:
-        """This job in the words of an inventory."""
+        """This job as an inventory lists it."""
         return JobInventoryEntry(self.job_id, self.epoch, self.summary.status)
 
 

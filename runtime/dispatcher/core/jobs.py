@@ -34,9 +34,9 @@ DEFAULT_MOVES = MoveSettings()
 
 
 class JobRegistry:
-    """The machine. `recover` begins a term, `handle` decides on an event; all else only reads, or is for its parts.
+    """The jobs of one term. `recover` begins it, `handle` decides on an event.
 
-    Implements `MovableJobs` and `PromisedJobs`.
+    Everything else is read only, or is what the parts ask for (`MovableJobs`, `PromisedJobs`).
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class JobRegistry:
         self._submits = Submits(limits, self._jobs, self._assignments)
 
     def recover(self, stored: Sequence[ev.RecoveredJob], finished: Sequence[FinishedJob]) -> Effects:
-        """Take over what a term finds, before it serves anybody; `finished` oldest first.
+        """Take over what a term finds in the store, before it serves; `finished` oldest first.
 
-        Processes that live were entered by ProcessKnown before; an owner that is not among them is lost.
+        ProcessKnown has entered the registered processes before; an owner that is not among them is lost.
         """
         if stored:
             self._moves.be_quiet()
@@ -112,7 +112,7 @@ class JobRegistry:
         return self._jobs.summary(job_id)
 
     def owner(self, job_id: JobId) -> ev.JobOwner | None:
-        """Who runs the job now; None without an owner, and after the job has ended."""
+        """The owner that runs the job now; None without one, and after the job has ended."""
         entry = self._jobs.get(job_id)
         return None if entry is None else entry.runner
 
@@ -181,14 +181,15 @@ class JobRegistry:
         if process is None:
             return []
         process.is_connected = False
-        return self._moves.gone(process, UnavailableError(f"the stream to JobMaster process {event.incarnation} ended"))
+        error = UnavailableError(f"the stream to JobMaster process {event.incarnation} ended")
+        return self._moves.refuse_drains(process, error)
 
     def _on_process_lost(self, event: ev.ProcessLost) -> Effects:
         process = self.processes.remove(event.incarnation)
         self._drops.pop(event.incarnation, None)
         if process is None:
             return []
-        effects = self._moves.gone(process, NotFoundError(f"JobMaster process {event.incarnation} is gone"))
+        effects = self._moves.refuse_drains(process, NotFoundError(f"JobMaster process {event.incarnation} is lost"))
         for job_id in sorted(process.jobs):
             entry = self._jobs[job_id]
             if entry.phase.state is JobPhase.ASSIGNED:
@@ -225,14 +226,14 @@ class JobRegistry:
         return effects + self._moves.advance() if process.is_draining else effects
 
     def _greet(self, process: JobMasterProcess, entry: JobEntry) -> Effects:
-        """The process has the job; a wish that an older stream may have lost is told again."""
+        """The process has the job: tell it again a cancel that may have been lost with an older stream."""
         if entry.job_id in process.sent:
             return []
         process.sent.add(entry.job_id)
         return tell_cancel(entry)
 
     def _is_over(self, incarnation: Incarnation, held: JobInventoryEntry) -> bool:
-        """True if the process has no business with this job (any more)."""
+        """True if the process is not to run this job any more."""
         entry = self._jobs.get(held.job_id)
         if entry is None or entry.phase.state is JobPhase.TERMINAL:
             return True

@@ -1,9 +1,9 @@
-"""Jobs that change their owner although it lives: it drains, is cut off, or has too much to do, or somebody wants it.
+"""Jobs that get another owner although theirs lives: it drains, is cut off or has too much load, or a client wants it.
 
-Only decides which job goes where and when; the registry makes it an assignment like any other. Invariants: a job is
-moved again only when its new owner has taken it over, or when that failed; at most `drained_max` moves are under way,
-and for load alone at most `rebalanced_max`. Each move for load leaves the receiver with no larger share than the giver,
-so that no sequence of them comes back to where it began; they end when no move does, until another process comes.
+Decides only which job goes to which process, and when; `Assignments` does the rest. Invariants: a job is moved again
+only when its new owner has taken it over, or when that has failed; at most `drained_max` moves are under way, and for
+load alone at most `rebalanced_max`. A move for load leaves the receiver with no larger share than the giver, so that no
+sequence of such moves comes back to where it began; they end when no such move is left, until another process comes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _GOING_ON = frozenset({JobStatus.CREATED, JobStatus.RUNNING, JobStatus.RESTARTIN
 class MoveSettings:
     """`rebalanced_max` 0: no job is moved for load alone.
 
-    Such a move pays only for a job that stays: one younger than `young_millis` is likely to end soon, and one that was
-    moved less than `settled_millis` ago has had its pause.
+    A move for load pays only for a job that runs on for long: a job younger than `young_millis` is likely to end soon,
+    and a job that was moved less than `settled_millis` ago has paused already.
     """
 
     drained_max: int = 20
@@ -97,7 +97,7 @@ class PlannedMoves:
     # --- draining -----------------------------------------------------------------------------------------
 
     def _on_drain_requested(self, event: ev.DrainRequested) -> Effects:
-        """The process itself is asked, and answers: it tells the next leader too."""
+        """Ask the process itself. Its answer counts, because the process tells the next leader too."""
         process = self._processes.get(event.incarnation)
         if process is None:
             return [ef.Refuse(event.request, _unknown(event.incarnation))]
@@ -119,8 +119,8 @@ class PlannedMoves:
             del process.drain_requests[request]
         return [ef.ReplyDone(request) for request in done]
 
-    def gone(self, process: JobMasterProcess, error: FlinklikeError) -> Effects:
-        """Nobody knows whether the process has heard what it was asked."""
+    def refuse_drains(self, process: JobMasterProcess, error: FlinklikeError) -> Effects:
+        """Refuse what the process was asked: whether it has heard the question is not known."""
         requests = list(process.drain_requests)
         process.drain_requests.clear()
         return [ef.Refuse(request, error) for request in requests]
@@ -128,7 +128,7 @@ class PlannedMoves:
     # --- wishes -------------------------------------------------------------------------------------------
 
     def _on_move_requested(self, event: ev.MoveRequested) -> Effects:
-        """Make the wish durable; it is for the job under its present owner only."""
+        """Make the wish durable. It is for the job under its present owner only."""
         entry = self._jobs.entry(event.job_id)
         target = self._processes.get(event.target)
         error = self._refusal(event, entry, target)
@@ -158,7 +158,7 @@ class PlannedMoves:
         return _unfit(entry, event.target)
 
     def _on_wish_stored(self, event: ev.MoveWishStored) -> Effects:
-        """Answer, and move."""
+        """Answer the requests, and move the job."""
         entry = self._jobs.entry(event.job_id)
         if entry is None or entry.phase.state is JobPhase.TERMINAL:
             return []
@@ -170,12 +170,12 @@ class PlannedMoves:
         return [*(ef.ReplyDone(request) for request in requests), *self.advance()]
 
     def ended(self, entry: JobEntry) -> Effects:
-        """The job has a result."""
+        """The job has a result: refuse the requests that wait."""
         message = f"job {entry.job_id} cannot be moved: it is {entry.summary.status.name}"
         return self._refuse(entry, ConflictError(message))
 
     def vanished(self, entry: JobEntry) -> Effects:
-        """The job is not stored any more."""
+        """The job is not stored any more: refuse the requests that wait."""
         return self._refuse(entry, NotFoundError(f"job {entry.job_id} is not known"))
 
     def _refuse(self, entry: JobEntry, error: FlinklikeError) -> Effects:
@@ -183,7 +183,7 @@ class PlannedMoves:
         return [ef.Refuse(request, error) for request in requests]
 
     def recovered(self, entry: JobEntry, move_to: Incarnation) -> None:
-        """A wish that an earlier leader has stored and not fulfilled."""
+        """Take over a wish that an earlier leader has stored and not fulfilled."""
         if move_to and entry.phase.state is JobPhase.ASSIGNED:
             entry.move = replace(entry.move, target=move_to)
             self._wanted[entry.job_id] = None
@@ -191,7 +191,7 @@ class PlannedMoves:
     # --- owners that are cut off (R7) ---------------------------------------------------------------------
 
     def _on_owner_cut_off(self, event: ev.OwnerCutOff) -> Effects:
-        """Try another owner, not again and again: where several are cut off, each move costs a pause."""
+        """Try another owner, once in `settled_millis`: where several are cut off, each move costs a pause."""
         entry = self._jobs.entry(event.job_id)
         if entry is None or entry.phase.state is not JobPhase.ASSIGNED or entry.epoch != event.epoch:
             return []
@@ -201,11 +201,11 @@ class PlannedMoves:
     # --- what is due --------------------------------------------------------------------------------------
 
     def be_quiet(self) -> None:
-        """A new leader does not know what was moved before: no job is moved for load until that does not matter."""
+        """Move no job for load for `settled_millis`: a new leader does not know which jobs were moved before."""
         self._quiet_until = -1
 
     def at(self, now_millis: int) -> Effects:
-        """Time passed."""
+        """Begin the moves that are due at that time."""
         self._now_millis = now_millis
         if self._quiet_until < 0:
             self._quiet_until = now_millis + self._settings.settled_millis
@@ -217,7 +217,7 @@ class PlannedMoves:
         return [*self._fulfil(), *self._empty(), *self._not_taken(), *self._rebalance()]
 
     def pass_on(self, entry: JobEntry) -> Effects:
-        """The job was just assigned to a process that is draining: give it to another one, if there is one."""
+        """The owner of the job drains: move the job to another process, if there is one with room."""
         target = self._processes.least_loaded(entry.refused_by)
         return [] if target is None else self._begin(entry, target, DRAINS)
 
@@ -244,7 +244,7 @@ class PlannedMoves:
                 yield from self._begin(entry, target, ASKED_FOR)
 
     def _empty(self) -> Iterator[ef.DispatcherEffect]:
-        """The jobs of draining processes."""
+        """Move the jobs of draining processes."""
         for process in [one for one in self._processes if one.is_draining]:
             for entry in self._jobs.jobs_of(process):
                 if len(self.under_way) >= self._settings.drained_max:
@@ -260,7 +260,7 @@ class PlannedMoves:
                 yield ef.SendNotTaken(process.incarnation, "no other JobMaster process has room")
 
     def _rebalance(self) -> Iterator[ef.DispatcherEffect]:
-        """Give processes that are new their share of the jobs that others run."""
+        """Move to new processes their share of the jobs that others run."""
         if not self._settings.rebalanced_max or self._now_millis < self._quiet_until or self._quiet_until < 0:
             return
         for target in [one for one in self._processes if one.is_new and one.has_room]:
@@ -273,14 +273,14 @@ class PlannedMoves:
                 yield from self._begin(entry, target, REBALANCED)
 
     def _givers(self, target: JobMasterProcess) -> list[JobMasterProcess]:
-        """Who would still have as large a share as the target after one more move, fullest first."""
+        """The processes that have as large a share as the target after one more move too, fullest first."""
         if not target.capacity:
             return []
         share = (len(target.jobs) + 1) / target.capacity
         givers = [
             one
             for one in self._processes
-            # One whose record cannot be read has no capacity, and keeps its jobs (R31).
+            # A process whose record cannot be read has no capacity, and keeps its jobs (R31).
             if one is not target
             and not one.is_draining
             and one.capacity
@@ -293,7 +293,7 @@ class PlannedMoves:
         return next((one for one in entries if self._stays(one) and target.incarnation not in one.refused_by), None)
 
     def _stays(self, entry: JobEntry) -> bool:
-        """True for a job that will need its owner for a while, by all that is known."""
+        """True for a job that will probably need an owner for a while."""
         settings, summary, tasks = self._settings, entry.summary, entry.summary.tasks
         left = tasks.created + tasks.scheduled + tasks.deploying + tasks.initializing + tasks.running
         return (
@@ -317,7 +317,7 @@ def _unknown(incarnation: Incarnation) -> NotFoundError:
 
 
 def _unfit(entry: JobEntry, target: Incarnation) -> FlinklikeError | None:
-    """Why the job cannot go anywhere now."""
+    """Why the job cannot be moved now."""
     if entry.phase.state is JobPhase.WAITING:
         return ConflictError(f"job {entry.job_id} has no owner that it could leave: {entry.summary.pending_reason}")
     if entry.phase.state is not JobPhase.ASSIGNED:

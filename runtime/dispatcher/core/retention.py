@@ -22,7 +22,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """A cleaned job as it is kept in memory; everything else of it is read when asked for."""
+    """A cleaned job as it is kept in memory; all else is read from the store when a client asks."""
 
     summary: JobSummary
     digest: str
@@ -40,15 +40,15 @@ class FinishedJobs:
         return len(self._jobs)
 
     def __iter__(self) -> Iterator[FinishedJob]:
-        """Newest end first."""
+        """The jobs, the last to end first."""
         return reversed(self._jobs.values())
 
     def get(self, job_id: JobId) -> FinishedJob | None:
-        """One of them."""
+        """A finished job, None if it is not kept."""
         return self._jobs.get(job_id)
 
     def add(self, job: FinishedJob) -> tuple[JobId, ...]:
-        """Keep a job; the oldest ones leave when there are too many, and are returned."""
+        """Keep a job. Returns the jobs that leave because there are too many, the first to end first."""
         self._jobs.pop(job.summary.job_id, None)
         self._jobs[job.summary.job_id] = job
         excess = max(0, len(self._jobs) - self._retention.count_max)
@@ -58,7 +58,7 @@ class FinishedJobs:
         return oldest
 
     def expire(self, now_millis: int) -> tuple[JobId, ...]:
-        """Let go of those that ended too long ago, and return them."""
+        """Remove the jobs that ended too long ago, and return them."""
         limit = now_millis - self._retention.age_millis_max
         expired = []
         for job_id, job in self._jobs.items():
@@ -91,7 +91,7 @@ class RememberedIds:
         return len(self._jobs)
 
     def load(self, jobs: dict[JobId, RememberedJob]) -> None:
-        """Take over what is stored, in any order. What was added meanwhile stays."""
+        """Take over the stored ids, in any order. Ids that were added meanwhile stay."""
         everything = jobs | self._jobs
         self._jobs = dict(sorted(everything.items(), key=lambda item: item[1].end_millis))
         self._bytes = sum(job.archive_bytes for job in self._jobs.values())
@@ -116,10 +116,10 @@ class RememberedIds:
         return due
 
     def revision(self, job_id: JobId) -> int:
-        """Where one of them was stored."""
+        """The revision that has stored a job as cleaned."""
         return self._jobs[job_id].revision
 
     def forget(self, jobs: Iterable[JobId]) -> None:
-        """They are forgotten."""
+        """Remove ids that the store has forgotten."""
         for job_id in jobs:
             self._bytes -= self._jobs.pop(job_id).archive_bytes

@@ -1,6 +1,6 @@
 """What is shown of jobs, in the order of the lists, and how many there are of each status.
 
-Both are kept up with each change, so that a list of many jobs is read and not made.
+Every change updates both, so that a list of many jobs is read, and not made.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _Place = tuple[int, int, JobId]
 
 
 class ShownJobs:
-    """The registry's jobs but for submits that are not stored yet, and cleaned ones within retention.
+    """The jobs of the registry without submits that are not stored yet, and cleaned jobs within retention.
 
-    Whoever changes what is shown of one of `jobs` calls `refresh` with its id, or `publish`.
+    Every change of what is shown of one of `jobs` is followed by a call of `refresh` with its id, or of `publish`.
     """
 
     def __init__(self, jobs: Mapping[JobId, JobEntry], retention: Retention) -> None:
@@ -45,7 +45,7 @@ class ShownJobs:
         return None if finished is None else finished.summary
 
     def newest_first(self) -> list[JobSummary]:
-        """Of every job."""
+        """The summaries of all jobs."""
         return [self._listed[job_id][0] for _, _, job_id in reversed(self._places)]
 
     def counts(self) -> Mapping[JobStatus, int]:
@@ -53,28 +53,28 @@ class ShownJobs:
         return self._counts
 
     def unfinished_of(self, submitter: str) -> int:
-        """How many jobs of it have not ended."""
+        """How many jobs of that submitter have not ended."""
         return self._unfinished_of[submitter]
 
     def unfinished_in(self, namespace: str) -> int:
-        """How many jobs in it have not ended."""
+        """How many jobs in that namespace have not ended."""
         return self._unfinished_in[namespace]
 
     def publish(self, job_id: JobId) -> list[ef.DispatcherEffect]:
-        """The job has news, for the lists and for whoever waits for them."""
+        """What is shown of the job has changed, in the lists and for long polls."""
         self.refresh((job_id,))
         return [ef.PublishSummary(job_id)]
 
     def keep(self, job: FinishedJob) -> None:
-        """The job is cleaned, and the oldest ones leave."""
+        """Show a job that is cleaned; the jobs that ended first leave if there are too many."""
         self.refresh((*self.finished.add(job), job.summary.job_id))
 
     def expire(self, now_millis: int) -> None:
-        """Those that ended too long ago leave."""
+        """Show the jobs no more that ended too long ago."""
         self.refresh(self.finished.expire(now_millis))
 
     def refresh(self, jobs: Iterable[JobId]) -> None:
-        """Bring the lists up to date."""
+        """Bring these jobs up to date in the lists."""
         for job_id in jobs:
             self._list(job_id, self.summary(job_id))
 

@@ -1,4 +1,7 @@
-"""Submits that are being stored, and how many jobs may be unfinished: of one principal, in a namespace (R49)."""
+"""Submits that are being stored, and how many jobs may be unfinished: of one principal, in a namespace (R49).
+
+Invariant: a submit is answered, and shown, only after its transaction (R3).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from runtime.gateways.dispatcher import SubmitOutcome
 
 @dataclass(frozen=True, slots=True)
 class JobRegistryLimits:
-    """Above one of them a submit is refused for now. `jobs_max` counts jobs that are not cleaned."""
+    """A submit above one of these limits is refused for now. `jobs_max` counts jobs that are not cleaned."""
 
     jobs_max: int
     submits_in_flight_max: int
