@@ -81,6 +81,8 @@ class JobRegistryMachine(RuleBasedStateMachine):
         self.answered: set[int] = set()
         self.requests = 0
         self.heartbeats: dict[int, tuple[JobId, int]] = {}
+        self.begun: dict[JobId, int] = {}
+        """The first epoch under which a process has begun each job."""
         self.names = 0
         self.now = 0
 
@@ -408,7 +410,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
 
     def obey(self, process: Process, order: Order) -> None:
         match order:
-            case AssignJob(job_id=job_id, epoch=epoch):
+            case AssignJob(job_id=job_id, epoch=epoch, is_fresh=is_fresh):
                 process.assignment = max(process.assignment, epoch)
                 if (job_id, epoch) in process.refused:
                     self.refuse(process, job_id, epoch)
@@ -418,6 +420,8 @@ class JobRegistryMachine(RuleBasedStateMachine):
                     self.refuse(process, job_id, epoch, is_permanent=False)
                     return
                 if held is None or held[0] < epoch:
+                    begun = self.begun.setdefault(job_id, epoch)
+                    assert not is_fresh or begun == epoch, "what an earlier owner has begun is taken over (R6)"
                     process.jobs[job_id] = (epoch, JobStatus.RUNNING)
                 self.push(process)
             case ef.SendCancel(job_id=job_id):

@@ -165,7 +165,7 @@ class JobEntry:
 
     @property
     def can_have_begun(self) -> bool:
-        """True if tasks may run that this leader has not had started (R16)."""
+        """True if owners before the present one, or for an earlier leader, may have started tasks (R16)."""
         return self._ownership.begun is not Begun.NOTHING
 
     def is_owned_by(self, incarnation: Incarnation, epoch: int) -> bool:
@@ -225,9 +225,9 @@ class JobEntry:
     def refuse(self, reason: str, *, is_permanent: bool) -> None:
         """The owner refuses the job: for now before it has begun anything, or for good, when it may have."""
         owned = self._owned()
+        self._enter(JobPhase.WAITING, refused(owned, reason, has_begun=is_permanent), reason)
         self.refused_by[owned.process] = is_permanent
         self.refusals += 1
-        self._enter(JobPhase.WAITING, refused(owned, reason, has_begun=is_permanent), reason)
 
     def find_no_owner(self) -> str:
         """No owner is stored. Returns why the job needs one, "" if no owner is known."""
@@ -314,7 +314,7 @@ class JobEntry:
         return self._cancel.state is not wishes.CancelState.NOT_WANTED
 
     def wish(self, cancel: wishes.CancelWish) -> None:
-        """The wish to cancel is another one."""
+        """Change the wish to cancel, along its table."""
         if not wishes.CANCEL_STATES.allows(self._cancel.state, cancel.state):
             arc = f"{self._cancel.state.name} -> {cancel.state.name}"
             message = f"job {self.job_id}: illegal transition of the wish to cancel it {arc}"
