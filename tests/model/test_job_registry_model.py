@@ -117,7 +117,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
                     self.pending.append(effect)
 
     def check_transaction(self, effect: ef.DispatcherEffect) -> None:
-        """Nobody's job is cancelled who has not promised anything, has withdrawn it, or is about to (R2)."""
+        """No job is cancelled without a promise of its client, or while that promise is being withdrawn (R2)."""
         if isinstance(effect, ef.StoreWanted) and effect.reason:
             assert 0 < self.store[effect.job_id].expires <= self.now
             assert effect.job_id not in [one.job_id for one in self.pending if isinstance(one, ef.StorePromise)]

@@ -1,4 +1,4 @@
-"""Clients that promise to come back: what is stored, what is answered, and when a job is cancelled for it."""
+"""Clients that promise to be back: what is stored, what is answered, and when a job is cancelled without its client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OWNER = ev.JobOwner(P1, "1:1", 7)
 
 @dataclass
 class Box:
-    """A registry with one job, both clocks, and everything that it wants done."""
+    """A registry with one job, and both clocks."""
 
     registry: JobRegistry = field(default_factory=lambda: JobRegistry(JobRegistryLimits(9, 9), Retention(9, 1000)))
     now: float = 50.0
@@ -96,7 +96,7 @@ class TestWhatIsPromised:
         assert box.ask(0) == [ef.StorePromise(JOB, 0)]
 
     def test_who_has_promised_nothing_withdraws_nothing(self) -> None:
-        """A retry that adopts a job says so every time: that costs no write."""
+        """A retry that adopts a job withdraws the promise each time: a repeat costs no write."""
         assert Box().running().ask(0) == [ef.ReplyDone(1)]
 
     def test_what_cannot_be_stored_is_said_and_what_was_promised_before_counts(self) -> None:
@@ -205,7 +205,7 @@ class TestWhoDoesNotComeBack:
         box.ticks(60)
         box.handle(ev.CancelFailed(JOB, UnavailableError("away")))
         assert box.handle(ev.CancelRequested(8, JOB)) == [ef.StoreWanted(JOB)]
-        assert box.ticks(100) == [], "it is wanted already"
+        assert box.ticks(100) == [], "the cancel is wanted already"
 
     def test_a_job_that_nobody_runs_ends_at_once_with_the_reason(self) -> None:
         box = Box()
@@ -296,7 +296,7 @@ class TestClocks:
 def test_nobody_is_judged_before_the_time_by_the_clock_of_the_first_look(
     expires: int, steps: list[tuple[float, int]], is_recovered: bool
 ) -> None:
-    """However the wall clock goes afterwards; and after the time, with the grace, everybody is."""
+    """However the wall clock changes afterwards. After that time and the grace the promise is over."""
     promise, now, millis = Promise(NOON + expires, is_recovered=is_recovered), 0.0, NOON
     before, extra = 0.0, GRACE_SECONDS if is_recovered else 0.0
     for seconds, step in [(0.0, 0), *steps]:

@@ -1,4 +1,4 @@
-"""DispatcherRunner: who may answer clients, and until when."""
+"""DispatcherRunner: which term may answer clients, and until when."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_frozen_leader_answers_nobody_from_its_first_instant_on() -> None:  # 
             first = await runner.leading.wait_until(lambda term: term is not None)
             assert runner.serving is first
             freeze(6.0)
-            assert runner.leading.value is first, "nothing of it has run yet"
+            assert runner.leading.value is first, "no callback has run since the freeze"
             assert runner.serving is None
             second = await runner.leading.wait_until(lambda term: term not in {None, first})
             assert runner.serving is second

@@ -173,7 +173,7 @@ def stored_at(tmp_path: Path, box: Box, job_id: JobId) -> Path:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("is_spoiled", [True, False])
 async def test_an_archive_that_storage_denies_is_looked_for_twice(box: Box, tmp_path: Path, is_spoiled: bool) -> None:
-    """R20. The other jobs do not wait for it."""
+    """The other jobs do not wait for that archive (R20)."""
     denied, other = await box.finish(1, b"d" * 40_000), await box.finish(2, b"o" * 40_000)
     path = stored_at(tmp_path, box, denied)
     if is_spoiled:
@@ -203,7 +203,7 @@ async def test_an_archive_that_is_there_at_the_second_look_is_kept(box: Box, tmp
 
 @pytest.mark.asyncio
 async def test_storage_that_is_away_costs_nobody_its_archive(box: Box, tmp_path: Path) -> None:  # R20
-    """However often it is looked for."""
+    """The cleaner may look for an archive any number of times."""
     job_id = await box.finish(1, b"d" * 40_000)
     path = stored_at(tmp_path, box, job_id)
     aside = path.rename(tmp_path / "aside")

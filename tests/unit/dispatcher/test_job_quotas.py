@@ -1,4 +1,4 @@
-"""R49: how many jobs of one principal, and of one namespace, may be unfinished at once."""
+"""How many jobs of one principal, and of one namespace, may be unfinished at once (R49)."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_a_stored_job_that_is_not_in_memory_is_taken_over() -> None:
     assert only(effects, ef.ReplySubmitted).status is JobStatus.INITIALIZING
     assert only(effects, ef.ReloadJob) == ef.ReloadJob(job(1))
     nobodys = replace(source(1), namespace=UNKNOWN_NAMESPACE)
-    assert made.summary(job(1)) == initial_summary(nobodys), "whoever has sent its id does not see it"
+    assert made.summary(job(1)) == initial_summary(nobodys), "a client that has sent the id alone does not see the job"
     owner = OwnerRecord(P1, "1:1")
     unreadable = StoredJob(job(1), EMPTY_GRAPH, 7, owner, 7, None, 0, None, "unreadable")
     effects = made.handle(ev.JobReloaded(job(1), recovered_job(unreadable)))
@@ -205,7 +205,7 @@ def test_a_job_without_process_waits_with_a_reason_and_is_assigned_when_one_regi
     effects = made.handle(process_registered(P1, "1:1", 10, "v"))
     assert effects == [ef.StoreOwner(job(1), P1, "1:1", 0)]
     effects = made.handle(ev.OwnerStored(job(1), 9))
-    assert only(effects, ef.SendAssign).message.is_fresh, "nobody can have started anything"
+    assert only(effects, ef.SendAssign).message.is_fresh, "no process can have started anything"
     shown = made.summary(job(1))
     assert shown is not None
     assert shown.pending_reason == ""
@@ -233,7 +233,7 @@ def test_a_refused_job_goes_to_another_process_and_stays_fresh() -> None:
     assert summary is not None
     assert "full too" in summary.pending_reason
     effects = made.handle(ev.Ticked())
-    assert only(effects, ef.StoreOwner).incarnation == P1, "its refusal was not for good"
+    assert only(effects, ef.StoreOwner).incarnation == P1, "that refusal was not for good"
 
 
 def test_a_late_refusal_of_an_older_epoch_is_ignored() -> None:
@@ -273,7 +273,7 @@ def test_a_process_that_was_away_during_the_transaction_gets_the_job_when_it_is_
 
 
 class TestInventory:
-    """R5."""
+    """What a process has of jobs is compared with what it owns (R5)."""
 
     def inventory(
         self, made: JobRegistry, *held: JobInventoryEntry, assignment: int, process: Incarnation = P1

@@ -1,4 +1,4 @@
-"""Long polls: who is woken, and how many may wait."""
+"""Long polls: which ones are woken, and how many may wait."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_a_poll_ends_an_earlier_one_of_its_name_only() -> None:
         second = group.create_task(waiters.wait([A, B], 30.0, "mine"))
         assert await first == frozenset()
         await eventually(lambda: waiters.count == 3)
-        waiters.end("nobody's")
+        waiters.end("unknown")
         waiters.end("mine")
         assert await second == frozenset()
         assert not other.done()

@@ -1,4 +1,4 @@
-"""Jobs whose owner is gone or refuses: what is shown of them, who may begin them, and when they end by themselves."""
+"""Jobs whose owner is lost or refuses: what is shown, which process may begin them, and when they end."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_process_that_comes_while_a_result_is_looked_for_is_assigned_the_job_a
     made.handle(ev.ProcessLost(P1))
     (stored,) = made.handle(process_registered(P2, "2:1", 10, "v"))
     assert isinstance(stored, ef.StoreOwner)
-    assert not made.handle(ev.EndStored(JOB, ENDED)), "the transaction finds it, too"
+    assert not made.handle(ev.EndStored(JOB, ENDED)), "the assign transaction finds the result too"
     made.handle(ev.OwnerNotStored(JOB, replace(STORED, ended=ENDED)))
     assert made.summary(JOB) == ENDED
 
@@ -108,7 +108,7 @@ def test_an_order_that_was_never_sent_has_begun_nothing() -> None:  # R6
     made.handle(ev.ProcessLost(P2))
     made.handle(process_registered(P1, "1:1", 10, "v"))
     (order,) = [one for one in made.handle(ev.OwnerStored(JOB, 9)) if isinstance(one, ef.SendAssign)]
-    assert not order.message.is_fresh, "that one was sent"
+    assert not order.message.is_fresh, "the second order was sent"
 
 
 def test_an_owner_of_an_earlier_term_may_have_begun() -> None:  # R6
@@ -128,7 +128,7 @@ def test_a_job_that_every_process_refuses_for_good_fails() -> None:
     shown = made.summary(JOB)
     assert shown is not None
     assert (shown.status, "its JobMaster broke" in shown.pending_reason) == (JobStatus.FAILING, True)  # R16
-    assert made.shown.newest_first() == [shown], "also in the lists"
+    assert made.shown.newest_first() == [shown], "the lists show it too"
     assert made.shown.counts()[JobStatus.FAILING] == 1
     assert "2:1 refused: its JobMaster broke" in end.reason
     assert made.handle(ev.EndFailed(JOB, UnavailableError("etcd is away"))) == []

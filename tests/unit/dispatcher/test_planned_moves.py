@@ -1,4 +1,4 @@
-"""Jobs that change their owner although it lives: draining, wishes, rebalancing."""
+"""Jobs that get another owner although theirs lives: draining, wishes, rebalancing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def speak(made: JobRegistry, *summaries: JobSummary) -> list[Any]:
 
 
 def run(made: JobRegistry, *numbers: int, epoch: int = 7) -> None:
-    """Jobs that run, with whoever they were given to."""
+    """Submit jobs, and let the processes that got them run them."""
     for number in numbers:
         made.handle(ev.SubmitRequested(number, source(number)))
         made.handle(ev.SubmitStored(job(number), epoch, ""))
@@ -99,7 +99,7 @@ class TestDraining:
         effects = told(made, P1, held=[JobInventoryEntry(job(n), 7, JobStatus.RUNNING) for n in (1, 2)])
         assert moved(effects) == {job(1): P2, job(2): P2}
         assert [one.previous_epoch for one in effects] == [7, 7]
-        assert owner(made, 1) == (P1, 7), "the old one decides until then"
+        assert owner(made, 1) == (P1, 7), "the former owner decides until then"
         effects = made.handle(ev.OwnerStored(job(1), 8))
         assert only(effects, ef.SendDrop) == ef.SendDrop(P1, (JobInventoryEntry(job(1), 7, JobStatus.RUNNING),))
         order = only(effects, ef.SendAssign)
@@ -153,7 +153,7 @@ class TestDraining:
         effects = made.handle(ev.OwnerNotStored(job(1), found))
         assert only(effects, ef.EndJobEverywhere).job_id == job(1)
         drops = made.handle(ev.Ticked())
-        assert only(drops, ef.SendDrop).incarnation == P1, "who has it lets go of it"
+        assert only(drops, ef.SendDrop).incarnation == P1, "the process that has the job stops running it"
 
     def test_a_target_that_dies_meanwhile_costs_another_assignment(self) -> None:
         made = registry(P1, P2)
@@ -189,7 +189,7 @@ class TestDraining:
         assert only(told(made, P1), ef.SendNotTaken).incarnation == P1
         assert only(made.handle(ev.Ticked()), ef.SendNotTaken).incarnation == P1
         made.handle(process_known(P2, "2:1", 10))
-        assert made.handle(ev.Ticked()) == [], "one is there, and only its stream is not"
+        assert made.handle(ev.Ticked()) == [], "a process has room, and its stream will be back"
         assert moved(join(made, P2)) == {job(1): P2}
 
     def test_one_that_is_full_takes_none(self) -> None:
@@ -321,7 +321,7 @@ class TestMoves:
 
 
 class TestOwnersThatAreCutOff:
-    """R7: the ResourceManager says so after three rounds."""
+    """The ResourceManager says so after three rounds (R7)."""
 
     def test_another_process_gets_the_job(self) -> None:
         made = registry(P1, P2, P3)
@@ -382,7 +382,7 @@ class TestRebalancing:
         return made
 
     def settle(self, made: JobRegistry, effects: list[Any], epoch: int) -> list[Any]:
-        """Let all moves succeed, and what follows from that, to the end; what was moved."""
+        """Let all moves succeed, and the moves that follow from them. Returns what was moved."""
         done: list[Any] = []
         while moves := moved(effects):
             done += moves

@@ -1,4 +1,4 @@
-"""R48: whose a job is, is what is stored with its graph: no repeat of its id and no owner says otherwise."""
+"""A job belongs to the submitter that is stored with its graph, whatever repeats of its id and owners say (R48)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is noted of each change of a job's owner: who, from whom, and why."""
+"""What is noted of each change of a job's owner: both processes, and the reason."""
 
 from __future__ import annotations
 
