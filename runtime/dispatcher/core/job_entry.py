@@ -69,16 +69,17 @@ JOB_PHASES = TransitionTable(
 )
 
 _O = OwnerState
-_UNOWNED = frozenset({_O.NEVER_OWNED, _O.VACATED, _O.RECORD_LOST})
-OWNERS_IN: Mapping[JobPhase, frozenset[OwnerState]] = {
-    _P.SUBMITTING: frozenset({_O.NEVER_OWNED, _O.RESERVED}),
+_UNOWNED = (_O.NEVER_OWNED, _O.VACATED, _O.RECORD_LOST)
+_OWNED = (_O.NAMED, _O.TOLD)
+OWNERS_IN: Mapping[JobPhase, tuple[OwnerState, ...]] = {
+    _P.SUBMITTING: (_O.NEVER_OWNED, _O.RESERVED),
     _P.WAITING: _UNOWNED,
-    _P.ASSIGNING: frozenset({_O.RESERVED}),
-    _P.ASSIGNED: frozenset({_O.NAMED, _O.TOLD}),
+    _P.ASSIGNING: (_O.RESERVED,),
+    _P.ASSIGNED: _OWNED,
     _P.ABORTING: _UNOWNED,
-    _P.RELOADING: _UNOWNED | {_O.NAMED, _O.TOLD},
-    _P.TERMINAL: frozenset(OwnerState),
-    _P.DONE: frozenset(OwnerState),
+    _P.RELOADING: (*_UNOWNED, *_OWNED),
+    _P.TERMINAL: tuple(OwnerState),
+    _P.DONE: tuple(OwnerState),
 }
 """The states of the owner that each phase has."""
 
@@ -291,7 +292,8 @@ class JobEntry:
 
     def _check(self, ownership: Ownership, phase: JobPhase) -> None:
         before = self._ownership
-        if ownership != before and not OWNER_STATES.allows(before.state, ownership.state):
+        is_same = ownership is before or ownership == before
+        if not is_same and not OWNER_STATES.allows(before.state, ownership.state):
             raise self._illegal(ownership.state)
         if ownership.state not in OWNERS_IN[phase]:
             message = f"job {self.job_id} cannot be {phase.name} while its owner is {ownership.state.name}"

@@ -79,6 +79,15 @@ class JobRegistry:
         match event:
             case ev.SubmitRequested() | ev.SubmitStored() | ev.SubmitFoundStored() | ev.SubmitFailed():
                 effects = self._submits.handle(event)
+            case (
+                ev.SummariesReceived()
+                | ev.InventoryReceived()
+                | ev.ProcessKnown()
+                | ev.ProcessRegistered()
+                | ev.ProcessDisconnected()
+                | ev.ProcessLost()
+            ):
+                effects = self._on_process(event)
             case ev.CancelRequested() | ev.WantedStored() | ev.CancelFailed():
                 effects = self._cancels.handle(event)
             case ev.HeartbeatRequested() | ev.PromiseStored() | ev.PromiseFailed():
@@ -89,12 +98,10 @@ class JobRegistry:
                 effects = self._on_move_wish_settled(event)
             case ev.OwnerStored() | ev.OwnerNotStored() | ev.AssignmentRefused() | ev.JobReloaded():
                 effects = self._on_owner(event)
-            case ev.EndStored() | ev.EndFailed() | ev.JobsCleaned():
-                effects = self._on_end(event)
             case ev.Ticked():
                 effects = self._on_ticked(event)
             case _:
-                effects = self._on_process(event)
+                effects = self._on_end(event)
         return effects
 
     # --- reads --------------------------------------------------------------------------------------------
@@ -143,6 +150,10 @@ class JobRegistry:
 
     def _on_process(self, event: ev.ProcessEvent) -> Effects:
         match event:
+            case ev.SummariesReceived():
+                effects = self._on_summaries(event)
+            case ev.InventoryReceived():
+                effects = self._on_inventory(event)
             case ev.ProcessKnown():
                 effects = self._on_process_known(event)
             case ev.ProcessRegistered():
@@ -151,10 +162,6 @@ class JobRegistry:
                 effects = self._on_process_disconnected(event)
             case ev.ProcessLost():
                 effects = self._on_process_lost(event)
-            case ev.InventoryReceived():
-                effects = self._on_inventory(event)
-            case ev.SummariesReceived():
-                effects = self._on_summaries(event)
             case _:
                 assert_never(event)
         return effects
