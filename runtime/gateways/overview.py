@@ -85,7 +85,7 @@ class DispatcherView(DispatcherGateway, Protocol):
         """
 
     async def client_heartbeat(self, job_id: JobId, /, *, expires_millis: int) -> None:
-        """The client's promise to be back by `millis` (since 1970), or the job is cancelled; 0 withdraws the promise.
+        """The client's promise to be back by `expires_millis` (since 1970; 0 withdraws it), or the job is cancelled.
 
         Returns when the promise is durable, at once for an ended job. Raises NotFoundError, and ConflictError while the
         job is being cancelled.
