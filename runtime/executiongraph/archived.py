@@ -1,7 +1,7 @@
-"""The execution graph as data: what REST shows of a job, live or archived, and the JSON it is stored as.
+"""The execution graph as data: the form that REST shows of a job, live or archived, and its stored JSON.
 
-Invariants: an archive is complete, nothing else is needed to answer any `/jobs/:id/...` path but attempt logs; the JSON
-carries a schema version and one from a newer schema is refused by name, never guessed at.
+Invariants: an archive is complete and answers every `/jobs/:id/...` path except attempt logs; the JSON carries a schema
+version, and the reader refuses a newer one by name instead of guessing.
 Times are milliseconds since 1970; a state that was never entered has no entry in `timestamps`.
 """
 
@@ -24,7 +24,7 @@ from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 ARCHIVE_SCHEMA_VERSION = 1
 
 CANCELLATION = "JobCancellationError"
-"""Class of the entry that says why the cluster itself has cancelled a job."""
+"""Class name of the entry with the reason for which the cluster itself has cancelled a job."""
 
 _TERMINAL = (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
 
@@ -43,7 +43,7 @@ class ArchivedProgress:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedExecution:
-    """One attempt. `attempt` is the number users see; `attempt_id` names its log on the TaskManager at `endpoint`."""
+    """One attempt. `attempt` is its ordinal; `attempt_id` names its log on the TaskManager at `endpoint`."""
 
     attempt: int
     attempt_id: str
@@ -57,12 +57,12 @@ class ArchivedExecution:
 
     @property
     def start_millis(self) -> int:
-        """When it was deployed, -1 before."""
+        """The time of its deployment, -1 before."""
         return self.timestamps.get(ExecutionState.DEPLOYING, -1)
 
     @property
     def end_millis(self) -> int:
-        """When it became terminal, -1 before."""
+        """The time at which it became terminal, -1 before."""
         return next((self.timestamps[state] for state in _TERMINAL if state in self.timestamps), -1)
 
     @property
@@ -71,7 +71,7 @@ class ArchivedExecution:
         return self.state.is_terminal
 
     def status_durations(self, now_millis: int) -> dict[ExecutionState, int]:
-        """How long it was in each state it entered, terminal ones left out."""
+        """The milliseconds in each state that it entered, without terminal states."""
         entered = sorted(self.timestamps.items(), key=lambda item: (item[1], item[0].is_terminal))
         ends = [at for _, at in entered[1:]] + [now_millis]
         return {
@@ -88,7 +88,7 @@ class ArchivedSubtask:
     prior: tuple[ArchivedExecution, ...]
 
     def attempt(self, number: int) -> ArchivedExecution | None:
-        """The attempt with that number, None if it is not known (any more)."""
+        """The attempt with that ordinal, None if it is unknown or not kept any more."""
         return next((one for one in (self.current, *self.prior) if one.attempt == number), None)
 
 
@@ -116,17 +116,17 @@ class ArchivedVertex:
 
     @property
     def restarts(self) -> int:
-        """How often its subtasks were begun again."""
+        """The number of restarts of its subtasks."""
         return sum(subtask.current.attempt for subtask in self.subtasks)
 
     @property
     def start_millis(self) -> int:
-        """When its first subtask was deployed, -1 before."""
+        """The deployment of its first subtask, -1 before."""
         return min((one.current.start_millis for one in self.subtasks if one.current.start_millis >= 0), default=-1)
 
     @property
     def end_millis(self) -> int:
-        """When its last subtask became terminal, -1 before."""
+        """The time at which its last subtask became terminal, -1 before."""
         if not all(subtask.current.state.is_terminal for subtask in self.subtasks):
             return -1
         return max((subtask.current.end_millis for subtask in self.subtasks), default=-1)
@@ -162,7 +162,7 @@ class ArchivedEdge:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedException:
-    """A failure. `task_name` is "" for one that is no task's. Concurrent ones happened while it was handled.
+    """A failure. `task_name` is "" for a failure of the job. Concurrent failures happened while it was handled.
 
     `labels` are those of the failure enrichers.
     """
@@ -177,9 +177,9 @@ class ArchivedException:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedConfig:
-    """What `/jobs/:id/config` shows. `params` is the job's parameters as JSON; of the environment only the names.
+    """The configuration that `/jobs/:id/config` shows. `params` is JSON; the environment has names only.
 
-    `user_failures` is "" for jobs of earlier releases, where they were failures like all others.
+    `user_failures` is "" for jobs of earlier releases, which treated failures of user code like all others.
     """
 
     parallelism: int
@@ -198,7 +198,7 @@ NO_CONFIG = ArchivedConfig(
 
 @dataclass(frozen=True, slots=True)
 class ArchivedExecutionGraph:
-    """Everything about one job under one owner. `result` is the job's value as JSON text, "" until FINISHED.
+    """The archive of one job under one owner. `result` is the job's value as JSON text, "" until FINISHED.
 
     `exceptions` are newest first, `takeovers` oldest first. `graph_digest` is the sha256 of the JobGraph.
     """
@@ -223,12 +223,12 @@ class ArchivedExecutionGraph:
 
     @property
     def start_millis(self) -> int:
-        """When the job was submitted."""
+        """The time of the submit."""
         return self.timestamps.get(JobStatus.INITIALIZING, -1)
 
     @property
     def end_millis(self) -> int:
-        """When the job became globally terminal, -1 before."""
+        """The time at which the job became globally terminal, -1 before."""
         return self.timestamps.get(self.status, -1) if self.status.is_globally_terminal else -1
 
     @property
@@ -238,12 +238,12 @@ class ArchivedExecutionGraph:
 
     @property
     def cancellation(self) -> FailureInfo | None:
-        """Why a CANCELED job was cancelled, if no person wanted it."""
+        """Why the cluster itself has cancelled a CANCELED job; None if a person wanted it."""
         latest = self.failure
         return latest if self.status is JobStatus.CANCELED and latest and latest.class_name == CANCELLATION else None
 
     def vertex(self, vertex_id: str) -> ArchivedVertex | None:
-        """One vertex, None if the job has no such one."""
+        """The vertex with that id, None for an unknown id."""
         return next((vertex for vertex in self.vertices if vertex.id == vertex_id), None)
 
     def inputs(self, vertex_id: str) -> tuple[ArchivedEdge, ...]:
@@ -257,7 +257,7 @@ class ArchivedExecutionGraph:
 
     @classmethod
     def from_json(cls, data: bytes) -> ArchivedExecutionGraph:
-        """The inverse of `to_json`. Raises InvalidInputError with the version when it is another one."""
+        """The inverse of `to_json`. Raises InvalidInputError with the version for another schema."""
         try:
             archived = _ADAPTER.validate_json(data)
         except ValidationError as error:

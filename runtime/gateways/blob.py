@@ -1,4 +1,4 @@
-"""Keys of the objects that the BlobServer has."""
+"""Keys of the objects in the blob store."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Short-lived credentials of services outside of the cluster: who obtains them, how they travel, who takes them (R51).
+"""Short-lived credentials of external services: their providers, their messages and their receivers (R51).
 
-After Flink: a provider obtains tokens in the leading JobManager, a receiver takes them in each TaskManager.
+As in Flink, a provider obtains tokens in the leading JobManager, and a receiver takes them in each TaskManager.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class ObtainedTokens:
-    """What a provider has obtained: values by name, which end at `valid_until_millis` since the epoch; 0 = never."""
+    """The tokens of one provider: values by name, valid until `valid_until_millis` (since 1970; 0 = without an end)."""
 
     values: Mapping[str, str] = field(repr=False)
     valid_until_millis: int = 0
@@ -25,17 +25,17 @@ class DelegationTokenProvider(Protocol):
     """
 
     def obtain(self) -> ObtainedTokens:
-        """New tokens, or an exception whose text shows none: it is logged, and `obtain` is called again later."""
+        """New tokens. The caller logs an exception, so its text must show no token, and calls `obtain` again later."""
 
     def state(self) -> object:
-        """Differs when `obtain` would give others than before, though no time has passed. None: only time tells."""
+        """A value that changes when `obtain` would return other tokens. None: only the time decides."""
 
 
 class DelegationTokenReceiver(Protocol):
-    """Takes the tokens of one provider in a TaskManager's process, beside what every TaskManager does with them."""
+    """Takes the tokens of one provider in a TaskManager's process, in addition to the files that tasks read."""
 
     def receive(self, tokens: ObtainedTokens, /) -> None:
-        """Called from a thread, with each new set. What it raises is logged."""
+        """Called from a thread, with each new set. The caller logs exceptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +49,16 @@ class DelegationToken:
 
 @dataclass(frozen=True, slots=True)
 class NewDelegationTokens:
-    """These providers have new tokens: they take the place of those before. Of others nothing changes."""
+    """New tokens of these providers, which replace the earlier ones. Tokens of other providers stay."""
 
     tokens: tuple[DelegationToken, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DelegationTokenStatus:
-    """What REST shows of a provider. `failure`: why it has obtained none since, "" when the last call was good.
+    """A provider as REST shows it. `failure`: why the last call has obtained no tokens, "" after a success.
 
-    `is_obtained`: it has obtained some in this term; they end at `valid_until_millis`, 0: they do not.
+    `is_obtained`: the provider has obtained tokens in this term, valid until `valid_until_millis` (0: without an end).
     """
 
     provider: str

@@ -1,4 +1,4 @@
-"""The Dispatcher to the outside (DispatcherGateway), and the stream between it and a JobMaster process.
+"""The Dispatcher's interface (DispatcherGateway), and its stream with a JobMaster process.
 
 A JobMaster process dials the leader. Its first message is RegisterJobMaster, answered by
 JobMasterRegistered. Requirements of all its jobs and their status pushes travel on the same stream.
@@ -17,7 +17,7 @@ from runtime.gateways.resource_manager import JobRequirements, RegistrationRefus
 
 
 class SubmitOutcome(Enum):
-    """How a submit ended (semantics.md, Identity)."""
+    """The outcome of an accepted submit (semantics.md, Identity)."""
 
     ACCEPTED = "ACCEPTED"
     ALREADY_SUBMITTED = "ALREADY_SUBMITTED"
@@ -27,7 +27,7 @@ class SubmitOutcome(Enum):
 class SubmitJobRequest:
     """`graph` is the JobGraph's canonical JSON, `digest` its sha256 in hex. The client chose the id.
 
-    `submitter` and `namespace` are those of who has signed in (R48), "" the admin and the default one.
+    `submitter` and `namespace` are those of the principal (R48); "" is the admin, and the default namespace.
     """
 
     job_id: JobId
@@ -40,7 +40,7 @@ class SubmitJobRequest:
 
 @dataclass(frozen=True, slots=True)
 class SubmitJobResponse:
-    """The job is durable (or was already); `status` is what is known of it now."""
+    """The job is durable (or was already); `status` is its current one."""
 
     outcome: SubmitOutcome
     status: JobStatus
@@ -55,7 +55,7 @@ class JobRequest:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """Nothing to say."""
+    """An answer without content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class JobSummary:
 
     `sequence` rises with every change of this job under one epoch; (epoch, sequence) orders summaries.
     `pending_reason` says what a waiting job waits for. `end_millis` is -1 while not terminal. `is_committing`: the
-    outcome is decided, and the outputs become visible: a cancel comes too late (R26). `keeps_outputs`: it has ended
-    after that without its outputs, or nobody knows: what its tasks have written is not deleted (R28). `submitter` and
-    `namespace` are what is stored with the graph: the leader fills them in, whatever an owner says (R48).
+    outcome is decided and the outputs become visible, so a cancel comes too late (R26). `keeps_outputs`: the job has
+    ended after that without its outputs, or its decision is unknown, so no outputs are deleted (R28). `submitter` and
+    `namespace` are stored with the graph; the leader fills them in, and ignores those of an owner (R48).
     """
 
     job_id: JobId
@@ -115,16 +115,16 @@ JOB_DETAILS_SOURCE = "job-details"
 
 
 class DispatcherGateway(Protocol):
-    """What a Dispatcher answers, in the JobManager and (for its own jobs) in a JobMaster process."""
+    """The calls that a Dispatcher answers, in the JobManager and (for its own jobs) in a JobMaster process."""
 
     async def submit_job(self, request: SubmitJobRequest, /) -> SubmitJobResponse:
         """Make the job durable. Idempotent by (job id, digest); ConflictError for another digest."""
 
     async def cancel_job(self, request: JobRequest, /) -> Empty:
-        """Make the wish durable and forward it. Idempotent; ConflictError if the job ended otherwise."""
+        """Make the wish to cancel durable and forward it. Idempotent. ConflictError if the job ended otherwise."""
 
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
-        """The whole execution graph of a job, live or archived. NotFoundError if unknown."""
+        """The whole execution graph of a job, live or archived. Raises NotFoundError for an unknown job."""
 
 
 # --- stream: JobMaster process -> JobManager --------------------------------------------------------------
@@ -132,7 +132,7 @@ class DispatcherGateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegisterJobMaster:
-    """A JobMaster process introduces itself."""
+    """The first message of a JobMaster process on its stream."""
 
     incarnation: Incarnation
     address: str
@@ -144,7 +144,7 @@ class RegisterJobMaster:
 
 @dataclass(frozen=True, slots=True)
 class JobInventoryEntry:
-    """One job that this process runs or holds."""
+    """One job in the inventory of a process: it runs, or has ended and is not dropped yet."""
 
     job_id: JobId
     epoch: int
@@ -155,7 +155,7 @@ class JobInventoryEntry:
 class JobMasterHeartbeat:
     """Complete inventory (R5) and load of a process. `assignment` is the highest epoch it has been sent.
 
-    `is_draining`: it takes no jobs and wants others to take those that it has.
+    `is_draining`: the process takes no jobs, and others are to take its jobs over.
     """
 
     inventory: tuple[JobInventoryEntry, ...]
@@ -181,7 +181,7 @@ class DeclareRequirements:
 
 @dataclass(frozen=True, slots=True)
 class JobAssignmentRefused:
-    """The process cannot take the job (full, shutting down, graph unreadable)."""
+    """The process refuses an assignment (it is full, shuts down, or cannot read the graph)."""
 
     job_id: JobId
     epoch: int
@@ -211,11 +211,11 @@ class JobMasterRegistered:
 
 @dataclass(frozen=True, slots=True)
 class AssignJob:
-    """Run this job: the owner key names you, its revision is `epoch`. Idempotent.
+    """Order to run a job: the owner key names the receiver, and its revision is `epoch`. Idempotent.
 
     `graph` is the stored graph record's inline bytes, or b"" when `graph_key` points into storage.
-    `is_fresh`: there was no owner before this epoch (R6), so nothing of this job can be running. `namespace`: whose
-    secrets its tasks may ask for; "" of older leaders: the default one.
+    `is_fresh`: there was no owner before this epoch (R6), so no task of the job can be running. `namespace`: the job's,
+    whose secrets its tasks may ask for; "" from older leaders means the default one.
     """
 
     job_id: JobId
@@ -230,7 +230,7 @@ class AssignJob:
 
 @dataclass(frozen=True, slots=True)
 class CancelJobs:
-    """These jobs' `wanted` key says cancel, and why if no person wants it."""
+    """Order to cancel jobs, whose `wanted` keys say so. `reason`: why, "" when a person wants it."""
 
     jobs: tuple[JobId, ...]
     reason: str = ""
@@ -238,7 +238,7 @@ class CancelJobs:
 
 @dataclass(frozen=True, slots=True)
 class DropJobs:
-    """Jobs that this process has no business with (any more): stop them without touching durable state."""
+    """Order to stop jobs that this process does not own (any more), without a change of durable state."""
 
     jobs: tuple[JobInventoryEntry, ...]
 
@@ -253,14 +253,14 @@ class NotifyResources:
 
 @dataclass(frozen=True, slots=True)
 class DrainJobMaster:
-    """Begin, or end, to drain. The next heartbeat says that it was heard."""
+    """Order to begin, or end, to drain. The next heartbeat shows that the process has obeyed."""
 
     is_draining: bool
 
 
 @dataclass(frozen=True, slots=True)
 class JobsNotTaken:
-    """You drain, and nobody can take your jobs."""
+    """Answer to a draining process: no other process can take its jobs."""
 
     reason: str
 

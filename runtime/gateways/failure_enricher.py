@@ -1,4 +1,4 @@
-"""What a plug-in is told of a failure, and what it answers: labels that REST shows with it.
+"""The interface of plug-ins that label failures; REST shows the labels.
 
 A plug-in is an entry point of the group `airflow_flinklike.failure_enrichers`: a class without arguments whose
 objects implement `FailureEnricher`.
@@ -16,7 +16,7 @@ from runtime.gateways.task import FailureInfo
 
 @dataclass(frozen=True, slots=True)
 class FailureContext:
-    """A failure and whose it is. `task_name` is "" when it is not one task's."""
+    """A failure and its job. `task_name` is "" for a failure of the whole job."""
 
     job_id: JobId
     job_name: str
@@ -25,11 +25,11 @@ class FailureContext:
 
 
 class FailureEnricher(Protocol):
-    """Labels failures. It is asked between two decisions of a job, so it must not wait for anything."""
+    """Labels failures. The JobMaster calls it between two decisions of a job, so it must not block."""
 
     @property
     def output_keys(self) -> frozenset[str]:
-        """The keys of its labels; others are dropped, and so are keys that two plug-ins have."""
+        """The keys of its labels. Labels with other keys are dropped, and so are keys that two plug-ins have."""
 
     def enrich(self, context: FailureContext, /) -> Mapping[str, str]:
         """The labels of one failure."""
@@ -39,5 +39,5 @@ Enrich = Callable[[FailureContext], Mapping[str, str]]
 
 
 def label_type(context: FailureContext) -> Mapping[str, str]:
-    """Whose mistake it was: USER, SYSTEM or RESOURCE."""
+    """The kind of the failure: USER, SYSTEM or RESOURCE."""
     return {"type": context.failure.kind} if context.failure.kind else {}

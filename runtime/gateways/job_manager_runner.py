@@ -1,4 +1,4 @@
-"""JobManagerRunner and its factory: how a Dispatcher of either kind runs a JobMaster without importing it."""
+"""JobManagerRunner and its factory: a Dispatcher of either kind runs a JobMaster without importing it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.gateways.resource_manager import JobRequirements
 
 @dataclass(frozen=True, slots=True)
 class JobManagerRunnerResult:
-    """How a runner ended: `summary` of a globally terminal job whose result is durable, or None if dropped."""
+    """How a runner ended: the `summary` of a globally terminal job with a durable result, or None for a dropped job."""
 
     job_id: JobId
     epoch: int
@@ -28,16 +28,16 @@ class JobManagerRunner(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The owner epoch this runner acts under; never changes."""
+        """The owner epoch of this runner; it never changes."""
 
     def summary(self) -> JobSummary:
-        """What is known of the job now."""
+        """The current summary of the job."""
 
     async def run(self) -> JobManagerRunnerResult:
-        """Run the job until its result is durable, or until cancelled (then locally only)."""
+        """Run the job until its result is durable. A cancelled call stops the job in this process only."""
 
     def cancel_job(self, reason: str = "") -> None:
-        """The job's `wanted` key says cancel, and why if no person wants it. Idempotent."""
+        """Cancel the job, as its `wanted` key says. `reason`: why, "" when a person wants it. Idempotent."""
 
     def notify_resources(self, reason: str) -> None:
         """Why requirements are not fulfilled, "" when they are."""
@@ -47,17 +47,17 @@ class JobManagerRunner(Protocol):
 
 
 class JobMasterListener(Protocol):
-    """What a runner tells its Dispatcher; calls never block."""
+    """The calls of a runner to its Dispatcher; they never block."""
 
     def job_summary_changed(self, summary: JobSummary) -> None:
-        """Something visible changed."""
+        """The summary of the job has changed."""
 
     def requirements_changed(self, requirements: JobRequirements) -> None:
         """The complete requirement set of a job changed."""
 
 
 class JobManagerRunnerFactory(Protocol):
-    """Injected by each process's entry point."""
+    """Makes runners. Each process's entry point injects its own."""
 
     def create(self, assignment: AssignJob, listener: JobMasterListener) -> JobManagerRunner:
         """A runner for this assignment, not started."""

@@ -1,6 +1,6 @@
-"""The stream between one JobMaster process and one TaskManager: all their jobs multiplexed (architecture 4).
+"""The stream between one JobMaster process and one TaskManager, which all their jobs share.
 
-The TaskManager dials, when a slot request names a JobMaster process it has no stream to. Every message that
+The TaskManager dials, when a slot request names a JobMaster process to which it has no stream. Every message that
 belongs to a job carries the owner's epoch (R1, R11); commands are idempotent by attempt or allocation id.
 """
 
@@ -26,14 +26,14 @@ from runtime.gateways.task import (
 
 @dataclass(frozen=True, slots=True)
 class RegisterJob:
-    """Sent once per (job, stream) before the first deployment of the job: what its tasks share."""
+    """The data that all tasks of a job share. Sent once per (job, stream), before the first deployment of the job."""
 
     job: JobInformation
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSlotOffers:
-    """Which offered allocations of a job were accepted (now ACTIVE); the rest is to be freed."""
+    """Answer to OfferSlots: the accepted allocations are ACTIVE now; the TaskManager frees the others."""
 
     job_id: JobId
     epoch: int
@@ -45,8 +45,8 @@ class AnswerSlotOffers:
 class DeployTasks:
     """Attempts to run. Several may wait in one ACTIVE slot (deploy-ahead); they run in this order.
 
-    `fence_revision` is that of the newest fence that this owner has put on the TaskManager for the job, 0 without one:
-    older deployments, which the fence was meant for, are refused (R14).
+    `fence_revision` is that of the newest fence that this owner has put on the TaskManager for the job, 0 without one.
+    The TaskManager refuses deployments with an older revision (R14).
     """
 
     job_id: JobId
@@ -57,7 +57,7 @@ class DeployTasks:
 
 @dataclass(frozen=True, slots=True)
 class CancelTasks:
-    """Attempts to cancel: soft first, then by force (R15). Each one ends in a terminal report."""
+    """Attempts to cancel, first softly, then by force (R15). Each attempt ends in a terminal report."""
 
     job_id: JobId
     epoch: int
@@ -66,7 +66,7 @@ class CancelTasks:
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeReports:
-    """Terminal reports whose event is durable, or that nobody needs any more (R10)."""
+    """Terminal reports whose event is durable, or that the owner does not need any more (R10)."""
 
     job_id: JobId
     epoch: int
@@ -93,10 +93,10 @@ class ReleasePartitions:
 
 @dataclass(frozen=True, slots=True)
 class CommitOutputs:
-    """Move all outputs of a job, whose outcome is decided, into their bases. Idempotent (R28).
+    """Order to move all outputs of a decided job into their bases. Idempotent (R28).
 
     `epoch` and `order` number the orders of a job: a higher one replaces a lower one (R27). `fence_revision` as in
-    DeployTasks. `vertex_id` is one of the vertices that wrote, for people.
+    DeployTasks. `vertex_id` is a vertex with outputs, for messages.
     """
 
     job_id: JobId
@@ -111,7 +111,7 @@ class CommitOutputs:
 class EndJob:
     """The job is over (R16): end its attempts, free its slots, drop its partitions, reports and directory.
 
-    `keeps_outputs`: but not what has finished has written below `ctx.output_path()` (R28).
+    `keeps_outputs`: the outputs of finished attempts below `ctx.output_path()` stay (R28).
     """
 
     job_id: JobId
@@ -135,7 +135,7 @@ class SlotOffer:
 class OfferSlots:
     """Slots that the ResourceManager allocated for this job on this TaskManager.
 
-    `task_manager_id` is the name people know the TaskManager by; it is what the job's history shows.
+    `task_manager_id` is the resource id of the TaskManager, which the job's history shows.
     """
 
     job_id: JobId
@@ -146,10 +146,12 @@ class OfferSlots:
 
 @dataclass(frozen=True, slots=True)
 class HeldAttempt:
-    """An attempt that its TaskManager knows: it waits (DEPLOYING), runs (RUNNING) or is being cancelled (CANCELING) in
-    the slot of `allocation_id`, or has ended in `state`, and its report is not acknowledged and follows. `ordinal` -1:
-    it was never deployed here. `deployed_millis`, `running_millis`: since when it is deployed by its first owner's
-    clock, and runs by the TaskManager's; 0 is not known.
+    """An attempt that its TaskManager knows.
+
+    It waits (DEPLOYING), runs (RUNNING) or is being cancelled (CANCELING) in the slot of `allocation_id`. Or it has
+    ended in `state`, and its report, which is not acknowledged, follows. `ordinal` -1: it was never deployed here.
+    `deployed_millis` is the deployment by its first owner's clock, `running_millis` the start by the TaskManager's; 0
+    is unknown.
     """
 
     attempt_id: ExecutionAttemptId
@@ -164,8 +166,8 @@ class HeldAttempt:
 class JobCensus:
     """Everything a TaskManager has of a job (R6): the first message about it on a stream, if there is anything (R11).
 
-    `slots` are those the job has taken (ACTIVE); others are offered again. A large census comes in parts, the last one
-    `is_complete`. `is_moving`: the job's outputs are moved here, were, or will be when there is contact again (R27).
+    `slots` are the ACTIVE ones; the TaskManager offers others again. A large census comes in parts, the last of which
+    `is_complete`. `is_moving`: this TaskManager moves or has moved the job's outputs, or will with new contact (R27).
     """
 
     job_id: JobId
@@ -197,7 +199,7 @@ class TaskProgresses:
 
 @dataclass(frozen=True, slots=True)
 class SlotsLost:
-    """Allocations that are gone on this TaskManager, whatever the job wanted."""
+    """Allocations that this TaskManager has lost without an order of the job."""
 
     job_id: JobId
     epoch: int
@@ -207,9 +209,9 @@ class SlotsLost:
 
 @dataclass(frozen=True, slots=True)
 class SlotsDraining:
-    """These slots take nothing more: what runs in them goes on, what is deployed into them is refused uncounted.
+    """Slots that take no more attempts: running attempts go on, new deployments are refused uncounted.
 
-    Their owner frees each as soon as it is idle. Told again on every stream while the TaskManager drains.
+    The job's owner frees each as soon as it is idle. A draining TaskManager sends this again on every stream.
     """
 
     job_id: JobId
@@ -231,7 +233,7 @@ class OutputsCommitted:
 
 @dataclass(frozen=True, slots=True)
 class CommitProgress:
-    """How far the move of that epoch and order is. `problem`: why it does not get on, "" if it does."""
+    """Progress of the move of that epoch and order. `problem`: why it makes no progress, "" if it does."""
 
     job_id: JobId
     epoch: int
@@ -274,6 +276,6 @@ JobMessage = (
     | OutputsCommitted
     | CommitProgress
 )
-"""What a TaskManager says of one job, under the epoch of that job's owner."""
+"""Messages of a TaskManager about one job, under the epoch of the job's owner."""
 
 TaskManagerToJobMaster = JobMessage | Heartbeat

@@ -1,4 +1,4 @@
-"""What people are told of outputs that a job has left hidden, and what they can do with them (R28)."""
+"""Messages about outputs that a job has left hidden, and the command that commits them (R28)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from runtime.common.errors import InvalidInputError
 from runtime.gateways.task import OutputDirectory
 
 NAMED_MAX = 20
-"""Of more directories the command names runs of subtasks, each of which stands for its directories exactly."""
+"""Above this number of directories the command names runs of subtasks, which match exactly the same directories."""
 
 DIRECTORIES_MAX = 1_000_000
-"""Of one argument."""
+"""Largest length of one argument of the command."""
 
 _ATTEMPT = re.compile(r"(.*/\.attempt-[0-9a-f]+_[0-9a-f]+_)([0-9]+)(_[0-9]+_[0-9]+)", re.ASCII | re.DOTALL)
 _RUNS = re.compile(r"(.*/\.attempt-[0-9a-f]+_[0-9a-f]+_)\{([^{}/]*)\}(_[0-9]+_[0-9]+)", re.ASCII | re.DOTALL)
@@ -32,7 +32,7 @@ def commit_command(outputs: Sequence[OutputDirectory]) -> str:
 
 
 def named_directories(text: str) -> list[str]:
-    """What a directory, or the runs of subtasks in its place, stands for. Raises InvalidInputError."""
+    """The directories that an argument names, alone or by runs of subtasks. Raises InvalidInputError."""
     found = _RUNS.fullmatch(text)
     if found is None:
         return [text]

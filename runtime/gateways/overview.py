@@ -1,4 +1,4 @@
-"""What REST asks of the components in its own process. Answers come from memory; nothing here fans out."""
+"""The questions of REST to components in its own process. Answers come from memory; no call asks another process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.gateways.resource_manager import TaskManagerInfo
 
 @dataclass(frozen=True, slots=True)
 class JobMasterInfo:
-    """One JobMaster process, as the leader sees it. `jobs_assigned` counts what this leader gave it, ended ones too."""
+    """A JobMaster process in the leader's view. `jobs_assigned` counts this leader's assignments, ended jobs too."""
 
     incarnation: Incarnation
     address: str
@@ -31,7 +31,7 @@ class JobMasterInfo:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """A job got another owner, `millis` being when, for `reason`; each process by its incarnation and address."""
+    """A takeover of a job: its time in `millis`, its `reason`, and both owners by incarnation and address."""
 
     millis: int
     former: Incarnation
@@ -45,30 +45,30 @@ class DispatcherView(DispatcherGateway, Protocol):
     """A leading Dispatcher with what REST needs beyond the gateway. Raises UnavailableError when not leading."""
 
     def job_summaries(self) -> Sequence[JobSummary]:
-        """Every job that is shown: running, waiting and finished ones within retention; newest first."""
+        """Every shown job: running, waiting, and finished within retention; newest first."""
 
     def job_counts(self) -> Mapping[JobStatus, int]:
-        """How many of them there are of each status; a status without jobs may be missing."""
+        """The number of shown jobs by status; a status without jobs may be missing."""
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
-        """One of them."""
+        """One shown job, None for any other id."""
 
     async def find_job(self, job_id: JobId, /) -> JobSummary | None:
-        """One job, also one that ended too long ago to be shown and whose id is still remembered."""
+        """One job, also an ended one that is not shown any more but whose id is remembered."""
 
     def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
-        """Who runs the job now; None while it has no owner or after it ended."""
+        """The process that owns the job; None while it has no owner, or after its end."""
 
     async def find_jobs(self, jobs: Collection[JobId], /) -> Mapping[JobId, JobSummary]:
-        """The same of many; those that are not known are left out."""
+        """`find_job` for many ids; unknown ids are left out."""
 
     async def wait_for_jobs(
         self, known: Mapping[JobId, int], /, *, timeout: float, name: str = "", principal: str = ""
     ) -> frozenset[JobId]:
-        """Those of `known` with news, as soon as there are any; none after `timeout` seconds.
+        """The jobs of `known` with news, as soon as there are any; none after `timeout` seconds.
 
-        News is a last modification other than the known one, in whichever direction: clocks of different owners are
-        never compared. What has ended or is not shown is always news. A poll with a name ends an earlier one of it.
+        News is another last modification than the known one, earlier or later: clocks of different owners are never
+        compared. An ended or unshown job is always news. A poll with a name ends the earlier poll of that name.
         Raises BackpressureError when the principal waits for more than its share.
         """
 
@@ -76,23 +76,23 @@ class DispatcherView(DispatcherGateway, Protocol):
         """All registered JobMaster processes (in-process mode: this process)."""
 
     def jobs_of(self, incarnation: Incarnation, /) -> Sequence[JobSummary]:
-        """What one of them runs. NotFoundError."""
+        """The jobs of one JobMaster process. Raises NotFoundError."""
 
     async def drain_job_master(self, incarnation: Incarnation, /, *, is_draining: bool) -> None:
-        """Have it give its jobs away and take none, or take some again. Returns when it says so itself.
+        """Let a process hand its jobs over and take none, or serve again. Returns when the process confirms.
 
-        NotFoundError, ConflictError when jobs run inside the JobManager, UnavailableError.
+        Raises NotFoundError, ConflictError when jobs run inside the JobManager, and UnavailableError.
         """
 
     async def client_heartbeat(self, job_id: JobId, /, *, expires_millis: int) -> None:
-        """The job's client will be back by then, since 1970, or the job is cancelled; 0: nobody has to come back.
+        """The client's promise to be back by `expires_millis` (since 1970; 0 withdraws it), or the job is cancelled.
 
-        Returns when that is durable, at once if the job has ended. NotFoundError, ConflictError while it is being
-        cancelled.
+        Returns when the promise is durable, at once for an ended job. Raises NotFoundError, and ConflictError while the
+        job is being cancelled.
         """
 
     async def move_job(self, job_id: JobId, target: Incarnation, /) -> None:
-        """Have another process run a job. Returns when the wish is durable. NotFoundError, ConflictError."""
+        """Let another process own a job. Returns when the wish is durable. Raises NotFoundError and ConflictError."""
 
 
 class ResourceManagerView(Protocol):
@@ -102,16 +102,16 @@ class ResourceManagerView(Protocol):
         """All registered TaskManagers."""
 
     async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
-        """Have it take no more slots and let go of what it has, or use it again. Returns when it says so itself.
+        """Let a TaskManager drain: take no more slots and release its tasks; or use it again. Returns when it confirms.
 
-        NotFoundError, UnavailableError.
+        Raises NotFoundError and UnavailableError.
         """
 
     def slot_counts(self) -> tuple[int, int]:
-        """(slots in all, free ones)."""
+        """The number of all slots, and of free ones."""
 
     def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
-        """Each provider of delegation tokens: when its tokens end, why there are no others."""
+        """The status of each provider of delegation tokens."""
 
     def offered_spark_conf(self) -> Sequence[bytes]:
         """Static Spark conf of each registered TaskManager that has Spark, as JSON."""

@@ -16,11 +16,11 @@ from runtime.gateways.task import ResourceProfile as ResourceProfile  # noqa: PL
 
 @dataclass(frozen=True, slots=True)
 class RegisterTaskManager:
-    """A TaskManager introduces itself. `spark_conf` is the static Spark conf that it offers, as JSON.
+    """The first message of a TaskManager on its stream. `spark_conf` is the static Spark conf that it offers, as JSON.
 
-    `exchange_id` is equal for TaskManagers that see one exchange directory; "" where that cannot be told.
-    `spark_version` is that of PySpark, "" without Spark. `has_tenants`: it serves one namespace at a time, and
-    `not_enforced`: what keeps slots apart elsewhere, and not here: users, memory, cpu, pids (R50).
+    `exchange_id` is equal for TaskManagers that see one exchange directory; "" is unknown. `spark_version` is that of
+    PySpark, "" without Spark. `has_tenants`: the TaskManager serves one namespace at a time. `not_enforced`: the limits
+    between slots that it does not enforce, of users, memory, cpu and pids (R50).
     """
 
     incarnation: Incarnation
@@ -44,9 +44,9 @@ class RegisterTaskManager:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerRegistered:
-    """The leader accepts. `epoch` is its term, to be sent with every later message as target.
+    """The leader accepts. `epoch` is its term, which every later message carries as target.
 
-    `tokens`: the delegation tokens that it has (R51); of other providers the TaskManager keeps those that it has.
+    `tokens`: the leader's delegation tokens (R51); the TaskManager keeps its tokens of other providers.
     """
 
     cluster: ClusterUuid
@@ -59,7 +59,7 @@ class TaskManagerRegistered:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationRefused:
-    """The leader does not accept this peer, and why. Refused peers exit with this sentence."""
+    """The leader refuses this peer, with the reason. A refused peer exits with this sentence."""
 
     reason: str
 
@@ -75,10 +75,10 @@ class SlotStatus:
 
 @dataclass(frozen=True, slots=True)
 class SlotReport:
-    """All slots of a TaskManager that are ready to be used, whether it is warm, and whether it takes no more slots.
+    """All ready slots of a TaskManager, whether its Spark is warm, and whether it drains.
 
-    `problem`: why it has none that are ready, in a sentence; "" when that is only a matter of time. `tenant`: the
-    namespace that it serves, "" if it may be any.
+    `problem`: why no slot is ready, in a sentence; "" when slots will be ready by themselves. `tenant`: the
+    namespace that it serves, "" for any.
     """
 
     slots: tuple[SlotStatus, ...]
@@ -91,16 +91,16 @@ class SlotReport:
 
 @dataclass(frozen=True, slots=True)
 class SlotsFreed:
-    """Allocations that ended; their slots are ready for the next job."""
+    """Ended allocations; their slots are ready for the next job."""
 
     allocations: tuple[AllocationId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSlot:
-    """Allocate a slot for a job and offer it to the job's owner (R7: carries the owner's epoch).
+    """Order to allocate a slot for a job, and to offer it to the job's owner, whose epoch it carries (R7).
 
-    `namespace`: the job's, as the leader has stored it (R48); "" of older leaders.
+    `namespace`: the job's, as the leader has stored it (R48); "" from older leaders.
     """
 
     allocation_id: AllocationId
@@ -115,10 +115,10 @@ class RequestSlot:
 
 @dataclass(frozen=True, slots=True)
 class SlotRequestRefused:
-    """The TaskManager could not do it: slot taken, unknown, or the epoch is old.
+    """The TaskManager refuses a slot request: the slot is taken or unknown, or the epoch is old.
 
-    `is_slot_free`: the slot may be given to another job at once, the refusal is about the job.
-    `is_owner_unreachable`: the slot was allocated, and is freed now, because its job's owner cannot be reached (R7).
+    `is_slot_free`: the refusal is about the job, so another job may get the slot at once. `is_owner_unreachable`: the
+    slot was allocated, and is freed now because the TaskManager cannot reach the job's owner (R7).
     """
 
     allocation_id: AllocationId
@@ -130,9 +130,9 @@ class SlotRequestRefused:
 
 @dataclass(frozen=True, slots=True)
 class JobsEnded:
-    """Jobs with a stored result (R16): the TaskManager ends what it still has of them.
+    """Jobs with a stored result (R16): the TaskManager ends their attempts and slots.
 
-    `kept`: those of them whose outputs somebody may have to commit by hand, or of which nobody knows (R28).
+    `kept`: the jobs among them whose hidden outputs stay, since a commit by hand may need them (R28).
     """
 
     jobs: tuple[JobId, ...]
@@ -141,7 +141,7 @@ class JobsEnded:
 
 @dataclass(frozen=True, slots=True)
 class DrainTaskManager:
-    """Take no more slots, finish or release what runs, and stay (`is_draining`); or serve again. SlotReports tell."""
+    """Order to drain: take no more slots, finish or release tasks, and stay; or to serve again. SlotReports confirm."""
 
     is_draining: bool
 
@@ -171,7 +171,7 @@ class ResourceRequirement:
 
 @dataclass(frozen=True, slots=True)
 class JobRequirements:
-    """The complete requirement set of a job: replaces the previous one; empty = the job needs nothing.
+    """The complete requirement set of a job, which replaces the previous one; empty = the job needs no slots.
 
     `unreachable` names the TaskManagers that the owner cannot reach (R7). `static_conf` is the static part of the job's
     Spark conf as a JSON object, b"" for none; `needs_spark`: some of its code expects a Spark session.
@@ -187,7 +187,7 @@ class JobRequirements:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerInfo:
-    """What REST and the CLI show of a TaskManager."""
+    """A TaskManager as REST and the CLI show it."""
 
     registration: RegisterTaskManager
     free_slots: int

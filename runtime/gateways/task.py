@@ -1,4 +1,4 @@
-"""What a task is, in the words that JobMaster and TaskManager share: deployment, inputs, outputs, reports."""
+"""The messages about a task that JobMaster and TaskManager share: deployment, inputs, outputs, reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.common.states import ExecutionState
 
 @dataclass(frozen=True, slots=True)
 class ResourceProfile:
-    """What a slot has or a vertex needs. 0 means "the default slot"; `spark_profile` "" means any."""
+    """The resources of a slot, or the need of a vertex. 0 means "the default slot"; `spark_profile` "" means any."""
 
     cpu_cores: float = 0.0
     memory_bytes: int = 0
@@ -22,11 +22,11 @@ class ResourceProfile:
 
 
 DEFAULT_PROFILE = ResourceProfile()
-"""The default slot: fits every requirement that asks for nothing in particular."""
+"""The profile of the default slot, which fits every requirement without amounts."""
 
 
 class PartitionKind(Enum):
-    """What a result partition holds: parquet files, or one JSON value."""
+    """The content of a result partition: parquet files, or one JSON value."""
 
     PARQUET = "PARQUET"
     JSON = "JSON"
@@ -34,7 +34,7 @@ class PartitionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFile:
-    """One file of a parquet partition. `consumer` is the subtask it is for, -1 when it is for all."""
+    """One file of a parquet partition. `consumer` is the subtask that reads it, -1 for all subtasks."""
 
     path: str
     size_bytes: int
@@ -44,7 +44,7 @@ class PartitionFile:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescriptor:
-    """What a finished attempt produced for one out-edge; exists once its event is committed (R10).
+    """The result partition of a finished attempt for one out-edge; it exists once its event is committed (R10).
 
     `schema` is Spark's schema as JSON: Spark reads neither an empty output nor a missing directory, so the
     schema travels and an empty partition becomes an empty DataFrame. A JSON value is in `inline`, or,
@@ -88,7 +88,7 @@ class InputGate:
 
 @dataclass(frozen=True, slots=True)
 class BlobReference:
-    """A file the job brings along: its object in the blob store and the name it has in the job's directory.
+    """A file of the job: its object in the blob store, and its name in the job's directory.
 
     A small file travels in `inline` and then has no object: `key` is "".
     """
@@ -102,11 +102,11 @@ class BlobReference:
 
 @dataclass(frozen=True, slots=True)
 class JobInformation:
-    """What all tasks of a job share. Sent once per (job, TaskManager), before the job's first deployment.
+    """The data that all tasks of a job share. Sent once per (job, TaskManager), before the job's first deployment.
 
     `params`, `spark_conf` and `environment` are canonical JSON objects. `reuse_key` is equal for jobs that
     may run one after another in the same slot process. `secrets` are names: the values never leave the TaskManager,
-    which has some of them for one `namespace` only; "" of older owners: the default one.
+    which has some of them for one `namespace` only; "" from older owners means the default one.
     """
 
     job_id: JobId
@@ -126,7 +126,7 @@ class JobInformation:
 
 @dataclass(frozen=True, slots=True)
 class TaskInformation:
-    """What all subtasks of a chain share. `operators` is the chain as canonical JSON (jobgraph's form)."""
+    """The data that all subtasks of a chain share. `operators` is the chain as canonical JSON (jobgraph's form)."""
 
     vertex_id: VertexId
     vertex_name: str
@@ -140,9 +140,9 @@ class TaskInformation:
 class TaskDeploymentDescriptor:
     """Everything a slot needs to run one attempt. `splits` is a JSON list; `ordinal` is what users see.
 
-    `deployed_millis`: when its owner began to deploy it, for owners that come later; 0 from older processes.
-    `is_first_to_begin`: no attempt of the subtask has begun before, whatever its ordinal (D-067); older processes never
-    say it.
+    `deployed_millis`: the begin of its deployment by the owner's clock, for later owners; 0 from older processes.
+    `is_first_to_begin`: no earlier attempt of the subtask has begun, under any ordinal (D-067); False from older
+    processes.
     """
 
     attempt_id: ExecutionAttemptId
@@ -157,10 +157,10 @@ class TaskDeploymentDescriptor:
 
 
 class Fault(Enum):
-    """Whose doing a failure was (R36), said by the component that saw it happen.
+    """Whose fault a failure was (R36), as the component says that saw it.
 
     USER: the task's own code, or its own use of memory. SYSTEM: the cluster, its Spark or its machine; restart
-    strategies count it. NOBODY: another job, or how the cluster is run; the task runs again, and nothing counts.
+    strategies count it. NOBODY: another job, or the operation of the cluster; the task runs again, and nothing counts.
     """
 
     USER = "USER"
@@ -169,18 +169,18 @@ class Fault(Enum):
 
 
 TASK_ISOLATED = "TaskIsolated"
-"""The class of failures by a fence, or for want of contact (R14)."""
+"""The class name of failures by a fence, or after lost contact (R14)."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureInfo:
     """An exception that crossed a process: class name, message, full text, and whether a retry can help.
 
-    `kind`, one of USER, SYSTEM, RESOURCE, CANCELED, is for people; what follows from the failure, follows from
-    `at_fault`. `lost_partitions` names what the task could not read of its inputs: their producers have to run again.
-    `is_isolation`: the attempt was stopped by a fence, for want of contact (R14) or of an owner (R18), or because its
-    TaskManager drains, which never counts against a restart strategy. `is_restart_vain`: some seconds later it would
-    fail again, so no strategy restarts it; a later try may go well, unless it is not `is_recoverable` either (D-061).
+    `kind` (USER, SYSTEM, RESOURCE or CANCELED) is for display; decisions rest on `at_fault`. `lost_partitions` names
+    the inputs that the task could not read: their producers have to run again. `is_isolation`: the attempt was stopped
+    by a fence, after lost contact (R14), without an owner (R18), or by a drain; no restart strategy counts it.
+    `is_restart_vain`: a restart seconds later would fail again, so no strategy restarts it; a later try may succeed,
+    unless `is_recoverable` is False too (D-061).
     """
 
     class_name: str
@@ -196,7 +196,7 @@ class FailureInfo:
 
     @property
     def at_fault(self) -> Fault:
-        """Whose doing it was; earlier releases did not say it."""
+        """Whose fault it was; derived from `kind` for reports of earlier releases."""
         if self.fault is not None:
             return self.fault
         if self.is_isolation:
@@ -221,14 +221,14 @@ APPEND = "append"
 ERROR = "error"
 OVERWRITE_PARTITIONS = "overwrite_partitions"
 OUTPUT_MODES = (OVERWRITE, APPEND, ERROR, OVERWRITE_PARTITIONS)
-"""What becomes of files that a base has already; the names and meanings are those of Spark's writers."""
+"""What a commit does with existing files of a base; names and meanings are those of Spark's writers."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputDirectory:
     """One `ctx.output_path(base)`: the attempt wrote into `directory`, to be moved into `base` by the commit.
 
-    `mode` is one of OUTPUT_MODES; what was stored before there were modes was appended.
+    `mode` is one of OUTPUT_MODES; records from before there were modes mean "append".
     """
 
     base: str
@@ -237,7 +237,7 @@ class OutputDirectory:
 
 
 def one_spelling(base: str) -> str:
-    """One form for all spellings of a base."""
+    """The canonical spelling of a base."""
     if base.startswith("file:"):
         base = "/" + base.removeprefix("file:")
     scheme, separator, path = base.rpartition("://")
@@ -247,7 +247,7 @@ def one_spelling(base: str) -> str:
 
 
 def outer_bases(base: str) -> Iterator[str]:
-    """The directories that a base lies in, nearest first; all in one spelling."""
+    """The directories above a base, nearest first, in canonical spelling."""
     scheme, separator, path = base.rpartition("://")
     while (outer := posixpath.dirname(path)) not in {path, ""}:
         path = outer
@@ -256,10 +256,10 @@ def outer_bases(base: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class TaskExecutionReport:
-    """News of one attempt. Terminal ones are kept by the TaskManager until acknowledged (R10).
+    """The report of a state change of one attempt. The TaskManager keeps terminal reports until acknowledged (R10).
 
     `value` is the JSON result of a terminal vertex's function (FINISHED only); b"" when there is none. `has_not_begun`:
-    no user code of the attempt ran, nor will; older processes never say it.
+    no user code of the attempt ran or will run; False from older processes.
     """
 
     attempt_id: ExecutionAttemptId
@@ -275,7 +275,7 @@ class TaskExecutionReport:
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """What a running attempt is doing: user text from report_progress(), and Spark's stages and tasks."""
+    """Progress of a running attempt: the text of report_progress(), and Spark's stages and tasks."""
 
     attempt_id: ExecutionAttemptId
     fraction: float

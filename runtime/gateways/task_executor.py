@@ -1,4 +1,4 @@
-"""What a TaskManager answers directly: logs of attempts, and what it is made of."""
+"""Calls that a TaskManager answers directly: censuses and logs of attempts."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class AttemptLogRequest:
 
 @dataclass(frozen=True, slots=True)
 class AttemptLogResponse:
-    """`next_offset` is where to go on; `size_bytes` what there is now; `is_truncated`: the head was dropped.
+    """`next_offset`: where to read on. `size_bytes`: the current size. `is_truncated`: the head was dropped.
 
-    `dropped_bytes`: so many from the offset that was asked for to `data` are gone; older processes say it in `data`.
+    `dropped_bytes`: the bytes missing between the requested offset and `data`; older processes say it in `data`.
     """
 
     data: bytes
@@ -43,7 +43,7 @@ class AttemptLogResponse:
 
 @dataclass(frozen=True, slots=True)
 class AttemptLogsRequest:
-    """Many pieces at once, at most `size_bytes_max` in all: what there is no room for is left out of the answer."""
+    """Pieces of many logs, at most `size_bytes_max` in all; the answer leaves out pieces without room."""
 
     reads: tuple[AttemptLogRequest, ...]
     size_bytes_max: int
@@ -66,7 +66,7 @@ class AttemptLogsResponse:
 
 @dataclass(frozen=True, slots=True)
 class CensusRequest:
-    """The owner of a job at `epoch` asks what there is of the job (R6). It is a JobMaster process, at `address`."""
+    """The census of the owner of a job at `epoch` (R6), which is a JobMaster process at `address`."""
 
     job_id: JobId
     epoch: int
@@ -76,20 +76,20 @@ class CensusRequest:
 
 @dataclass(frozen=True, slots=True)
 class CensusAccepted:
-    """From now on orders of lower epochs are refused. The answer itself is the JobCensus on the stream to the owner."""
+    """From now on lower epochs are refused. The answer itself is the JobCensus on the stream to the owner."""
 
 
 class TaskExecutorGateway(Protocol):
     """Unary calls to a TaskManager; everything that is part of running jobs goes over streams."""
 
     async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
-        """Tell the new owner of a job, over a stream, what there is of it. Idempotent.
+        """Send the JobCensus of a job to its new owner, over a stream. Idempotent.
 
-        StaleTokenError when another owner has a higher epoch, or the job has ended here.
+        Raises StaleTokenError when another owner has a higher epoch, or the job has ended here.
         """
 
     async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
-        """A piece of one attempt's log. NotFoundError when this TaskManager does not have it."""
+        """A piece of one attempt's log. Raises NotFoundError when this TaskManager does not have the log."""
 
     async def request_attempt_logs(self, request: AttemptLogsRequest, /) -> AttemptLogsResponse:
-        """Pieces of many logs: one call for all that a reader follows here."""
+        """Pieces of many logs: one call for all logs that a reader follows on this TaskManager."""

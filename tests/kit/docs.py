@@ -1,4 +1,4 @@
-"""What the documentation promises in code: its snippets and commands, taken out of the pages.
+"""The snippets and commands of the documentation, taken out of its pages.
 
 `doc_snippets()` gives every block of Python. `run_snippet` executes one in a directory of its own and returns the jobs
 that it built: tests look at them, or submit them with `client.submit(job.graph, job_id=..., contents=job.uploads)`.
@@ -30,7 +30,7 @@ _FOREIGN_CODE = '"shop.jobs:'
 
 
 class SnippetKind(Enum):
-    """What a block of Python is for."""
+    """The needs of a block of Python."""
 
     PROGRAM = "builds programs; needs nothing"
     LOCAL = "runs on a cluster of its own; needs the extra `cluster`"
@@ -52,7 +52,7 @@ class Snippet:
 
     @property
     def kind(self) -> SnippetKind:
-        """Of a block of Python."""
+        """The kind of a block of Python."""
         if "from airflow.sdk import" in self.text:
             return SnippetKind.DAG
         if ".run_local(" in self.text:
@@ -84,7 +84,7 @@ def doc_snippets(*kinds: SnippetKind) -> list[Snippet]:
 
 
 def run_snippet(snippet: Snippet, directory: Path) -> list[JobProgram]:
-    """Execute a snippet as the main program of `directory`; what it left in its variables, built."""
+    """Execute a snippet as the main program of `directory`, and return the jobs in its variables, built."""
     with _working_in(directory):
         module = ModuleType("__main__")
         module.__file__ = str(directory / "snippet.py")

@@ -27,13 +27,13 @@ _SURROUNDINGS = ("bin", "conf", "dags", "docs", "tests")
 
 
 def header(patch: Path, name: str) -> str | None:
-    """A line above the patch itself, such as `Found by: R3`."""
+    """The value of a line above the patch itself, such as `Found by: R3`; None without that line."""
     found = re.search(rf"^{name}: (.+)$", _head(patch), re.MULTILINE)
     return found[1] if found else None
 
 
 def first_of_each(patches: Iterable[Path], kind: Callable[[Path], str | None]) -> frozenset[Path]:
-    """One patch of each kind, the first by its name: what bin/test.sh runs each time. None is no such kind."""
+    """The first patch of each kind by its name, which bin/test.sh runs each time; `kind` returns None for others."""
     chosen: dict[str, Path] = {}
     for patch in patches:
         if (name := kind(patch)) is not None:
@@ -42,12 +42,12 @@ def first_of_each(patches: Iterable[Path], kind: Callable[[Path], str | None]) -
 
 
 def mistake(patch: Path) -> str:
-    """What is wrong with the product, in a sentence."""
+    """The first line of a patch: the mistake in one sentence, with its rules in brackets."""
     return _head(patch).splitlines()[0]
 
 
 def rules_of(patch: Path) -> tuple[str, ...]:
-    """Which rules the mistake breaks."""
+    """The rules that the mistake breaks."""
     return tuple(dict.fromkeys(_RULE.findall(mistake(patch))))
 
 
@@ -56,13 +56,13 @@ def _head(patch: Path) -> str:
 
 
 def applies(patch: Path) -> str:
-    """Empty, or why it cannot be applied to the sources as they are."""
+    """An error text if the patch cannot be applied to the present sources, else ""."""
     done = subprocess.run([*_APPLY, "--check", str(patch)], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stderr if done.returncode else ""
 
 
 def mutated(patch: Path, tree: Path, *, with_tests: bool = False) -> Path:
-    """A copy of the sources with the mistake in it; `with_tests`: and of all that tests need to run there."""
+    """A copy of the sources with the mistake in it; `with_tests`: also of the tests and their surroundings."""
     folders = (*_SOURCES, *_SURROUNDINGS) if with_tests else (*_SOURCES, "tests/kit")
     for folder in folders:
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""The tests that the pages give as proofs are there, and every claim has one."""
+"""The tests that pages link as proofs exist, and every claim has one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROOFS = ("airflow.md", "protocol.md", "fault-tolerance.md", "security.md")
 
 
 def links() -> list[tuple[str, str, str]]:
-    """Page, file, and what is behind the #."""
+    """Page, file, and anchor of each link."""
     return [
         (page.name, match.group(1), match.group(2) or "")
         for page in sorted((ROOT / "docs").glob("*.md"))
@@ -36,7 +36,7 @@ def test_every_test_is_there() -> None:
 
 @pytest.mark.parametrize("page", [name for name in _PROOFS if (ROOT / "docs" / name).exists()])
 def test_every_claim_of_a_table_has_its_test(page: str) -> None:
-    """Except rows that only lead to the next one, and tables of figures."""
+    """Tables of figures have no column for tests."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     tables = re.findall(r"^\|.*test \|\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
     assert tables

@@ -1,1 +1,1 @@
-"""Pure part of the execution graph: states, counts and data, no decisions about what runs where."""
+"""Pure part of the execution graph: states, counts and data, without decisions of the scheduler."""

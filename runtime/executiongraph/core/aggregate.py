@@ -1,4 +1,4 @@
-"""Flink's rule for the state of a vertex that is made of the states of its subtasks."""
+"""Flink's rule that derives the state of a vertex from the states of its subtasks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _DOMINANT = (
 
 
 def aggregate_state(counts: Mapping[ExecutionState, int], parallelism: int) -> ExecutionState:
-    """The state shown for a vertex with `parallelism` subtasks: the first dominant state that any of them is in.
+    """The state of a vertex with `parallelism` subtasks: the first dominant state of any subtask.
 
-    Without one: RUNNING while some but not all are FINISHED, FINISHED when all are, otherwise CREATED.
+    Without a dominant state: RUNNING while some but not all are FINISHED, FINISHED when all are, otherwise CREATED.
     """
     for state in _DOMINANT:
         if counts.get(state, 0) > 0:

@@ -27,7 +27,7 @@ from runtime.jobgraph.graph import JobGraph
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """What follows from failures of the job's tasks, in words and as `restart-strategy.user-failures` has it."""
+    """The restart strategy of the job in words, and its value of `restart-strategy.user-failures`."""
 
     restart_strategy: str
     user_failures: str
@@ -45,7 +45,7 @@ def archive(
     policy: FailurePolicy,
     result: str,
 ) -> ArchivedExecutionGraph:
-    """Everything that is shown of the job. `status` and `timestamps` may be ahead of the graph's: of a result."""
+    """The archived form of the graph. `status` and `timestamps` of a result may be ahead of the graph's."""
     return ArchivedExecutionGraph(
         schema_version=ARCHIVE_SCHEMA_VERSION,
         job_id=graph.job_id,
@@ -68,7 +68,7 @@ def archive(
 
 
 def result_value(graph: ExecutionGraph) -> str:
-    """The job's value as JSON text: of one terminal subtask, else `{vertex: [values by subtask]}`."""
+    """The job's value as JSON text: the value of the only terminal subtask, else `{vertex: [values by subtask]}`."""
     terminal = [vertex for vertex in graph.vertices.values() if not vertex.outputs]
     if len(terminal) == 1 and terminal[0].parallelism == 1:
         return _value(terminal[0].executions[0])

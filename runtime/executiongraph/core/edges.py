@@ -1,4 +1,4 @@
-"""One edge of the running job: the accepted partitions of its producers, and what its consumers read of them.
+"""One edge of the running job: the accepted partitions of its producers, and the input gates of its consumers.
 
 Invariants: a partition is here only after the event that accepted it is durable (R10), until it is deleted or its
 producer is reset; a gate is handed out only when every partition that its consumer reads is here; an all-to-all gate is
@@ -82,7 +82,7 @@ class ExecutionEdge:
         return self._missing == 0 and not self._lost
 
     def spec(self) -> ResultPartitionSpec:
-        """What a producer has to write for this edge."""
+        """The partition that a producer writes for this edge."""
         return ResultPartitionSpec(
             output=self.output,
             mode=self.mode,
@@ -111,22 +111,22 @@ class ExecutionEdge:
         return self.mode is ExchangeMode.FORWARD and self.has(consumer)
 
     def has(self, producer: int) -> bool:
-        """True when a producer's partition is here: accepted, not deleted since, and not known to be unreadable."""
+        """True when a producer's partition is available: accepted, neither deleted nor found unreadable since."""
         return self._partitions[producer] is not None and producer not in self._lost
 
     def accept(self, producer: int, partition: PartitionDescriptor) -> None:
-        """The partition of one producer is durable."""
+        """Add the partition of one producer, which is durable."""
         assert self._partitions[producer] is None, (self.edge, producer)
         self._partitions[producer] = partition
         self._missing -= 1
         self._shared_gate = self._by_consumer = None
 
     def lose(self, producer: int) -> None:
-        """A consumer could not read the partition: nobody is to read it any more."""
+        """Mark a partition as unreadable: no consumer gets it any more."""
         self._lost.add(producer)
 
     def mixed_kinds(self) -> str:
-        """What is wrong if some producers returned rows and others JSON values, "" if nothing is."""
+        """An error text if some producers returned rows and others JSON values, else ""."""
         kinds = {partition.kind for partition in self._partitions if partition is not None}
         if len(kinds) < 2:
             return ""
@@ -136,12 +136,12 @@ class ExecutionEdge:
         )
 
     def consumer_finished(self, consumer: int) -> tuple[int, ...]:
-        """Note a consumer that will not read again. Returns the producers whose partitions nobody needs any more."""
+        """Note a consumer that will not read again. Returns the producers whose partitions no consumer needs now."""
         self._finished_consumers.add(consumer)
         return () if self.is_needed(consumer) else tuple(self.producers_of(consumer))
 
     def consumer_reset(self, consumer: int) -> None:
-        """The consumer will read again."""
+        """Note that the consumer will read again."""
         self._finished_consumers.discard(consumer)
 
     def is_needed(self, producer: int) -> bool:
@@ -152,11 +152,11 @@ class ExecutionEdge:
         return len(self._finished_consumers) < self.consumer_parallelism
 
     def partition(self, producer: int) -> PartitionDescriptor | None:
-        """The partition of a producer as it was accepted, None when it is not here."""
+        """The accepted partition of a producer, None when it is not available."""
         return self._partitions[producer]
 
     def release(self, producer: int) -> PartitionDescriptor | None:
-        """Forget a partition. Returns what it was."""
+        """Forget a partition and return it."""
         released, self._partitions[producer] = self._partitions[producer], None
         if released is not None:
             self._missing += 1
@@ -165,7 +165,7 @@ class ExecutionEdge:
         return released
 
     def gate(self, consumer: int) -> InputGate:
-        """What consumer number `consumer` reads."""
+        """The input gate of the consumer with that subtask index."""
         assert self.has_inputs_of(consumer), (self.edge, consumer, self._missing, self._lost)
         if self.mode is ExchangeMode.FORWARD:
             return self._new_gate([partition for partition in (self._partitions[consumer],) if partition is not None])
@@ -228,6 +228,6 @@ def _described(
 
 
 def _without_empty(partitions: list[PartitionDescriptor]) -> list[PartitionDescriptor]:
-    """Parquet partitions without files are left out, but for one that carries the schema when there are no rows."""
+    """The partitions without empty parquet ones; one empty partition stays for the schema when there are no rows."""
     filled = [one for one in partitions if one.files or one.kind is PartitionKind.JSON]
     return filled or partitions[:1]

@@ -1,7 +1,7 @@
-"""One execution attempt: its state, when it entered each state, where it runs, and what it brought.
+"""One execution attempt: its state, the time of each state, its TaskManager, and its results.
 
-Invariants: the state changes only along Flink's table; an attempt has a place from DEPLOYING on and keeps it; what it
-brought (partitions, outputs, value) is set once, with FINISHED.
+Invariants: the state changes only along Flink's table; an attempt has a place from DEPLOYING on and keeps it; its
+results (partitions, outputs, value) are set once, with FINISHED.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_METRICS = TaskMetrics()
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerLocation:
-    """One TaskManager process: which, where, and the name people know it by."""
+    """One TaskManager process: incarnation, address, and resource id."""
 
     incarnation: Incarnation
     task_manager_id: str
@@ -75,7 +75,7 @@ class Execution:
         timestamps: Mapping[ExecutionState, int],
         location: TaskManagerLocation,
     ) -> Execution:
-        """An attempt as an earlier owner made its end durable."""
+        """A finished attempt, from the event that an earlier owner made durable."""
         execution = cls(attempt_id, ordinal, 0)
         execution.machine = StateMachine(str(attempt_id), EXECUTION_TRANSITIONS, ExecutionState.FINISHED)
         execution.timestamps = dict(timestamps)
@@ -85,23 +85,23 @@ class Execution:
 
     @property
     def state(self) -> ExecutionState:
-        """Where the attempt is in its life."""
+        """The state of the attempt."""
         return self.machine.state
 
     def enter(self, target: ExecutionState, at_millis: int, reason: str = "") -> None:
-        """Take one arc. Raises IllegalTransitionError."""
+        """Change the state along one arc of the table. Raises IllegalTransitionError."""
         self.machine.to(target, reason)
         self.timestamps[target] = at_millis
 
     def forget_results(self) -> None:
-        """The attempt is history: what it brought is nobody's any more."""
+        """Drop partitions, outputs and value: the attempt was replaced."""
         self.value = b""
         self.partitions = ()
         self.outputs = ()
         self.progress = None
 
     def place(self, location: TaskManagerLocation, allocation_id: AllocationId) -> None:
-        """Say where the attempt is deployed to. Once."""
+        """Set the slot and TaskManager of the attempt, once."""
         assert self.location is None, self.attempt_id
         self.location = location
         self.allocation_id = allocation_id
@@ -109,5 +109,5 @@ class Execution:
 
     @property
     def lets_next_begin_first(self) -> bool:
-        """Would the next attempt of the subtask be the first one that begins?"""
+        """True if the next attempt of the subtask would be the first one that begins."""
         return self.is_first_to_begin and not self.may_have_begun

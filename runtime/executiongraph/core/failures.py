@@ -1,6 +1,6 @@
-"""The failures of a job: root causes, and with each those that happened while it was being handled.
+"""The failures of a job: root causes, each with the failures that happened while it was being handled.
 
-Invariant: bounded. Of a thousand subtasks that fail together the first one is the cause and a few more are kept.
+Invariant: bounded. When a thousand subtasks fail together, the history keeps the first as the cause, and a few more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def system_failure(
 
 
 def shown(failure: FailureInfo) -> FailureInfo:
-    """As people see it: the partitions are for the scheduler, and can be many."""
+    """The failure without its lost partitions, which are for the scheduler and can be many."""
     return replace(failure, lost_partitions=()) if failure.lost_partitions else failure
 
 
@@ -44,7 +44,7 @@ class _Entry:
 
 
 class FailureHistory:
-    """Failures by what was done about them: a root cause each, with those that happened while it was handled."""
+    """One entry for each root cause, with the failures that happened while it was handled."""
 
     __slots__ = ("_enrich", "_entries", "_graph")
 
@@ -54,7 +54,7 @@ class FailureHistory:
         self._entries: deque[_Entry] = deque(maxlen=roots_max)
 
     def add(self, exception: ArchivedException, *, is_concurrent: bool) -> bool:
-        """Record a failure. False if it is one concurrent failure too many; the first one of all is always a root."""
+        """Record a failure. Returns False if its entry has no room; the first failure of all is always a root."""
         if not is_concurrent or not self._entries:
             self._entries.append(_Entry(exception, []))
             return True
@@ -65,24 +65,24 @@ class FailureHistory:
         return True
 
     def cancelled(self, reason: str | None, at_millis: int) -> None:
-        """The job is cancelled; record why, if the cluster says so."""
+        """Record the reason for which the cluster itself cancels the job, if any."""
         if reason:
             self.add(self.exception(system_failure(CANCELLATION, reason, at_millis), None), is_concurrent=False)
 
     @property
     def latest(self) -> str:
-        """What happened last, in one line."""
+        """The latest failure in one line."""
         if not self._entries:
             return ""
         failure = self._entries[-1].root.failure
         return " ".join(f"{failure.class_name}: {failure.message[:LATEST_LENGTH_MAX]}".split())
 
     def archived(self) -> tuple[ArchivedException, ...]:
-        """Newest first."""
+        """The archived entries, newest first."""
         return tuple(replace(entry.root, concurrent=tuple(entry.concurrent)) for entry in reversed(self._entries))
 
     def exception(self, failure: FailureInfo, execution: Execution | None, whose: str = "") -> ArchivedException:
-        """A failure of a task or (without one) of the whole job, or of what `whose` names, as the history shows it."""
+        """The entry of a failure: of a task, of the whole job without one, or of the subject that `whose` names."""
         location = execution.location if execution is not None else None
         task_name = self._graph.task_name(execution) if execution is not None else whose
         return ArchivedException(

@@ -26,7 +26,7 @@ from runtime.jobgraph.regions import topological_order
 FIRST_COUNTER = 0
 
 INLINE_SIZE_MAX = 64 * 1024
-"""So many bytes of JSON values travel in one deployment, and in one report: for 8 waiting attempts in each of 100 slots
+"""The most bytes of JSON values in one deployment, and in one report: for 8 waiting attempts in each of 100 slots
 of a TaskManager they still fit into a stream's outbox of 64 MiB."""
 
 
@@ -68,7 +68,7 @@ class ExecutionJobVertex:
 
     @property
     def parallelism(self) -> int:
-        """How many subtasks."""
+        """The number of subtasks."""
         return len(self.executions)
 
     @property
@@ -83,12 +83,12 @@ class ExecutionJobVertex:
 
     @property
     def is_accepted(self) -> bool:
-        """True when every subtask is FINISHED and its event durable."""
+        """True when every subtask is FINISHED and its event is durable."""
         return self.unaccepted == 0
 
 
 class ExecutionGraph:
-    """The job's status and its vertices. Without vertices until `attach`."""
+    """The job's status and its vertices. It has no vertices before `attach`."""
 
     __slots__ = (
         "counts",
@@ -117,7 +117,7 @@ class ExecutionGraph:
         self.vertices: dict[VertexId, ExecutionJobVertex] = {}
         self.counts: dict[ExecutionState, int] = {}
         self.is_committing = False
-        """The outcome is decided, and what the job wrote becomes visible (R26)."""
+        """The outcome is decided, and the outputs become visible (R26)."""
         self.takeovers: tuple[Takeover, ...] = ()
         self.namespace = DEFAULT_NAMESPACE
         self.scheduler_type = SchedulerType.DEFAULT
@@ -129,11 +129,11 @@ class ExecutionGraph:
 
     @property
     def status(self) -> JobStatus:
-        """Where the job is in its life."""
+        """The status of the job."""
         return self.status_machine.state
 
     def enter(self, target: JobStatus, at_millis: int, reason: str = "") -> None:
-        """Take one arc of the job's table. Raises IllegalTransitionError."""
+        """Change the job's status along one arc of its table. Raises IllegalTransitionError."""
         self.status_machine.to(target, reason)
         self.timestamps[target] = at_millis
 
@@ -175,14 +175,14 @@ class ExecutionGraph:
             vertex.inputs = tuple(edges[vertex.id, edge.input_index] for edge in job_graph.in_edges(vertex.id))
 
     def _producers_of(self, job_graph: JobGraph, vertex_id: VertexId) -> int:
-        """How many partitions one subtask of the vertex reads."""
+        """The number of partitions that one subtask of the vertex reads."""
         return sum(
             1 if edge.mode is ExchangeMode.FORWARD else self.vertices[edge.source].parallelism
             for edge in job_graph.in_edges(vertex_id)
         )
 
     def execution(self, attempt_id: ExecutionAttemptId) -> Execution | None:
-        """The current attempt of that name, None when it is no current attempt of this job."""
+        """The current attempt with that id, None for any other id."""
         vertex = self.vertices.get(attempt_id.vertex_id)
         if vertex is None or not 0 <= attempt_id.subtask_index < vertex.parallelism:
             return None
@@ -190,7 +190,7 @@ class ExecutionGraph:
         return execution if execution.attempt_id == attempt_id else None
 
     def progressed(self, progresses: Iterable[TaskProgress]) -> None:
-        """What TaskManagers say of attempts that run."""
+        """Keep the latest progress of running attempts."""
         for progress in progresses:
             execution = self.execution(progress.attempt_id)
             if execution is not None and not execution.state.is_terminal:
@@ -201,13 +201,13 @@ class ExecutionGraph:
         return self.vertices[execution.attempt_id.vertex_id]
 
     def prior_execution(self, attempt_id: ExecutionAttemptId) -> Execution | None:
-        """An earlier attempt of that name, None when it is none of this job, or not remembered."""
+        """The earlier attempt with that id, None when it is unknown or not kept any more."""
         vertex = self.vertices.get(attempt_id.vertex_id)
         prior = vertex.prior.get(attempt_id.subtask_index, ()) if vertex is not None else ()
         return next((execution for execution in prior if execution.attempt_id == attempt_id), None)
 
     def task_name(self, execution: Execution) -> str:
-        """What people call an attempt, in Flink's form."""
+        """The display name of an attempt, in Flink's form."""
         vertex = self.vertex_of(execution)
         subtask = f"({execution.attempt_id.subtask_index + 1}/{vertex.parallelism})"
         return f"{vertex.vertex.name} {subtask} - execution #{execution.ordinal}"
@@ -228,7 +228,7 @@ class ExecutionGraph:
             yield from vertex.executions
 
     def transition(self, execution: Execution, target: ExecutionState, at_millis: int, reason: str = "") -> None:
-        """Take one arc of an attempt's table, and keep the counts."""
+        """Change an attempt's state along one arc of its table, and keep the counts."""
         source = execution.state
         execution.enter(target, at_millis, reason)
         for counts in (self.vertex_of(execution).counts, self.counts):
@@ -236,7 +236,7 @@ class ExecutionGraph:
             counts[target] = counts.get(target, 0) + 1
 
     def accept(self, execution: Execution) -> None:
-        """The attempt's event is durable: its partitions may be read from now on (R10). The edges keep them."""
+        """Accept an attempt whose event is durable: consumers may read its partitions from now on (R10)."""
         assert execution.state is ExecutionState.FINISHED, execution.attempt_id
         assert not execution.is_accepted, execution.attempt_id
         execution.is_accepted = True
@@ -254,9 +254,9 @@ class ExecutionGraph:
         execution.partitions = ()
 
     def releases(self, executions: list[Execution]) -> list[PartitionDescriptor]:
-        """The partitions that nobody needs once these attempts are accepted. Inline ones have no directory.
+        """The partitions that no consumer needs once these attempts are accepted. Inline ones have no directory.
 
-        Notes that their consumers have finished: they are accepted next, or the job ends.
+        Notes that these consumers have finished: the caller accepts them next, or the job ends.
         """
         released: list[PartitionDescriptor] = []
         for execution in executions:
@@ -269,7 +269,7 @@ class ExecutionGraph:
         return released
 
     def reset(self, execution: Execution, at_millis: int) -> Execution:
-        """Replace a terminal attempt by a new one. What it produced is forgotten, what it reads will be read again."""
+        """Replace a terminal attempt by a new one: forget its partitions, and let its inputs be read again."""
         assert execution.state.is_terminal, execution.attempt_id
         vertex = self.vertex_of(execution)
         index = execution.attempt_id.subtask_index
@@ -300,7 +300,7 @@ class ExecutionGraph:
             counts[after.state] = counts.get(after.state, 0) + 1
 
     def adopt(self, execution: Execution) -> None:
-        """Put an attempt that an earlier owner started in the place of the one that was not started (R6)."""
+        """Adopt an attempt that an earlier owner started, in the place of the subtask's unstarted one (R6, R9)."""
         vertex = self.vertex_of(execution)
         current = vertex.executions[execution.attempt_id.subtask_index]
         assert current.state is ExecutionState.CREATED, current.attempt_id
@@ -308,7 +308,7 @@ class ExecutionGraph:
         self._replace(vertex, current, execution)
 
     def restore(self, execution: Execution) -> None:
-        """Put an attempt that an earlier owner accepted in the place of the one that was not started (R10)."""
+        """Restore an attempt that an earlier owner accepted, in the place of the subtask's unstarted one (R10)."""
         vertex = self.vertex_of(execution)
         current = vertex.executions[execution.attempt_id.subtask_index]
         assert current.state is ExecutionState.CREATED, current.attempt_id
@@ -322,13 +322,13 @@ class ExecutionGraph:
 
     @property
     def has_outputs(self) -> bool:
-        """True when some attempt that counts has written with `ctx.output_path()`."""
+        """True when a current attempt has written with `ctx.output_path()`."""
         vertices = (vertex for vertex in self.vertices.values() if vertex.has_output_directories)
         return any(execution.outputs for vertex in vertices for execution in vertex.executions)
 
     @property
     def is_stopped(self) -> bool:
-        """True when no attempt is anything but terminal."""
+        """True when every current attempt is terminal."""
         return all(count == 0 or state.is_terminal for state, count in self.counts.items())
 
     def task_counts(self) -> TaskCounts:
