@@ -158,7 +158,7 @@ def worker_gets_sigterm(pair: AirflowPair, name: str) -> None:
     with pair.case(name, "inline") as case:
         job_id = case.works()
         case.end_worker()
-        case.says(f"Job {job_id} goes on; it is cancelled if nobody comes for it")
+        case.says(f"Job {job_id} goes on; it is cancelled unless a try adopts it")
         case.says(f"Adopting job {job_id}")
         case.open()
         case.succeeds("FINISHED", tries=2)
