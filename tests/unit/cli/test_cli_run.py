@@ -1,4 +1,4 @@
-"""`flinklike run` and `explain`: what is submitted, what is shown, exit codes, and one sentence for each bad input."""
+"""`flinklike run` and `explain`: the submitted job, the output, exit codes, and one sentence for each bad input."""
 
 import json
 import pickle
@@ -142,7 +142,7 @@ def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: Res
 
 
 def test_who_names_his_token_behind_a_script_is_told(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:
-    """The script may have such an option; who has meant ours has submitted as somebody else."""
+    """A script may have such an option too. A user who meant flinklike's submits as another principal."""
     (tmp_path / "etl.py").write_text("print(1)")
     done = flinklike("run", "-d", "etl.py", "5", "--token-file", "mine", "--namespace=team-a", "--day", "1")
     assert done.code == 0

@@ -1,4 +1,4 @@
-"""What a task's log says of its job: lines, groups, bounds, progress, and when it looks again."""
+"""The job in the task's log: lines, groups, limits, progress, and the time of the next look."""
 
 from __future__ import annotations
 
