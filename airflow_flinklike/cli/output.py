@@ -74,7 +74,7 @@ class TaskOutput:
 
     def _show(self, chunk: LogChunk, *, is_lone: bool) -> None:
         if chunk.notice:
-            self._errors.print(f"The output of {chunk.title} is gone: {chunk.notice}")
+            self._errors.print(f"The output of {chunk.title} cannot be read any more: {chunk.notice}")
             return
         if self._title is None and is_lone:
             self._title = chunk.title

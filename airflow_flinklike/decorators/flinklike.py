@@ -42,7 +42,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
     :param conf: Spark SQL conf of the session; config_kwargs is another name of this parameter, as in @task.pyspark
     :param py_files: Python files that the function imports; files and archives likewise
     :param env_vars: environment variables of the function; environment is another name of this parameter
-    :param job_timeout: seconds after which the cluster cancels the job
+    :param job_timeout: seconds after which the cluster ends the job, which then is FAILED
     :param secrets: names of the TaskManagers' secrets that the function may read as `ctx.secrets`
     :param restart_strategy: what the cluster does when the function fails, before Airflow's retries: a strategy of
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'

@@ -58,7 +58,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     :param archives: archives that are unpacked there; `x.zip#alias`
     :param name: name of the job
     :param env_vars: environment variables of the application; `environment` is another name of this parameter
-    :param job_timeout: seconds after which the cluster cancels the application
+    :param job_timeout: seconds after which the cluster ends the job, which then is FAILED
     :param secrets: names of the TaskManagers' secrets that it may read; the values never pass through Airflow
     :param restart_strategy: what the cluster does when the application fails, before Airflow's retries: a strategy of
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'

@@ -104,7 +104,7 @@ def test_output_that_is_gone_does_not_fail_the_run(
     monkeypatch.setattr(FakeResourceManager, "task_managers", lambda _self: ())
     done = flinklike("run", f"{jobs}:built")
     assert (done.code, json.loads(done.out)) == (0, {"rows": 3})
-    assert "The output of read is gone: TaskManager tm-1 is not registered" in done.err
+    assert "The output of read cannot be read any more: TaskManager tm-1 is not registered" in done.err
 
 
 def test_options_may_stand_behind_a_pipeline(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
