@@ -30,7 +30,7 @@ JOB_FIELDS = (
 class JobFields:
     """Options of a job that FlinklikeSubmitOperator and `@task.flinklike` share.
 
-    Each of both spells them out in its `__init__`, for type checkers, editors and Airflow's `default_args`.
+    Each of the two operators names them in its `__init__`, for type checkers, editors and Airflow's `default_args`.
     """
 
     conf: Mapping[str, Any] | str | None
