@@ -1,8 +1,7 @@
-"""A job that takes its time: the task gives its worker slot back while it runs, and nothing is lost on the way.
+"""A long job: the task gives its worker slot back while the job runs.
 
-The worker waits for the first seconds, then the triggerer does, for as many jobs as there are. A worker, the triggerer,
-the scheduler or the cluster's own processes may be restarted meanwhile: the job goes on. Marking the task failed
-cancels it.
+The worker waits for the first seconds, then the triggerer does, for any number of jobs. A worker, the triggerer, the
+scheduler or processes of the cluster may restart meanwhile: the job runs on. Marking the task failed cancels it.
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ FIRST_DAY = date(2026, 1, 1)
 
 @task
 def days_to_do(params: Any = None) -> list[str]:
-    """Known only when the run has begun: that is what mapping is for."""
+    """The days, known at run time only: the inputs of the mapping."""
     return [(FIRST_DAY + timedelta(days=number)).isoformat() for number in range(int(params["days"]))]
 
 
 @task.flinklike(map_index_template="{{ task.op_kwargs['day'] }}", multiple_outputs=False, retries=2)
 def sales_of(spark: SparkSession, day: str, shops: int) -> dict[str, Any]:
-    """One day: a job of its own, that a retry or a clear repeats alone."""
+    """One day: a job of its own, which a retry or a clear repeats alone."""
     number = date.fromisoformat(day).toordinal()
     orders = spark.range(1000).selectExpr(f"id % {shops} as shop", f"(id * {number}) % 997 as cents")
     best = orders.groupBy("shop").sum("cents").orderBy("sum(cents)", "shop", ascending=False).first()

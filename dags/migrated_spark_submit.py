@@ -1,4 +1,4 @@
-"""A task that moved here from SparkSubmitOperator: the class has changed, and what only a new JVM could take has gone.
+"""A task moved from SparkSubmitOperator: another class, and no options that only a new JVM could apply.
 
 Before, 20 seconds for each run, most of them for a driver of its own:
 

@@ -40,23 +40,23 @@ class JobOptions(TypedDict, total=False):
     params: Mapping[str, Any] | None
     """JSON values, which the job reads as `ctx.params`."""
     environment: Mapping[str, str] | None
-    """Environment variables of the slot process while the job runs in it."""
+    """Environment variables of the tasks."""
     py_files: Iterable[FilePath]
     """.py, .zip, .egg and .whl files on the job's import path. Here and below a text is split at commas."""
     files: Iterable[FilePath]
-    """Files in the working directory; `data.csv#alias` gives one another name."""
+    """Files for the working directory; `data.csv#alias` gives a file another name."""
     archives: Iterable[FilePath]
-    """Archives that are unpacked in the working directory, each into a directory of its name or its `#alias`."""
+    """Archives that are unpacked in the working directory; `x.zip#alias` names the directory of one."""
     wheels: Iterable[FilePath]
-    """Wheels that are installed for this job, in the given order."""
+    """Wheels on the import path of the tasks."""
     execution_timeout: float | timedelta | None
-    """Seconds after which the cluster cancels the job. None: never."""
+    """Seconds after which the cluster fails the job. None: never."""
     secrets: Iterable[str]
     """Names of the TaskManagers' secrets that the job may read as `ctx.secrets`."""
     restart_strategy: RestartStrategy | str | None
-    """What the cluster does when a task fails, also as text: 'none', 'fixed-delay,attempts=5'. None: as it is set."""
+    """What the cluster does when a task fails, also as text: 'none', 'fixed-delay,attempts=5'. None: its default."""
     user_failures: str | None
-    """Whether failures of user code restart too: 'restart', 'final' or 'final-when-exclusive'."""
+    """What the cluster does when user code fails: 'restart', 'final' or 'final-when-exclusive'. None: its default."""
 
 
 def check_names(what: str, given: Mapping[str, Any], known: type) -> None:

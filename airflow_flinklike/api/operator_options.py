@@ -17,28 +17,25 @@ MAX_PARALLELISM_FLOOR = 128
 
 
 class MapOptions(TypedDict, total=False):
-    """Options of an operator whose input dictates its parallelism.
-
-    An option that is left out, or None, is that of the inputs where they agree, else the default.
-    """
+    """Options of an operator whose input dictates its parallelism. An option that is None is the same as no option."""
 
     max_parallelism: int | None
-    """Upper bound of the parallelism. Default: the next power of two above 1.5 times the parallelism, at least 128."""
+    """Upper bound of the parallelism. Default: that of the inputs over forward edges, else by the parallelism."""
     slot_sharing_group: str | None
-    """Operators of one group share slots. Default: 'default'."""
+    """Operators of one group share slots. Default: the group of the inputs where they agree, else 'default'."""
     resources: ResourceSpec | None
-    """What one subtask needs of a slot."""
+    """What one subtask needs of a slot. Default: that of the inputs where they agree, else DEFAULT_RESOURCES."""
     exclusive: bool | None
-    """True: a subtask never runs twice at the same time, not even after its TaskManager is lost."""
+    """True: a subtask must never run twice at the same time. Default: True for operators without consumers."""
     chainable: bool
-    """False: the operator gets a task of its own, apart from its producer and its consumers. Default: True."""
+    """False: the operator runs in a task of its own. Default: True."""
 
 
 class OperatorOptions(MapOptions, total=False):
     """Options of any other operator."""
 
     parallelism: int | None
-    """Number of subtasks. Forward and gather edges dictate it; otherwise the pipeline's own is the default."""
+    """Number of subtasks. Forward and gather edges dictate it. Default: that of the pipeline."""
 
 
 _WORDS: Mapping[type, str] = {

@@ -1,1 +1,1 @@
-"""The command line client `flinklike`. It talks REST only, like every other client."""
+"""The command line client `flinklike`. Like every client, it talks REST only."""

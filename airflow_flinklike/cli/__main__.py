@@ -1,4 +1,4 @@
-"""Entry of the console script: every error, wrong usage too, is one sentence on stderr and exit code 1."""
+"""Entry point of the console script. Every error, also wrong usage, is one sentence on stderr and exit code 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runtime.common.errors import FlinklikeError
 from runtime.common.printable import printable
 
 _NEAR = 0.75
-"""How alike an option and what was typed have to be; of less, a suggestion misleads."""
+"""The least similarity of an option to the typed one; a suggestion of a less similar one misleads."""
 
 
 def main() -> None:

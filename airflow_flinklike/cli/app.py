@@ -83,10 +83,10 @@ _WHO_AND_WHERE = {"--token-file", "--namespace", "--address"}
 
 
 class _RunCommand(TyperCommand):
-    """What stands behind a script belongs to the script; behind anything else options are ours."""
+    """Options behind a script are arguments of the script; behind any other target they are flinklike's."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Look for the target, then parse as it wants."""
+        """Find the target, then parse by its kind."""
         ctx.allow_interspersed_args = False
         found, _, _ = self.make_parser(ctx).parse_args(list(args))
         ctx.allow_interspersed_args = not is_script(str(found.get("target") or ""))
@@ -94,7 +94,7 @@ class _RunCommand(TyperCommand):
 
 
 def _tell_of_misplaced(target: str, args: list[str]) -> None:
-    """A script may have options of these names too, but who has meant ours has another principal, or cluster."""
+    """Warn of such options behind a script: a user who meant flinklike's submits to another cluster or namespace."""
     found = sorted({arg.partition("=")[0] for arg in args} & _WHO_AND_WHERE) if is_script(target) else []
     if found:
         where = f"behind {Path(target).name} is for the script: flinklike's options stand before it"
@@ -136,12 +136,12 @@ def run(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submit a job, show what it writes, and wait for its end. Exit code 1 when it fails; the last line says why.
+    """Submit a job, show its output, and wait for its end. Exit code 1 when it fails; the last line says why.
 
-    Exit code 4 when the token is not taken any more: the job goes on.
+    Exit code 4 when the cluster does not accept the token any more: the job runs on.
 
-    What the tasks write to stdout goes to stdout, what they write to stderr and log goes to stderr, and progress too.
-    Options stand before a script, as with spark-submit: what follows the script are its arguments.
+    The tasks' stdout goes to stdout; their stderr, their log and progress go to stderr. Options stand before a script,
+    as with spark-submit: everything behind the script is an argument of it.
     """
     _tell_of_misplaced(target, args or [])
     options = ScriptOptions(
@@ -155,7 +155,7 @@ def run(
             loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run", namespace=namespace
         )
         sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")
-        # From here on the job runs whatever the JobManager does and whoever reads: only news of it wait, or are lost.
+        # From here on the job runs on, also without a JobManager or a reader of this output.
         with lasting_streams():
             if detached:
                 show({"job_id": chosen, "is_new": submitted.is_new}, sentence, as_json=as_json)
@@ -177,7 +177,7 @@ def list_jobs(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """All jobs that the cluster shows, newest first."""
+    """List all jobs of the cluster, newest first."""
     with connect(address, token_file) as client:
         jobs = client.get("/jobs/overview")["jobs"]
     jobs = sorted(jobs, key=lambda job: (-job["start-time"], job["jid"]))
@@ -190,7 +190,7 @@ def list_jobs(
 
 @app.command()
 def info(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Everything about one job: vertices, failures, result."""
+    """Show a job with its vertices, failures and result."""
     job_id = parse_job_id(job)
     with connect(address, token_file) as client:
         details = client.get(f"/jobs/{job_id}")
@@ -218,7 +218,7 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
 
 @app.command()
 def status(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """The state of one job."""
+    """Show the state of a job."""
     with connect(address, token_file) as client:
         found = client.status(parse_job_id(job))
     body = {"job_id": found.job_id, "status": found.status.value, "pending_reason": found.pending_reason}
@@ -237,7 +237,7 @@ def logs(
     token_file: TokenFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,
 ) -> None:
-    """What a job's tasks wrote: all attempts, earlier ones of a subtask first, or one."""
+    """Show the output of a job's tasks: of all attempts, earlier ones of a subtask first, or of one."""
     job_id = parse_job_id(job)
     streams = [one.strip() for one in stream.split(",") if one.strip()]
     chosen = parse_attempt(attempt)
@@ -247,7 +247,7 @@ def logs(
 
 @app.command()
 def cancel(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Cancel a job. Returns when the wish is durable. Exit code 1 when the job has ended otherwise."""
+    """Cancel a job. Returns when the request is durable. Exit code 1 when the job has ended otherwise."""
     job_id = parse_job_id(job)
     with connect(address, token_file) as client:
         was_canceled = client.status(job_id).status is JobStatus.CANCELED
@@ -263,7 +263,7 @@ def explain(
     param: Annotated[list[str] | None, typer.Option("--param")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Chains, regions and slots of a job, without submitting it."""
+    """Show the chains, regions and slots of a job, without submitting it."""
     graph = load_job(target, ScriptOptions(), params=parse_params(param or []), parallelism=parallelism).graph
     explanation = explain_graph(graph)
     show(explanation.to_dict(), explanation.to_text().rstrip(), as_json=as_json)

@@ -1,4 +1,4 @@
-"""What several commands take, and how their answers are shown."""
+"""Arguments and output that several commands share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Job = Annotated[str, typer.Argument(help="job id, 32 hex digits")]
 
 
 def show(body: Any, shown: Any, *, as_json: bool) -> None:
-    """The body for programs, or what people see of it."""
+    """Print the body as JSON, or `shown`."""
     if as_json:
         sys.stdout.write(json.dumps(body) + "\n")
     else:

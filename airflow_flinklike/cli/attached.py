@@ -1,6 +1,6 @@
-"""An attached run: the tasks' output and progress until the job ends, Ctrl-C, the exit code, the cause in one sentence.
+"""An attached run shows the tasks' output and progress until the job ends, and the cause of a failure in one sentence.
 
-On a terminal progress is a table that follows the output; elsewhere it is a line on stderr now and then.
+On a terminal, progress is a table below the output. Elsewhere it is a line on stderr now and then.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from runtime.common.printable import printable
 from runtime.common.states import JobStatus
 
 ATTACHED_RETRY_SECONDS = 300.0
-"""How long a cluster that does not answer is asked again for a job that it has accepted."""
+"""A cluster that has accepted the job and does not answer is retried for so long."""
 
 SIGNED_OUT = 4
-"""Exit code of who is not signed in any more: the job goes on, and its end is not known here."""
+"""The exit code when the token is not accepted any more: the job runs on, its end is unknown here."""
 
 _SENTENCE_LENGTH_MAX = 500
 _WRAPPERS = frozenset({"Py4JError", "Py4JJavaError", "PythonException"})
-"""Classes that only say where an exception came through: the message of such a failure names the exception."""
+"""Classes of exceptions that wrap the cause: the message names the cause."""
 
 _PLACE = re.compile(r"\([^()]+, line \d+\)")
 _NO_MODULE = re.compile(r"No module named '(?P<name>\w+)'")
@@ -47,9 +47,9 @@ _SUPPRESSED, _CAUSED_BY = "Recovery is suppressed: ", "\nCaused by: "
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What an attached run shows: `is_quiet` neither output nor progress, `as_json` one document on stdout.
+    """What an attached run shows. `is_quiet`: neither output nor progress. `as_json`: one document on stdout.
 
-    `script`: the file that was sent, and without which what lies beside it.
+    `script` is the file of a script job, for advice about modules beside it.
     """
 
     is_quiet: bool = False
@@ -58,7 +58,7 @@ class Shown:
 
 
 class _TerminatedError(BaseException):
-    """Somebody wants this process to end: a time limit, a scheduler, a terminal that was closed."""
+    """SIGTERM or SIGHUP: a time limit, a scheduler or a closed terminal ends this process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -66,11 +66,11 @@ class _TerminatedError(BaseException):
 
 
 def follow(client: FlinklikeClient, job_id: JobId, console: Console, errors: Console, shown: Shown) -> int:
-    """Watch a job to its end: 0 when FINISHED, 1 when it failed or was canceled, 130 when the user cancelled it.
+    """Watch a job to its end. Returns 0 for FINISHED, 1 for FAILED and CANCELED, 130 when the user cancelled it.
 
-    Ctrl-C asks on a terminal whether to detach or to cancel; without a terminal it detaches and leaves the job alone.
-    So do SIGTERM and SIGHUP, with exit codes 143 and 129, and say how to watch the job instead of starting another one.
-    A token that is taken no more ends the watching only: SIGNED_OUT.
+    Ctrl-C asks on a terminal whether to detach or to cancel. Without a terminal it detaches, and the job runs on. So do
+    SIGTERM and SIGHUP, with exit codes 143 and 129; the last line says how to watch the job again. SIGNED_OUT when the
+    cluster does not accept the token any more; the job runs on.
     """
     before = {number: signal.signal(number, _terminate) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -216,7 +216,7 @@ def _report(
 
 
 def left_beside(script: Path, sentence: str) -> str:
-    """What to do when a module that lies beside the script was missed: only the script itself is sent. "" else."""
+    """Advice when a missing module lies beside the script, since only the script is sent; else ""."""
     missed = _NO_MODULE.search(sentence) if "ModuleNotFoundError: " in sentence else None
     if missed is None:
         return ""
@@ -233,7 +233,7 @@ def left_beside(script: Path, sentence: str) -> str:
 
 
 def one_sentence(failure: Mapping[str, Any]) -> str:
-    """The cause of a failure: its class without its module, and the first line of what it says."""
+    """The cause of a failure: its class without the module, and the first line of its message."""
     name = str(failure.get("class", "Error")).rpartition(".")[2]
     says = next((line.strip() for line in str(failure.get("message", "")).splitlines() if line.strip()), "")
     if not says:

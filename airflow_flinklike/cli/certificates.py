@@ -1,4 +1,4 @@
-"""`flinklike certs`: CAs of a cluster, and certificates for its processes and clients. Works on files only."""
+"""`flinklike certs` makes CAs, and certificates for processes and clients of a cluster. It works on files only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def init(
     """Make two CAs: one for links between processes, one for REST. Never overwrites one."""
     made = _folder(directory).init(cluster)
     said = [f"Made {path}" for path in made]
-    said.append(f"Keep {directory} on one host: its *-ca-key.pem files make whoever has them a part of the cluster.")
+    said.append(f"Keep {directory} on one host: its *-ca-key.pem files can make certificates of this cluster.")
     said.append(f"Next: flinklike certs issue {directory} --name internal --host HOST, and the same with --name rest.")
     _show({"made": [str(path) for path in made]}, said, as_json=as_json)
 

@@ -1,4 +1,4 @@
-"""How the command line finds its cluster: options, environment, then the local installation and its configuration."""
+"""How the command line finds its cluster: options, environment, then the local installation with its configuration."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from runtime.config.options.security import (
 
 
 def connect(address: str | None, token_file: Path | None, *, retry_for: float = 20.0) -> FlinklikeClient:
-    """A client. `address` may list several addresses separated by commas. Raises InvalidConfigurationError.
+    """A client. `address` may list several addresses, separated by commas. Raises InvalidConfigurationError.
 
-    A certificate of `--cert` or FLINKLIKE_CERT signs in alone, unless somebody names a token too.
+    With a certificate of `--cert` or FLINKLIKE_CERT, the client shows a token only if options or environment name one.
     """
     addresses = (address or os.environ.get("FLINKLIKE_ADDRESS") or local_address()).split(",")
     if token_file and is_without_token():
@@ -39,7 +39,7 @@ def connect(address: str | None, token_file: Path | None, *, retry_for: float = 
 
 
 def local_address() -> str:
-    """REST of the installation that this command belongs to: what its JobManagers said, and what conf/ says."""
+    """The REST addresses of this installation: those of its running JobManagers, then those in conf/."""
     configuration = _configuration(Layout.from_environment(os.environ))
     scheme = "https" if configuration.get(SSL_REST_ENABLED) else "http"
     named = [f"{scheme}://{one}" for one in configuration.get(REST_ADDRESSES)]
@@ -50,7 +50,7 @@ def local_address() -> str:
 
 
 def _tls() -> ClientTls:
-    """What the options and the environment name; else what conf/ names, of which others than its user have the CA."""
+    """The files of options and environment, else those of conf/, of which other users can read the CA only."""
     configuration = _configuration(Layout.from_environment(os.environ))
     tls = find_tls(local_ca=local_ca())
     if not configuration.get(SSL_REST_ENABLED):
@@ -63,7 +63,7 @@ def _tls() -> ClientTls:
 
 
 def _configured_token_file() -> str | None:
-    """None when the environment says more, or conf/ says nothing: then the client's own rules hold."""
+    """The token file of conf/; None when the environment names a token, or conf/ names no file."""
     if os.environ.get("FLINKLIKE_TOKEN") or os.environ.get("FLINKLIKE_TOKEN_FILE"):
         return None
     layout = Layout.from_environment(os.environ)
@@ -74,6 +74,6 @@ def _configured_token_file() -> str | None:
 
 
 def _configuration(layout: Layout) -> Configuration:
-    """What conf/ and the environment say; the defaults where there is no conf/."""
+    """The configuration of conf/ and the environment; without conf/ the defaults."""
     directory = layout.conf if (layout.conf / "config.yaml").exists() else None
     return load(directory, environment=os.environ, check=False)

@@ -1,4 +1,4 @@
-"""`flinklike delegation-tokens`: how long credentials of other services are good, and what fails (R51)."""
+"""`flinklike delegation-tokens` shows how long credentials of other services are valid, and failures (R51)."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from airflow_flinklike.cli.connection import connect
 
 
 def delegation_tokens(address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """By provider: until when the tokens that tasks have are good, and why there are no newer ones. No token."""
+    """Show by provider until when the tokens of tasks are valid, and why there are no newer ones."""
     with connect(address, token_file) as client:
-        found = client.get("/overview").get("delegation-tokens", [])  # a cluster of an older release does not tell
+        found = client.get("/overview").get("delegation-tokens", [])  # missing in answers of older releases
     now = round(time.time() * 1000)  # noqa: TID251 - told to a person
-    nobody = "No providers: security.delegation.token.provider.<name>.* configure them."
-    show({"delegation-tokens": found}, providers_table(found, now) if found else nobody, as_json=as_json)
+    without = "No providers: security.delegation.token.provider.<name>.* configure them."
+    show({"delegation-tokens": found}, providers_table(found, now) if found else without, as_json=as_json)
 
 
 def providers_table(providers: Sequence[Mapping[str, Any]], now_millis: int) -> Table:
-    """One line each."""
+    """One line for each provider."""
     rows = [
         (str(one["provider"]), tokens_in_words(one, now_millis), str(one["failures"] or ""), str(one["failure"]))
         for one in providers
@@ -32,7 +32,7 @@ def providers_table(providers: Sequence[Mapping[str, Any]], now_millis: int) -> 
 
 
 def tokens_in_words(provider: Mapping[str, Any], now_millis: int) -> str:
-    """Until when they are good, at that time."""
+    """The validity of a provider's tokens at that time."""
     ends = int(provider["valid-until"])
     if not provider.get("obtained", True):
         return "none yet"

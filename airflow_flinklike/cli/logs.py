@@ -1,4 +1,4 @@
-"""`flinklike logs`: the output of a job's attempts, once or as it comes."""
+"""`flinklike logs` shows the output of a job's attempts, once or live."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ATTEMPT_DIGITS_MAX = 10
 
 @dataclass(slots=True)
 class LogFollower:
-    """Writes the logs of all attempts of a job; with `follow` looks less often the longer nothing comes."""
+    """Writes the logs of the attempts of a job. The longer no output comes, the longer are its pauses."""
 
     client: FlinklikeClient
     job_id: JobId
@@ -36,7 +36,7 @@ class LogFollower:
     shown: dict[tuple[str, int], set[int]] = field(default_factory=dict)
 
     def run(self, *, follow: bool) -> None:
-        """Write what there is; with `follow` go on until the job has ended."""
+        """Write all output; with `follow` until the job has ended."""
         self._check_streams()
         logs = AttemptLogs(self.job_id, self.streams, vertex=self.vertex, subtask=self.subtask, attempt=self.attempt)
         if (self.vertex, self.subtask, self.attempt) != (None, None, None):
@@ -59,7 +59,7 @@ class LogFollower:
             sys.stderr.write(f"{note}\n")
 
     def _notes(self) -> list[str]:
-        """That there were several attempts: what they have written is easily taken for one."""
+        """A note about several attempts, whose output looks like that of one."""
         most = max(self.shown.values(), key=max, default={0})
         first, last = min(most), max(most)
         if self.attempt is not None or last == 0:
@@ -147,7 +147,7 @@ def _is_terminal() -> bool:
 
 
 def parse_attempt(text: str) -> int | None:
-    """`all`, or the number of one, from 0. Raises PipelineError."""
+    """The number of an attempt, from 0; None for `all`. Raises PipelineError."""
     if text == "all":
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < _ATTEMPT_DIGITS_MAX):

@@ -1,6 +1,6 @@
-"""What the tasks of an attached run write, as spark-submit shows it: their stdout on stdout, the rest on stderr, live.
+"""TaskOutput shows the output of an attached run live, as spark-submit does: stdout on stdout, the rest on stderr.
 
-Nothing of it can fail the run: output that cannot be read, or written (`lasting_streams`), costs the output.
+Output that cannot be read, or written (`lasting_streams`), is dropped, and does not fail the run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REMEMBERED_BYTES = 128 * 1024
 
 
 class TaskOutput:
-    """Of one job, over as many looks as it takes. `uses_stdout`: else all of it goes to stderr."""
+    """The output of one job. Without `uses_stdout` all of it goes to stderr."""
 
     def __init__(self, client: FlinklikeClient, job_id: JobId, errors: Console, *, uses_stdout: bool) -> None:
         self._client = client
@@ -37,20 +37,20 @@ class TaskOutput:
         self._on_stderr = b""
         self._lost: dict[str, int] = {}
         self.has_ended = False
-        """True when the job is over and nothing is left to show."""
+        """True when the job has ended and all its output is shown."""
         self.is_readable = True
         self.vertices: list[Mapping[str, Any]] = []
 
     def has_shown(self, text: str) -> bool:
-        """True when the tasks have written this to stderr, not long ago."""
+        """True if the text is in the last output of the tasks to stderr."""
         return text.strip().encode() in self._on_stderr
 
     def losses(self) -> list[str]:
-        """What was never shown, a sentence for each log: the end of a long output hides what was said above."""
+        """A sentence about dropped output for each log, to repeat at the end of a long output."""
         return [loss_in_words(dropped, whose) for whose, dropped in self._lost.items()]
 
     def look(self) -> None:
-        """Wait a moment for a change of the job, and show what is new."""
+        """Wait a moment for a change of the job, and show new output."""
         try:
             answer = self._client.run(self._logs.look(wait=self._pause, since=self._since))
         except (ClusterUnavailableError, AuthenticationError):
@@ -74,7 +74,7 @@ class TaskOutput:
 
     def _show(self, chunk: LogChunk, *, is_lone: bool) -> None:
         if chunk.notice:
-            self._errors.print(f"The output of {chunk.title} is gone: {chunk.notice}")
+            self._errors.print(f"The output of {chunk.title} cannot be read any more: {chunk.notice}")
             return
         if self._title is None and is_lone:
             self._title = chunk.title
@@ -93,7 +93,7 @@ class TaskOutput:
 
     def _write_stdout(self, chunk: LogChunk) -> None:
         if self._errors.is_terminal and sys.stdout.isatty():
-            self._write_stderr(chunk)  # the same screen, on which the progress has to stay below
+            self._write_stderr(chunk)  # on one screen, the progress has to stay below
             return
         sys.stdout.buffer.write(chunk.data)
         sys.stdout.buffer.flush()

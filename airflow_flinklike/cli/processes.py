@@ -41,7 +41,7 @@ def list_task_managers(
 def drain_task_manager(
     manager: TaskManager, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
 ) -> None:
-    """Have a TaskManager take no more slots; its tasks finish, or run elsewhere. It stays until it is stopped."""
+    """Give a TaskManager no more work. Its tasks finish, or run elsewhere. It stays registered until it is stopped."""
     _set_draining(address, token_file, "taskmanagers", manager, is_draining=True, as_json=as_json)
 
 
@@ -49,7 +49,7 @@ def drain_task_manager(
 def undrain_task_manager(
     manager: TaskManager, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
 ) -> None:
-    """Have a drained TaskManager give away slots again."""
+    """Give a drained TaskManager work again."""
     _set_draining(address, token_file, "taskmanagers", manager, is_draining=False, as_json=as_json)
 
 
@@ -66,7 +66,7 @@ def list_job_masters(
 def drain_job_master(
     process: JobMaster, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
 ) -> None:
-    """Have a JobMaster process give its jobs to others and take no more. Tasks do not notice."""
+    """Move all jobs of a JobMaster process to others, and give it no more. Their tasks run on."""
     _set_draining(address, token_file, "jobmasters", process, is_draining=True, as_json=as_json)
 
 
@@ -74,7 +74,7 @@ def drain_job_master(
 def undrain_job_master(
     process: JobMaster, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False
 ) -> None:
-    """Have a drained JobMaster process take jobs again."""
+    """Give a drained JobMaster process jobs again."""
     _set_draining(address, token_file, "jobmasters", process, is_draining=False, as_json=as_json)
 
 
@@ -91,7 +91,7 @@ def move(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have another JobMaster process run a job. Returns when the wish is durable; tasks do not notice."""
+    """Move a job to another JobMaster process. Returns when the request is durable. Its tasks run on."""
     job_id = parse_job_id(job)
     with connect(address, token_file) as client:
         client.post(f"/jobs/{job_id}/move", {"to": to})

@@ -1,4 +1,4 @@
-"""Bodies of REST as tables for people, or as JSON for programs."""
+"""Renders bodies of REST as tables."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from runtime.common.namespaces import ALL_NAMESPACES
 from runtime.common.printable import printable
 
 _PIPE_WIDTH = 4000
-"""Columns when nobody looks: no line of a table or a message is broken for a program that reads it."""
+"""The width of output that is not a terminal, so that no line is broken for a program that reads it."""
 
 _STEERING_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 COLORS = {"FINISHED": "green", "RUNNING": "blue", "FAILED": "red", "FAILING": "red", "CANCELED": "yellow"}
 
 
 class _PlainConsole(Console):
-    """Prints texts as they are `printable`; what is not a str is printed as it is."""
+    """A console that makes each str `printable`, and prints other objects as they are."""
 
     def print(self, *objects: Any, **how: Any) -> None:
         super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **how)
 
 
 def value_text(value: Any) -> Text:
-    """A result as JSON, which it stays: characters that would steer the terminal are escaped as JSON has them."""
+    """A result as JSON. Characters that would control the terminal are escaped as JSON allows."""
     try:
         text = json.dumps(value, indent=2, ensure_ascii=False)
-    except RecursionError:  # with an indent Python writes less deep than it reads
+    except RecursionError:  # with an indent, Python refuses a depth that it can read
         text = json.dumps(value, ensure_ascii=False)
     return JSONHighlighter()(_STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def console(*, stderr: bool = False) -> Console:
-    """stdout or stderr. Texts are shown as they are: brackets and colons in names are no markup."""
+    """The console of stdout or stderr, without markup: names may hold brackets and colons."""
     found = _PlainConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not found.is_terminal:
         found.width = _PIPE_WIDTH
@@ -53,14 +53,14 @@ def state_text(state: str) -> Text:
 
 
 def time_text(millis: int) -> str:
-    """Local time of day with date, "" when it has not happened."""
+    """The local date and time; "" for a negative value: not yet."""
     if millis < 0:
         return ""
     return datetime.fromtimestamp(millis / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def duration_text(millis: int) -> str:
-    """Seconds, or minutes and seconds, or hours and minutes; "" when it has not begun."""
+    """Seconds, or minutes and seconds, or hours and minutes; "" for a negative value: not yet."""
     if millis < 0:
         return ""
     if millis < 60_000:
@@ -71,7 +71,7 @@ def duration_text(millis: int) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
-    """Plain columns."""
+    """A table of plain columns."""
     found = Table(box=None, pad_edge=False, header_style="bold")
     for name in header:
         found.add_column(name, overflow="fold")
@@ -81,7 +81,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
 
 
 def jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
-    """One line a job."""
+    """One line for each job."""
     rows = [
         (
             str(job["jid"]),
@@ -99,37 +99,37 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def whose_text(job: Mapping[str, Any]) -> str:
-    """Namespace and submitter, who has none being the admin. A cluster of an earlier release does not tell."""
+    """`namespace/submitter`; a job without submitter is the admin's. "" in answers of earlier releases."""
     return f"{job['namespace']}/{job.get('submitter') or 'admin'}" if job.get("namespace") else ""
 
 
 def principals_table(principals: Sequence[Mapping[str, Any]], now_millis: int) -> Table:
-    """One line each, as it is at that time."""
+    """One line for each principal, at that time."""
     rows = [(one["name"], one["role"], one["namespace"], _tokens_text(one, now_millis)) for one in principals]
     return table(("name", "role", "namespace", "tokens"), rows)
 
 
 def _tokens_text(principal: Mapping[str, Any], now_millis: int = 0) -> str:
-    if principal.get("problem"):  # a cluster of an older release does not tell
+    if principal.get("problem"):  # missing in answers of older releases
         return f"unreadable, revoke replaces it: {printable(principal['problem'])}"
     ends = [one["expires"] for one in principal["tokens"]]
     shown = [
         f"{'until' if end > now_millis else 'ended'} {time_text(end)}" if end else "without an end" for end in ends
     ]
-    if principal.get("certificate"):  # a cluster of an older release does not tell
+    if principal.get("certificate"):  # the same
         shown.append(f"certificate {printable(principal['certificate'])}")
     return ", ".join(shown) or "revoked"
 
 
 def granted_in_words(principal: Mapping[str, Any]) -> str:
-    """One line about what somebody has been given."""
+    """One line about the rights of a principal."""
     namespace = principal["namespace"]
     where = "all namespaces (*)" if namespace == ALL_NAMESPACES else f"namespace {namespace}"
     return f"{principal['name']}: role {principal['role']}, {where}, {_tokens_text(principal)}"
 
 
 def ownership_lines(details: Mapping[str, Any]) -> list[str]:
-    """Who runs a job, and each change of that, newest first. A cluster of an older release does not tell."""
+    """The JobMaster process of a job and its takeovers, newest first; none in answers of older releases."""
     lines = []
     if details.get("jobmaster-id"):
         lines.append(f"JobMaster process {details['jobmaster-id']} at {details.get('jobmaster', '')}")
@@ -140,13 +140,13 @@ def ownership_lines(details: Mapping[str, Any]) -> list[str]:
 
 
 def failure_title(entry: Mapping[str, Any]) -> str:
-    """When something failed, what, and where."""
+    """Time, task and place of a failure."""
     place = f" on {entry['taskManagerId']}" if entry.get("taskManagerId") else ""
     return f"{time_text(entry['timestamp'])}  {entry.get('taskName', 'job')}{place}"
 
 
 def vertices_table(details: Mapping[str, Any]) -> Table:
-    """One line a vertex of a job."""
+    """One line for each vertex of a job."""
     rows = [
         (
             str(vertex["name"]),
@@ -162,7 +162,7 @@ def vertices_table(details: Mapping[str, Any]) -> Table:
 
 
 def spark_progress(vertex: Mapping[str, Any]) -> str:
-    """What a running vertex is doing."""
+    """The reported progress of a vertex, and that of its Spark tasks."""
     progress = vertex.get("progress") or {}
     parts = [str(progress["text"])] if progress.get("text") else []
     if progress.get("spark-tasks-total"):
@@ -171,7 +171,7 @@ def spark_progress(vertex: Mapping[str, Any]) -> str:
 
 
 def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
-    """One line a TaskManager."""
+    """One line for each TaskManager."""
     rows = [
         (
             str(one["id"]),
@@ -198,7 +198,7 @@ def _whom_it_serves(manager: Mapping[str, Any]) -> str:
 
 
 def job_masters_table(processes: Sequence[Mapping[str, Any]]) -> Table:
-    """One line a JobMaster process."""
+    """One line for each JobMaster process."""
     rows = [
         (
             str(one["id"]),

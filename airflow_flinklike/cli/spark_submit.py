@@ -1,4 +1,4 @@
-"""Options of spark-submit that `flinklike run` does not have: what to do instead."""
+"""Options of spark-submit that `flinklike run` does not have, and what to do instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""stdout and stderr of a command whose job runs on whoever reads them: only what cannot be written is lost."""
+"""Streams that never fail: the job of a command runs on when its stdout or stderr cannot be written."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class LastingStream(io.RawIOBase):
-    """A descriptor that takes everything: once the system refuses a write, nothing more is written to it.
+    """A stream on a descriptor that accepts all data, and drops it after the first error.
 
-    `refused` hears of the first error, but for a reader that has seen enough (`| head`). Closing leaves the descriptor.
+    `refused` gets that error, except that of a closed pipe (`| head`). `close` leaves the descriptor open.
     """
 
     def __init__(self, descriptor: int, refused: Callable[[OSError], None]) -> None:
@@ -52,9 +52,9 @@ class LastingStream(io.RawIOBase):
 
 @contextmanager
 def lasting_streams() -> Iterator[None]:
-    """Within the block nothing that is written to stdout or stderr can fail; each tells of the other's first error.
+    """Within the block no write to stdout or stderr fails; each stream reports the first error of the other.
 
-    Streams without a descriptor, as tests put them there, are left as they are.
+    Streams without a descriptor, as in tests, stay as they are.
     """
     with ExitStack() as undo:
         for name, other in (("stdout", "stderr"), ("stderr", "stdout")):

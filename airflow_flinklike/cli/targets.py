@@ -1,4 +1,4 @@
-"""From what stands on the command line to a built job: module:pipeline, file.py:pipeline, a script, or a JobGraph."""
+"""Targets of `flinklike run`: module:pipeline, file.py:pipeline, a script, or a JobGraph. Each becomes a built job."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_SCRIPTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ScriptOptions:
-    """spark-submit's own options, as they were given. Lists may stand in one text, with commas, or in several."""
+    """Options of spark-submit, as given. A list is in one text, with commas, or in several."""
 
     args: Sequence[str] = ()
     py_files: Sequence[str] = ()
@@ -43,7 +43,7 @@ class ScriptOptions:
     secrets: Sequence[str] = ()
 
     def given(self) -> list[str]:
-        """The options that were used, as they are written."""
+        """The names of the options that were given."""
         options = {
             "arguments after the target": self.args,
             "--py-files": self.py_files,
@@ -57,13 +57,13 @@ class ScriptOptions:
 
 
 def is_script(target: str) -> bool:
-    """True for a file that is run as a whole, with arguments of its own behind it."""
+    """True for a file that runs as a script, with arguments behind it."""
     path = Path(target)
     return path.suffix == ".py" or (path.suffix != ".json" and path.is_file())
 
 
 def parse_params(texts: Sequence[str]) -> dict[str, Any]:
-    """`k=v` texts; a value that is JSON is taken as such, anything else as text."""
+    """The params of `k=v` texts. A value is parsed as JSON, else it is a text."""
     params: dict[str, Any] = {}
     for text in texts:
         key, value = _key_and_value("--param", text)
@@ -75,7 +75,7 @@ def parse_params(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def load_job(target: str, options: ScriptOptions, *, params: Mapping[str, Any], parallelism: int | None) -> JobProgram:
-    """Build the job. Raises PipelineError that says what is wrong with the target, or what does not go with it."""
+    """Build the job. Raises PipelineError for a wrong target, and for options that it does not take."""
     if instead := _NO_SCRIPTS.get(Path(target).suffix.lower()):
         message = f"{target!r} is no Python script: {instead}"
         raise PipelineError(message)
@@ -95,7 +95,7 @@ def load_job(target: str, options: ScriptOptions, *, params: Mapping[str, Any], 
 
 
 def with_restarts(program: JobProgram, strategy_text: str, user_failures_text: str) -> JobProgram:
-    """The same job with another restart strategy, and other failures that are final; "" leaves its own.
+    """The job with another restart strategy and another rule for user failures; "" keeps its own.
 
     Raises PipelineError.
     """
@@ -151,7 +151,7 @@ def _pipeline(target: str, params: Mapping[str, Any], parallelism: int | None) -
 
 
 def _with_parallelism(found: Any, target: str, parallelism: int | None) -> Any:
-    """A function gets `-p` as its argument `parallelism`; what is built already has its own."""
+    """A function gets `-p` as its argument `parallelism`. Raises PipelineError for any other target."""
     if parallelism is None:
         return found
     if not callable(found) or isinstance(found, Program):
@@ -178,7 +178,7 @@ def _key_and_value(option: str, text: str) -> tuple[str, str]:
 
 
 def _where(error: Exception) -> str:
-    """The line of the user's that failed."""
+    """The line of user code that failed; "" when unknown."""
     if isinstance(error, SyntaxError):
         return ""
     frames = traceback.extract_tb(error.__traceback__)

@@ -1,4 +1,4 @@
-"""`flinklike tokens`: who may sign in, by tokens or certificates. An admin's; a token is shown once."""
+"""`flinklike tokens` manages principals, their tokens and certificates. For admins; a token is shown once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _default(
 
 @tokens.command("list")
 def list_tokens(address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """All principals with their roles, revoked ones too. Their tokens are not known."""
+    """List all principals with their roles, also revoked ones, without their tokens."""
     _show_all(address, token_file, as_json=as_json)
 
 
@@ -59,7 +59,7 @@ def create(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a principal and its token, which is printed and can be had never again; or one for a certificate."""
+    """Create a principal with a token, which is printed only now; or one that signs in by a certificate."""
     document: dict[str, Any] = {"name": name, "role": role, "namespace": namespace}
     if certificate is None:
         document["lifetime"] = lifetime_seconds(expires or EXPIRES)
@@ -73,7 +73,7 @@ def create(
         is_asked = certificate is None or _asks_for_certificates(client)
     if not is_asked:
         render.console(stderr=True).print(
-            "Nobody is asked for a certificate yet: set security.ssl.rest.authentication-enabled: true."
+            "REST does not ask for certificates yet: set security.ssl.rest.authentication-enabled: true."
         )
     if certificate is None:
         _show_token(made, as_json=as_json)
@@ -90,7 +90,7 @@ def rotate(
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a further token. The one before it is taken until it ends; of three the oldest is not taken any more."""
+    """Create a further token. The token before it stays valid until it ends; of three, the oldest ends now."""
     with connect(address, token_file) as client:
         made = client.post(f"/tokens/{quote(name, safe='')}/rotate", {"lifetime": lifetime_seconds(expires)})
     _show_token(made, as_json=as_json)
@@ -98,7 +98,7 @@ def rotate(
 
 @tokens.command()
 def revoke(name: Name, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """End all tokens of a principal, and what its certificate opens, at once. Its jobs go on."""
+    """End all tokens of a principal, and the access by its certificate, at once. Its jobs run on."""
     with connect(address, token_file) as client:
         client.delete(f"/tokens/{quote(name, safe='')}")
     show({"name": name, "is-revoked": True}, f"{name} is revoked.", as_json=as_json)
@@ -106,7 +106,7 @@ def revoke(name: Name, address: Address = None, token_file: TokenFile = None, as
 
 @tokens.command()
 def forget(name: Name, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
-    """Delete a principal that is revoked. A JSON Web Token of that name signs in again then."""
+    """Delete a revoked principal. After that a JSON Web Token of the same name signs in again."""
     with connect(address, token_file) as client:
         client.post(f"/tokens/{quote(name, safe='')}/forget")
     text = f"{name} is forgotten: a JSON Web Token of that name, if there are any, signs in again."
@@ -119,7 +119,7 @@ def _asks_for_certificates(client: FlinklikeClient) -> bool:
 
 
 def lifetime_seconds(text: str) -> int:
-    """So long, 0 for never. Raises BadParameter."""
+    """The lifetime in seconds, 0 for never. Raises BadParameter."""
     if text == NEVER:
         return 0
     match = _EXPIRES.match(text)
@@ -133,13 +133,13 @@ def _show_all(address: str | None, token_file: Any, *, as_json: bool) -> None:
     with connect(address, token_file) as client:
         body = client.get("/tokens")
     principals = body["principals"]
-    nobody = "Nobody but the admin, who has the cluster's own token."
+    without = "No principals but the admin, whose token is that of the cluster."
     now = round(time.time() * 1000)  # noqa: TID251 - told to a person
-    show(body, render.principals_table(principals, now) if principals else nobody, as_json=as_json)
+    show(body, render.principals_table(principals, now) if principals else without, as_json=as_json)
 
 
 def _show_token(made: dict[str, Any], *, as_json: bool) -> None:
-    """The token alone is on stdout, for `$(...)` and `>`."""
+    """Print the token alone to stdout, for `$(...)` and `>`."""
     show(made, made["token"], as_json=as_json)
     _tell_granted(made, as_json=as_json)
 

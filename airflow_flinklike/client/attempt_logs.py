@@ -57,8 +57,8 @@ class LogChunk:
 def loss_in_words(dropped_bytes: int, whose: str) -> str:
     """How much output was dropped, why, and how to prevent it."""
     return (
-        f"{dropped_bytes / (1 << 20):.1f} mb of the {whose} are gone: of each log of an attempt its TaskManager keeps "
-        "the end only (taskmanager.log.attempt.max-size). Raise that, or write large results to a file"
+        f"{dropped_bytes / (1 << 20):.1f} mb of the {whose} were dropped: a TaskManager keeps only the end of each log "
+        "of an attempt (taskmanager.log.attempt.max-size). Raise that, or write large results to a file"
     )
 
 

@@ -1,1 +1,1 @@
-"""TaskFlow decorators."""
+"""The TaskFlow decorator `@task.flinklike`."""

@@ -1,8 +1,8 @@
-"""`@task.flinklike`: a function of the DAG file runs on a warm slot; its return value becomes the XCom.
+"""`@task.flinklike` runs a function of the DAG file on a warm slot. The return value becomes the XCom.
 
-A parameter named `spark` gets the slot's warm session, `sc` its SparkContext, `ctx` the TaskContext; they are left out
-when the task is called in the DAG. Parameters with names of Airflow's context (`ds`, `run_id`, ...) are filled in when
-they are plain values; objects that live in the worker cannot travel.
+The slot fills in the parameters `spark` (the warm session), `sc` (its SparkContext) and `ctx` (the TaskContext), which
+a call in the DAG leaves out. Parameters named like keys of Airflow's context (`ds`, `run_id`, ...) are filled in when
+they are plain values; other objects of the context stay in the worker.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ _POSITIONAL = frozenset({inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.PO
 class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOperator):
     """The operator behind `@task.flinklike`.
 
-    :param templates_dict: templates whose values the function gets as its parameter `templates_dict`
-    :param templates_exts: endings of files: arguments and values of templates_dict with one are read from that file,
-        which is searched for as Airflow searches for templates, and rendered
-    :param conf: Spark SQL configuration of the session; config_kwargs says the same, as for @task.pyspark
+    :param templates_dict: templates whose rendered values the function gets as its parameter `templates_dict`
+    :param templates_exts: file endings: an argument or a value of templates_dict with such an ending is the path of a
+        template file, which Airflow finds and renders as usual
+    :param conf: Spark SQL conf of the session; config_kwargs is another name of this parameter, as in @task.pyspark
     :param py_files: Python files that the function imports; files and archives likewise
-    :param env_vars: environment variables of the function; environment says the same
-    :param job_timeout: seconds after which the cluster ends the job by itself
-    :param secrets: names of the TaskManagers' secrets that the function finds in `ctx.secrets`
+    :param env_vars: environment variables of the function; environment is another name of this parameter
+    :param job_timeout: seconds after which the cluster ends the job, which then is FAILED
+    :param secrets: names of the TaskManagers' secrets that the function may read as `ctx.secrets`
     :param restart_strategy: what the cluster does when the function fails, before Airflow's retries: a strategy of
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
-    :param user_failures: what it does when it is the task's own code that fails: 'restart' by the restart
-        strategy, 'final', or 'final-when-exclusive'; default 'restart' with a `restart_strategy`, else what the cluster
-        says
+    :param user_failures: what the cluster does when the function's own code fails: 'restart' by the restart
+        strategy, 'final', or 'final-when-exclusive'; default 'restart' with a `restart_strategy`, else the cluster's
     """
 
     custom_operator_name = "@task.flinklike"
@@ -98,7 +97,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         self.user_failures = user_failures
 
     def build_program(self, context: Context) -> JobProgram:
-        """The function with its rendered arguments. Raises PipelineError."""
+        """The job of the function with its rendered arguments. Raises PipelineError."""
         function = getattr(self.python_callable, _FUNCTION_ATTRIBUTE, self.python_callable)
         seen = {**context, "templates_dict": self.templates_dict} if self.templates_dict else context
         arguments = {**_context_arguments(function, len(self.op_args), seen), **self.op_kwargs}
@@ -131,7 +130,7 @@ def flinklike_task(
 
 
 def without_injected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as Airflow should see it: without what is filled in on the slot, wherever that stands."""
+    """The function as Airflow should see it: without the parameters that the slot fills in, at any position."""
     signature = inspect.signature(function)
     rest = [parameter for name, parameter in signature.parameters.items() if name not in INJECTED]
 
@@ -146,9 +145,9 @@ def without_injected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
-    """With the type of the result as an object: Airflow cannot look names up in the module of the function.
+    """The annotations, with the return type as an object: Airflow cannot resolve names of the function's module.
 
-    It tells from that type whether there are multiple outputs; a name that only type checkers see tells nothing.
+    From that type Airflow infers `multiple_outputs`. A name that exists for type checkers only is left out.
     """
     annotations = dict(getattr(function, "__annotations__", {}))
     if not isinstance(annotations.get("return"), str):
@@ -163,7 +162,7 @@ def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _context_arguments(function: Callable[..., Any], given: int, context: Mapping[str, Any]) -> dict[str, Any]:
-    """Values for parameters that are named like keys of Airflow's context and were not given."""
+    """Values for parameters that are named like keys of Airflow's context and have no argument."""
     parameters = [one for name, one in inspect.signature(function).parameters.items() if name not in INJECTED]
     taken = [one.name for one in parameters if one.kind in _POSITIONAL][:given]
     names = [one.name for one in parameters if one.name not in taken]

@@ -1,1 +1,1 @@
-"""Hooks: connections to clusters."""
+"""The hook, and the Airflow connection that it reads."""

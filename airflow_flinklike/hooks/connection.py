@@ -1,8 +1,8 @@
-"""What an Airflow connection of type `flinklike` says, read and checked. No I/O but a token file.
+"""Reads and checks an Airflow connection of type `flinklike`. The only file that it reads is the token file.
 
-host (or several `host:port` separated by commas), port, password = the cluster's token; extra: tls, verify (a CA file),
-cert and key (files of a client certificate), addresses (more JobManagers), token_file, ui_url (how browsers reach the
-cluster), conf (default Spark conf of jobs), namespace (of the jobs that are submitted, default that of the token).
+host (or several `host:port` separated by commas), port, password (the cluster's token). In extra: tls, verify (a CA
+file), cert and key (files of a client certificate), addresses (further JobManagers), token_file, ui_url (the address
+for browsers), conf (default Spark conf of jobs), namespace (of submitted jobs; default that of the token).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DEFAULT_PORT = 8081
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """What a connection says."""
+    """Access to a cluster, as a connection describes it."""
 
     addresses: tuple[str, ...]
     token: str | None
@@ -35,17 +35,17 @@ class ClusterAccess:
     conf: Mapping[str, str] = field(default_factory=dict)
     namespace: str = ""
     credential: Credential = None
-    """The token, or its file, which is read again when it changes."""
+    """The token, or a token file, which is read again."""
 
     def job_url(self, job_id: str) -> str:
-        """The page of a job."""
+        """The address of a job's page."""
         return f"{self.ui_url}/ui/jobs/{job_id}"
 
 
 def parse_connection(connection: Connection) -> ClusterAccess:
-    """Read a connection. The token is its password, then extra's token_file, then what `find_credential` finds.
+    """Read a connection. The token is its password, else that of token_file, else that of `find_credential`.
 
-    Raises JobRefusedError for what cannot be meant, AuthenticationError for a token file that cannot be read.
+    Raises JobRefusedError for an invalid value, AuthenticationError for a token file that cannot be read.
     """
     extra: Mapping[str, Any] = connection.extra_dejson
     scheme = "https" if _switch("tls", extra.get("tls")) else connection.schema or "http"
@@ -72,7 +72,7 @@ def _address(host: str, scheme: str, port: int) -> str:
         head, rest = scheme, host
     rest = rest.rstrip("/")
     if rest.count(":") > 1 and not rest.startswith("["):
-        rest = f"[{rest}]"  # a bare IPv6 address, which has no room for a port
+        rest = f"[{rest}]"  # an IPv6 address without brackets cannot have a port
     has_port = rest.rpartition(":")[2].isdecimal() and not rest.endswith("]")
     return f"{head}://{rest}" if has_port else f"{head}://{rest}:{port}"
 
@@ -86,7 +86,7 @@ def _switch(name: str, value: Any) -> bool:
 
 
 def _tls(extra: Mapping[str, Any]) -> ClientTls:
-    """What is not said there is found as `find_tls` says."""
+    """The TLS files of the connection; `find_tls` finds those that it does not name."""
     found = find_tls(local_ca=local_ca())
     verify, cert = extra.get("verify"), str(extra.get("cert") or "")
     ca = found.ca if verify is None or verify == "" else _verify(verify)
@@ -94,7 +94,7 @@ def _tls(extra: Mapping[str, Any]) -> ClientTls:
 
 
 def _verify(value: Any) -> bool | str:
-    """True unless it is switched off; a path names the certificate authority."""
+    """True, False, or the path of a CA file."""
     if value is None or isinstance(value, bool):
         return value is not False
     text = str(value).strip()
@@ -102,7 +102,7 @@ def _verify(value: Any) -> bool | str:
 
 
 def _conf(value: Any) -> dict[str, str]:
-    """A JSON object, or its text as some tools store it."""
+    """A JSON object, also as text, since some tools store it so."""
     if isinstance(value, str) and value.strip():
         try:
             value = json.loads(value)

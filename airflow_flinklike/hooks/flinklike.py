@@ -1,4 +1,4 @@
-"""FlinklikeHook: from an Airflow connection to a REST client, blocking or asyncio."""
+"""FlinklikeHook makes REST clients, blocking or asyncio, from an Airflow connection."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from airflow_flinklike.hooks.connection import ClusterAccess, parse_connection
 
 DEFAULT_CONN_ID = "flinklike_default"
 RETRY_SECONDS = 300.0
-"""How long a cluster that does not answer is tried again: a restart or a failover is ridden over."""
+"""A cluster that does not answer is retried for so long, over a restart or a failover."""
 
 
 class FlinklikeHook(BaseHook):
-    """Talks to a cluster's REST endpoint. Opens no connection before a client is asked for."""
+    """The hook of connections of type `flinklike`. Its constructor reads no connection and opens none."""
 
     conn_name_attr: ClassVar[str] = "flinklike_conn_id"
     default_conn_name: ClassVar[str] = DEFAULT_CONN_ID
@@ -33,30 +33,30 @@ class FlinklikeHook(BaseHook):
         self.retry_for = retry_for
 
     def access(self) -> ClusterAccess:
-        """The connection, read."""
+        """Read the connection. Raises JobRefusedError, AuthenticationError."""
         return parse_connection(self.get_connection(self.flinklike_conn_id))
 
     async def aaccess(self) -> ClusterAccess:
-        """The same without blocking."""
+        """`access` without blocking."""
         return parse_connection(await self.aget_connection(self.flinklike_conn_id))
 
     def get_conn(self) -> FlinklikeClient:
-        """A blocking client of the connection, which is read once more."""
+        """A blocking client. The connection is read again."""
         return self.connect(self.access())
 
     def connect(self, access: ClusterAccess) -> FlinklikeClient:
-        """A blocking client on the connections that all clients of this process share; closing it keeps them open."""
+        """A blocking client on HTTP connections that the clients of this process share; `close` leaves them open."""
         addresses = check_addresses(access.addresses)
         connections = shared_connections(addresses, access.credential, tls=access.tls)
         return FlinklikeClient(addresses, access.credential, retry_for=self.retry_for, connections=connections)
 
     async def aget_conn(self) -> AsyncFlinklikeClient:
-        """An asyncio client; close it, or use it in an `async with`."""
+        """An asyncio client. Close it, or use it in an `async with`."""
         access = await self.aaccess()
         return AsyncFlinklikeClient(access.addresses, access.credential, retry_for=self.retry_for, tls=access.tls)
 
     def test_connection(self) -> tuple[bool, str]:
-        """What the button in the connection form does: every address is asked, and one answer is enough."""
+        """The test of the connection form: it asks each address, and succeeds when one answers."""
         try:
             access = self.access()
         except Exception as error:  # noqa: BLE001 - any failure is the answer of this test

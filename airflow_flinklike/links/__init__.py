@@ -1,1 +1,1 @@
-"""Links of operators."""
+"""Extra links of operators."""

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class FlinklikeJobLink(BaseOperatorLink):
-    """The operator stores the address right after the submit, so that the link is there while the job runs.
+    """The link shows the task's XCom `job_url`, which the operator stores right after the submit.
 
-    It is the task's XCom `job_url`: one entry serves the page and whoever pulls it, also of mapped tasks.
+    So the link is there while the job runs, and each mapped task has its own.
     """
 
     name = "Flinklike job"
 
     @property
     def xcom_key(self) -> str:
-        """Where Airflow's pages look for it."""
+        """The XCom from which Airflow's pages take the address."""
         return JOB_URL_KEY
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The stored address, "" before the submit."""
+        """The stored address; "" before the submit."""
         del operator
         value = XCom.get_value(key=self.xcom_key, ti_key=ti_key)
         return str(value) if value else ""

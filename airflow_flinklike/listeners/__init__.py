@@ -1,1 +1,1 @@
-"""Listeners of Airflow."""
+"""The listener that Airflow's components load."""

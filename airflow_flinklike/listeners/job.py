@@ -1,10 +1,10 @@
-"""Cancels jobs that nobody waits for any more, where no `on_kill` of Airflow's runs.
+"""The listener cancels jobs of tasks that have no process, so that Airflow cannot call their `on_kill`.
 
-A task that runs is killed by Airflow, and so is the trigger of one that is deferred. But a job may run while its task
-does neither: its worker was lost and the retry has not begun, or the task only submitted it. When such a task is
-marked, its DAG run is set to a final state or deleted (also with its DAG), or its last try is lost with its worker,
-this listener cancels the job. It acts in the API server and in the scheduler only, does one query there, and talks to
-the cluster in a thread of its own. It also has the components that fork processes import what those need.
+Airflow kills a running task, and the trigger of a deferred one. But a job may run while its task is neither: the worker
+is lost and the retry has not begun, or the task only submitted the job. The listener cancels such a job when the task
+is marked, when its DAG run is set to a final state or deleted (also with its DAG), or when its last try is lost with
+its worker. It acts in the API server and in the scheduler only, with one query, and asks the cluster in a thread of its
+own. It also makes components that fork processes import what these need.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ hookimpl = HookimplMarker("airflow")
 logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 6.0
-"""Airflow's own way goes first: a process that is killed ends its job itself, and says so in the task's log. A worker
-hears of it within 5 s; a triggerer that has just started may need longer, and jobs are to be cancelled within 10 s."""
+"""The listener waits so long: a killed process cancels its job itself, and says so in the task's log. A worker is told
+within 5 s, a triggerer that has just started may need longer, and jobs are to be cancelled within 10 s."""
 _RETRY_SECONDS = 60.0
 _PENDING = "flinklike_jobs_of_deleted_runs"
 _TIMED_OUT = "timed_out"
@@ -38,8 +38,7 @@ _OF_FORKED = ("airflow_flinklike.operators.submit", "airflow_flinklike.decorator
 
 @hookimpl
 def on_starting(component: Any) -> None:
-    """The scheduler, the DAG processor and the triggerer fork the processes of tasks, DAG files and triggers: what they
-    have imported costs none of those anything."""
+    """Import early: the scheduler, the DAG processor and the triggerer fork processes, which inherit the modules."""
     if type(component).__module__ == "airflow.jobs.job":
         for module in _OF_FORKED:
             importlib.import_module(module)
@@ -50,34 +49,34 @@ def on_starting(component: Any) -> None:
 
 @hookimpl
 def on_task_instance_failed(task_instance: Any) -> None:
-    """A person has marked the task failed, or the scheduler has lost its worker and no try is left."""
+    """A user has marked the task failed, or its worker is lost and no try is left."""
     if _is_of_server(task_instance) and task_instance.state == "failed":
         _cancel_job_of(task_instance, "its task has failed")
 
 
 @hookimpl
 def on_task_instance_success(task_instance: Any) -> None:
-    """A person has marked the task success."""
+    """A user has marked the task success."""
     if _is_of_server(task_instance):
         _cancel_job_of(task_instance, "its task was marked success")
 
 
 @hookimpl
 def on_dag_run_failed(dag_run: Any, msg: str) -> None:
-    """A person has set the run to failed, or its time was over. A run that failed by itself has no jobs left."""
+    """A user has set the run to failed, or its time is over. A run that failed by itself has no running jobs."""
     if msg == _TIMED_OUT or "manually" in msg:
         cancel_later(_jobs_of_run(dag_run), f"its DAG run has failed: {msg}")
 
 
 @hookimpl
 def on_dag_run_success(dag_run: Any, msg: str) -> None:
-    """A person has set the run to success: what tasks have submitted and finished with goes on."""
+    """A user has set the run to success. Jobs of tasks that have succeeded run on."""
     if "manually" in msg:
         cancel_later(_jobs_of_run(dag_run, but_of="success"), f"its DAG run has ended: {msg}")
 
 
 def watch_deletions() -> None:
-    """Airflow has no hook for a run that is deleted, so its model is watched, in the API server."""
+    """Watch deletions of the model DagRun in the API server, since Airflow has no hook for a deleted run."""
     if os.environ.get("_AIRFLOW_PROCESS_CONTEXT") != "server":
         return
     from airflow.models.dagrun import DagRun
@@ -99,7 +98,7 @@ def _before_delete(mapper: Any, connection: Any, dag_run: Any) -> None:
 
 
 def _before_statement(execution: ORMExecuteState) -> None:
-    """A DAG that is deleted takes its runs along, by one statement."""
+    """Deleting a DAG deletes its runs by one statement."""
     if not execution.is_delete or execution.bind_mapper is None:
         return
     from airflow.models.dagrun import DagRun
@@ -113,7 +112,7 @@ def _before_statement(execution: ORMExecuteState) -> None:
 
 
 def _remember(session: Session, jobs: Sequence[StoredJob]) -> None:
-    """The jobs of runs, until their deletion is committed."""
+    """Keep the jobs of deleted runs until the deletion is committed."""
     from sqlalchemy import event  # noqa: PLC0415 - see watch_deletions
 
     if not jobs:
@@ -132,7 +131,7 @@ def _after_rollback(session: Session) -> None:
 
 
 def _is_of_server(task_instance: Any) -> bool:
-    """False in a task's own process: there the operator knows what to do."""
+    """False in the process of the task, where the operator acts."""
     return type(task_instance).__module__ == "airflow.models.taskinstance"
 
 
@@ -142,7 +141,7 @@ def _cancel_job_of(task_instance: Any, reason: str) -> None:
 
 
 def _jobs_of_run(seen: Any, *, but_of: str | None = None, **where: Any) -> list[StoredJob]:
-    """Of a DAG run or one of its tasks, in the session of the caller, whose changes are not committed yet."""
+    """The stored jobs of a DAG run or a task, read in the caller's session, whose changes are not committed yet."""
     from airflow.utils.session import create_session  # noqa: PLC0415 - see watch_deletions
     from sqlalchemy.orm import object_session  # noqa: PLC0415 - the same
 
@@ -154,7 +153,7 @@ def _jobs_of_run(seen: Any, *, but_of: str | None = None, **where: Any) -> list[
 
 
 def _stored(executor: Any, seen: Any, *, but_of: str | None = None, **where: Any) -> list[StoredJob]:
-    """What the tasks of a run have stored."""
+    """The jobs that the tasks of a run have stored."""
     from airflow.models.task_state_store import TaskStateStoreModel as Stored
 
     names = {"dag_id": seen.dag_id, "run_id": seen.run_id, **where}
@@ -162,7 +161,7 @@ def _stored(executor: Any, seen: Any, *, but_of: str | None = None, **where: Any
 
 
 def _stored_where(executor: Any, conditions: Sequence[Any], but_of: str | None = None) -> list[StoredJob]:
-    """`but_of`: leave out tasks in that state."""
+    """The stored jobs that match, without those of tasks in the state `but_of`."""
     from airflow.models.task_state_store import TaskStateStoreModel as Stored
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import and_, select  # noqa: PLC0415 - the same
@@ -180,7 +179,7 @@ def _stored_where(executor: Any, conditions: Sequence[Any], but_of: str | None =
 
 
 def cancel_later(jobs: Iterable[StoredJob], reason: str) -> threading.Thread | None:
-    """Cancel those that are not over, in a thread: neither a page nor the scheduler waits for a cluster."""
+    """Cancel the running ones in a thread, so that neither a page nor the scheduler waits for a cluster."""
     listed = list(jobs)
     if not listed:
         return None
@@ -197,13 +196,13 @@ def _cancel(jobs: Sequence[StoredJob], reason: str) -> None:
     for conn_id, group in by_connection.items():
         try:
             _cancel_there(conn_id, group, reason)
-        except Exception as error:  # noqa: BLE001 - the end of this thread: nobody else would hear of it
+        except Exception as error:  # noqa: BLE001 - the end of this thread: the error would be lost
             ids = ", ".join(job.job_id for job in group)
             logger.warning("jobs %s could not be cancelled though %s: %s: %s", ids, reason, type(error).__name__, error)
 
 
 def _cancel_there(conn_id: str, jobs: Sequence[StoredJob], reason: str) -> None:
-    """One look at all jobs first: nearly always every one is over."""
+    """List the jobs first: nearly always all have ended."""
     from airflow_flinklike.exceptions import JobConflictError, JobNotFoundError  # noqa: PLC0415 - keeps plugins light
     from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook  # noqa: PLC0415 - the same
     from runtime.common.states import JobStatus  # noqa: PLC0415 - the same

@@ -1,1 +1,1 @@
-"""Operators that run jobs."""
+"""Operators that run and cancel jobs."""

@@ -1,7 +1,7 @@
-"""Which job a try of a task goes on with: a pure decision over what is stored and what the cluster says.
+"""Adoption: the pure decision which job a try of a task continues, from the stored job and its state on the cluster.
 
-The id is stored before the submit. `max_tries` stays over the retries of a task and is raised when a person clears it,
-so it tells one life of the task from the next; and so does the start of a run that had ended when the task was cleared.
+The id is stored before the submit. `max_tries` is constant over the retries of a task, and a clear raises it, so it
+tells one life of the task from the next. The start of the run does too: a clear restarts a run that had ended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runtime.common.states import JobStatus
 
 @dataclass(frozen=True, slots=True)
 class TaskLife:
-    """One life of a task: until a person clears it, or its run is deleted and made again (which starts anew)."""
+    """One life of a task. It ends when a user clears the task, or deletes its run, which may be created again."""
 
     dag_id: str
     run_id: str
@@ -27,12 +27,12 @@ class TaskLife:
     max_tries: int
 
     def job_id_of(self, try_number: int) -> JobId:
-        """The id that this try gives to a fresh job. So jobs are found also when the store has lost their ids."""
+        """The id that this try gives to a new job, so that a job is found when the store has lost its id."""
         parts = [self.dag_id, self.run_id, self.task_id, self.map_index, self.run_started, self.max_tries, try_number]
         return JobId(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32])
 
     def earlier_ids(self, try_number: int) -> tuple[JobId, ...]:
-        """The ids of the tries before, newest first; a life before this one has none of them."""
+        """The ids of earlier tries of this life, the newest first."""
         oldest = max(0, try_number - 1 - _TRIES_LOOKED_AT)
         return tuple(self.job_id_of(one) for one in range(try_number - 1, oldest, -1))
 
@@ -42,30 +42,30 @@ _TRIES_LOOKED_AT = 10
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """The job is under way: wait for its end."""
+    """The job runs: wait for its end."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class TakeResult:
-    """The job has FINISHED: its value is the task's, as without a crash."""
+    """The job is FINISHED: its value is that of the task."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit with this id, or with a fresh one."""
+    """Submit with this id, or with a new one."""
 
     job_id: JobId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndThenSubmit:
-    """See the job end, so that it and its successor never run at once; then decide again.
+    """Wait for the end of the job, so that it and its successor never run at once; then decide again.
 
-    `is_cleared`: a person wants the task done afresh, so the job may be cancelled.
+    `is_cleared`: a user has cleared the task, so the job may be cancelled.
     """
 
     job_id: JobId
@@ -76,9 +76,9 @@ Decision = Adopt | TakeResult | Submit | EndThenSubmit
 
 
 def decide(stored: StoredJob | None, observed: JobStatus | None, max_tries: int, run_started: str = "") -> Decision:
-    """What a try does. `observed` is the state of the stored job, None when the cluster does not know it.
+    """The decision of a try. `observed` is the state of the stored job, None when the cluster does not know the job.
 
-    `run_started` is "" where it is not known.
+    `run_started` is "" when it is unknown.
     """
     if stored is None:
         return Submit()
@@ -90,7 +90,7 @@ def decide(stored: StoredJob | None, observed: JobStatus | None, max_tries: int,
 def _decide_retry(job_id: JobId, observed: JobStatus | None) -> Decision:
     match observed:
         case None:
-            # An earlier try died before its submit, or its request is still on the way: the same id settles it.
+            # An earlier try died before its submit, or its request is still under way: the same id settles it.
             return Submit(job_id)
         case JobStatus.FINISHED:
             return TakeResult(job_id)
@@ -103,7 +103,7 @@ def _decide_retry(job_id: JobId, observed: JobStatus | None) -> Decision:
 
 
 def _decide_cleared(job_id: JobId, observed: JobStatus | None) -> Decision:
-    """Never the old id again: the trigger of the life before may be about to cancel it."""
+    """The old id is never used again: the trigger of the life before may be about to cancel that job."""
     if observed is None or observed.is_globally_terminal:
         return Submit()
     return EndThenSubmit(job_id, is_cleared=True)

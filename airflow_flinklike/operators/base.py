@@ -1,7 +1,7 @@
-"""FlinklikeJobOperator: submits one job and waits for it, over worker losses, retries, clears, kills and deferral.
+"""FlinklikeJobOperator submits one job and waits for it, over lost workers, retries, clears, kills and deferrals.
 
-What decides and what waits is beside: adoption.py (which job), job_run.py (requests and waiting), task_states.py (why a
-task is killed), final_errors.py (what is not retried). Here is what Airflow calls.
+This module holds the methods that Airflow calls. adoption.py decides which job a try continues, job_run.py sends the
+requests and waits, task_states.py finds why a task is killed, final_errors.py names the errors that are not retried.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ T = TypeVar("T")
 
 _DEFERRED_TIMEOUT_MARGIN = timedelta(minutes=5)
 _RIDE_SECONDS = 3600.0
-"""How long a cluster that does not answer is tried again where no execution_timeout bounds it."""
+"""A cluster that does not answer is retried for so long where no execution_timeout bounds it."""
 _SILENCE_SECONDS = 20.0
-# Airflow follows a SIGTERM with a SIGKILL after five seconds: what a kill takes must stay below.
+# Airflow follows a SIGTERM with a SIGKILL after five seconds. A kill has to be handled within them.
 _ASK_SECONDS = 2.0
 _KILL_SECONDS = 2.5
 _TIMEOUT_SECONDS = 5.0
 
 
 class FlinklikeJobOperator(ReportingOperator):
-    """Base of all operators that run a job. Subclasses say what the job is.
+    """Base of all operators that run a job. A subclass builds the job.
 
-    :param flinklike_conn_id: the connection to the cluster; conn_id says the same
+    :param flinklike_conn_id: the connection to the cluster; conn_id is another name of this parameter
     :param deferrable: wait in the triggerer instead of in a worker slot
-    :param inline_timeout: how long to wait in the worker before deferring: short jobs never pay for the hand-over
+    :param inline_timeout: seconds to wait in the worker before deferring, so that short jobs are not deferred
     :param durable: a retry adopts the job that an earlier try submitted
-    :param cancel_on_kill: cancel the job when a person marks or clears the task
-    :param orphan_timeout: when only the worker goes away, the cluster cancels the job after this time unless the next
-        try has come for it; None: never
+    :param cancel_on_kill: cancel the job when a user marks or clears the task
+    :param orphan_timeout: when the worker stops, the cluster cancels the job after so many seconds, unless the next
+        try has adopted it; None: never
     :param poll_interval: seconds of one long poll
-    :param namespace: whose job it is; default that of the connection, else that of its token
+    :param namespace: the namespace of the job; default that of the connection, else that of its token
     :param wait_for_completion: False: submit, return the job's id and leave the waiting to a FlinklikeJobSensor
     """
 
@@ -101,15 +101,15 @@ class FlinklikeJobOperator(ReportingOperator):
         self._calls: InterruptibleCalls | None = None
         self._is_killed_early = False
         self.default_conf: Mapping[str, str] = {}
-        """Spark conf that the connection says; known while the task is executed."""
+        """The default Spark conf of the connection, known while the task is executed."""
 
     @abstractmethod
     def build_program(self, context: Context) -> JobProgram:
-        """The job, built in the worker from rendered fields. Raises PipelineError."""
+        """Build the job in the worker, from rendered fields. Raises PipelineError."""
 
     @property
     def hook(self) -> FlinklikeHook:
-        """A hook on the task's connection. A cluster that is away is waited for until the task's own timeout."""
+        """A hook on the task's connection. It retries a cluster that does not answer until the task's own timeout."""
         timeout = self.execution_timeout
         return FlinklikeHook(
             self.flinklike_conn_id, retry_for=_RIDE_SECONDS if timeout is None else timeout.total_seconds()
@@ -118,11 +118,11 @@ class FlinklikeJobOperator(ReportingOperator):
     # --- what Airflow calls -------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> Any:
-        """Adopt or submit, then wait or defer. Returns the job's value, or its id when nobody waits."""
+        """Adopt or submit, then wait or defer. Returns the job's value, or its id without `wait_for_completion`."""
         return self._guarded(context, lambda run: self._execute(context, run))
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """The trigger has fired. Returns the job's value or raises what happened."""
+        """Go on after the trigger has fired. Returns the job's value, or raises the job's or the trigger's error."""
         reason = JobEventReason(event["reason"])
 
         def complete(run: JobRun) -> Any:
@@ -139,7 +139,7 @@ class FlinklikeJobOperator(ReportingOperator):
         return self._guarded(context, complete, bookmark=event.get("bookmark"))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """A deferral that timed out, as no triggerer took the trigger, ends the job; one that broke leaves it."""
+        """A deferral that timed out, as no triggerer took the trigger, cancels the job; a failed one leaves it."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralTimeout, TaskDeferralError) as error:
@@ -155,7 +155,7 @@ class FlinklikeJobOperator(ReportingOperator):
         return self._guarded(context, failed)
 
     def on_kill(self) -> None:
-        """The task is being killed. Called in a signal handler: it only breaks the wait, which then finds out why."""
+        """Airflow kills the task. In a signal handler, it only interrupts the wait, which then finds the cause."""
         if self._calls is None:
             self._is_killed_early = True
         else:
@@ -166,7 +166,7 @@ class FlinklikeJobOperator(ReportingOperator):
     def _guarded(
         self, context: Context, work: Callable[[JobRun], T], *, bookmark: Mapping[str, Any] | None = None
     ) -> T:
-        """Do the work; see to the job when the task is killed or runs out of time."""
+        """Do the work. When the task is killed or its time is over, cancel the job or leave it to the next try."""
         calls = InterruptibleCalls(silence=self.poll_interval + _SILENCE_SECONDS, on_silence=self._tell_silence)
         self._calls = calls
         if self._is_killed_early:
@@ -253,7 +253,7 @@ class FlinklikeJobOperator(ReportingOperator):
     # --- kills and timeouts -------------------------------------------------------------------------------
 
     def _killed(self, context: Context, run: JobRun) -> NoReturn:
-        """End the job when a person wants that; leave it to the next try when only this process goes away."""
+        """Cancel the job when a user wants that; leave it to the next try when only this process stops."""
         if run.job_id is None:
             message = "the task was killed before it had a job"
             raise WorkerStoppedError(message)
@@ -282,12 +282,12 @@ class FlinklikeJobOperator(ReportingOperator):
 
         try:
             return InterruptibleCalls().run(ask, timeout=_ASK_SECONDS)
-        except Exception as error:  # noqa: BLE001 - whatever it is, there is no answer
+        except Exception as error:  # noqa: BLE001 - any error means that there is no answer
             self.log.warning("Airflow does not say why the task is killed (%s): its job is left alone", error)
             return KillCause.UNKNOWN
 
     def _timed_out(self, run: JobRun) -> str:
-        """Cancel the job. Returns what is to be said."""
+        """Cancel the job. Returns the message of the timeout."""
         return f"execution_timeout {self.execution_timeout} is over: {run.cancel(seconds=_TIMEOUT_SECONDS)}"
 
 

@@ -1,7 +1,7 @@
-"""Calls that the main thread can leave: at a signal, at a timeout, or when Airflow's own timeout is raised in it.
+"""InterruptibleCalls: calls that the main thread can leave, at a signal, at a timeout, or at Airflow's own timeout.
 
-Each call runs in a thread of its own. The main thread waits in a queue, where a signal handler can wake it, and is
-never inside an HTTP client when an exception is raised out of nowhere. A call that was left goes on by itself.
+Each call runs in a thread of its own. The main thread waits at a queue, where a signal handler can wake it. So
+Airflow's timeout never raises within an HTTP client. An abandoned call runs on in its thread.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class _Answer:
 
 
 class InterruptibleCalls:
-    """Runs calls one after the other. Only `interrupt` may be called from elsewhere."""
+    """Runs calls of the main thread, one after the other. Signal handlers may call `interrupt` only."""
 
     def __init__(self, *, silence: float | None = None, on_silence: Callable[[float], None] | None = None) -> None:
-        """`on_silence` is told of every `silence` seconds for which a call has not answered."""
+        """`on_silence` gets the time without an answer of a call, after every `silence` seconds."""
         self._silence = silence
         self._on_silence = on_silence
         # The one queue whose `put` may be called in a signal handler, while the same thread waits in `get`.
@@ -41,7 +41,7 @@ class InterruptibleCalls:
         self._is_interrupted = False
 
     def interrupt(self) -> None:
-        """Make the call that is waited for, and all later ones, raise CallInterruptedError. For signal handlers too."""
+        """Make the running call and all later ones raise CallInterruptedError."""
         self._is_interrupted = True
         self._answers.put(None)
 
@@ -51,7 +51,7 @@ class InterruptibleCalls:
             raise CallInterruptedError
 
     def run(self, call: Callable[[], T], *, timeout: float | None = None) -> T:
-        """What the call returns or raises. Raises TimeoutError after `timeout` seconds, CallInterruptedError."""
+        """Return or raise what the call does. Raises TimeoutError after `timeout` seconds, and CallInterruptedError."""
         self.check()
         number = next(self._numbers)
         context = contextvars.copy_context()
@@ -66,7 +66,7 @@ class InterruptibleCalls:
         return value
 
     def __reduce__(self) -> tuple[type[InterruptibleCalls], tuple[()]]:
-        """Airflow copies operators, whatever they have been through."""
+        """Airflow copies operators, also during a call: the copy is a new object without calls."""
         return InterruptibleCalls, ()
 
     def _wait_for(self, number: int, timeout: float | None) -> _Answer:
@@ -84,11 +84,11 @@ class InterruptibleCalls:
                 continue
             if answer is None:
                 raise CallInterruptedError
-            if answer.number == number:  # else of a call that was left
+            if answer.number == number:  # else that of an abandoned call
                 return answer
 
     def _answer(self, number: int, call: Callable[[], Any]) -> None:
         try:
             self._answers.put(_Answer(number, value=call()))
-        except BaseException as error:  # noqa: BLE001 - it is raised where the call is waited for
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
             self._answers.put(_Answer(number, error=error))

@@ -1,4 +1,4 @@
-"""FlinklikeCancelOperator: cancels jobs, and waits until they have ended."""
+"""FlinklikeCancelOperator cancels jobs, and waits until they have ended."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _NOTHING = frozenset({"", "None", "[]"})
-"""What a template gives when the task before has submitted nothing."""
+"""Texts that a template renders when the task before has submitted nothing."""
 
 
 class FlinklikeCancelOperator(BaseOperator):
-    """Cancel jobs; the XCom is a mapping of job ids to the states that they have ended in.
+    """Cancel jobs. The XCom maps each job id to the final state of the job.
 
-    A job that is over already is left as it is, so a run of it again, or one as a teardown, does no harm.
+    A job that has ended already stays as it is, so a repetition, or a use as teardown, does no harm.
 
     :param job_id: the job, or several: a list, a text with commas, the XComs of mapped tasks
-    :param job_name: instead of `job_id`: every job of that name that is not over
+    :param job_name: instead of `job_id`: every job of that name that has not ended
     :param missing_ok: False: fail when the cluster does not know a job
-    :param wait_for_completion: False: only ask for it; `execution_timeout` bounds how long is waited
+    :param wait_for_completion: False: only request the cancellation; `execution_timeout` bounds the wait
     :param flinklike_conn_id: the connection to the cluster
     """
 
@@ -58,7 +58,7 @@ class FlinklikeCancelOperator(BaseOperator):
         self.flinklike_conn_id = flinklike_conn_id
 
     def execute(self, context: Context) -> dict[str, str]:
-        """Ask for all of them first, then wait."""
+        """Request all cancellations, then wait."""
         del context
         if (self.job_id is None) == (self.job_name is None):
             message = f"task {self.task_id!r}: give either job_id= or job_name="
@@ -88,7 +88,7 @@ class FlinklikeCancelOperator(BaseOperator):
                 raise AirflowFailException(str(error)) from error
 
     def _cancel(self, client: FlinklikeClient, job_id: JobId) -> bool:
-        """False when the cluster does not know it."""
+        """False when the cluster does not know the job."""
         try:
             client.cancel(job_id)
         except JobConflictError as error:

@@ -1,4 +1,4 @@
-"""Fields of operators, which templates may have made texts: what they mean, and the options of a job among them."""
+"""Fields of operators, where templates may have left texts: their meaning, and the options of a job among them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JOB_FIELDS = (
 class JobFields:
     """Options of a job that FlinklikeSubmitOperator and `@task.flinklike` share.
 
-    Each of both spells them out in its `__init__`, for type checkers, editors and Airflow's `default_args`.
+    Each of the two operators names them in its `__init__`, for type checkers, editors and Airflow's `default_args`.
     """
 
     conf: Mapping[str, Any] | str | None
@@ -44,7 +44,7 @@ class JobFields:
     user_failures: str | None
 
     def job_options(self, params: Mapping[str, Any]) -> JobOptions:
-        """What the rendered fields mean, but for `conf`. Raises PipelineError."""
+        """The options that the rendered fields mean, without `conf`. Raises PipelineError."""
         return {
             "params": params,
             "py_files": self.py_files or (),
@@ -59,7 +59,7 @@ class JobFields:
 
 
 def one_of(task_id: str, **given: Any) -> Any:
-    """The value of the one that is given of several names for the same. Raises PipelineError when several are."""
+    """The value among several names of one parameter, else None. Raises PipelineError for several values."""
     named = {name: value for name, value in given.items() if value is not None}
     if len(named) > 1:
         message = f"task {task_id!r}: {' and '.join(named)} are two names for the same: give one of them"
@@ -68,7 +68,7 @@ def one_of(task_id: str, **given: Any) -> Any:
 
 
 def mapping_of(name: str, value: Any) -> dict[str, Any]:
-    """A mapping, or the JSON of one: a template makes texts. Raises PipelineError."""
+    """A mapping, also as the text of a JSON object. Raises PipelineError."""
     found = _json_of(value) if isinstance(value, str) else value
     if not found:
         return {}
@@ -81,7 +81,7 @@ def mapping_of(name: str, value: Any) -> dict[str, Any]:
 
 
 def arguments_of(value: Any) -> list[Any]:
-    """A sequence, or the JSON of one. Raises PipelineError for any other text, whose letters nobody means."""
+    """A list, also as the text of a JSON array. Raises PipelineError for any other text."""
     found = _json_of(value) if isinstance(value, str) else value
     if not found:
         return []
@@ -92,7 +92,7 @@ def arguments_of(value: Any) -> list[Any]:
 
 
 def timeout_of(value: float | str | timedelta | None) -> float | timedelta | None:
-    """Seconds, or their text. Raises PipelineError."""
+    """Seconds, also as text. Raises PipelineError."""
     if not isinstance(value, str):
         return value
     try:

@@ -1,4 +1,4 @@
-"""Errors after which a retry is no use, in the form that Airflow does not retry. They keep their types for rules."""
+"""Final errors: errors after which a retry is useless, as subclasses of AirflowFailException, which ends retries."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from airflow_flinklike.exceptions import (
 
 
 class FinalPipelineError(PipelineError, AirflowFailException):
-    """The job is described wrongly, and will be when it is built again."""
+    """The job is described wrongly, and a retry builds the same job."""
 
 
 class FinalJobRefusedError(JobRefusedError, AirflowFailException):
-    """The cluster will never take this job."""
+    """The cluster will never accept this job."""
 
 
 class FinalJobFailedError(JobFailedError, AirflowFailException):
-    """The job FAILED, and would fail again in the same way."""
+    """The job FAILED, and the same job would fail again."""
 
 
 class FinalResultTooLargeError(ResultTooLargeError, AirflowFailException):
-    """The job's value does not fit, and a retry would find the same one."""
+    """The job's value is too large, and a retry would get the same value."""
 
 
 class _RetryPolicy(Protocol):
@@ -38,14 +38,14 @@ class _RetryPolicy(Protocol):
 
 
 def final_form(error: FlinklikeClientError) -> FlinklikeClientError | None:
-    """The same error for Airflow not to retry; None when a retry may help."""
+    """The error as a final one; None when a retry may help."""
     if isinstance(error, AirflowFailException):
         return None
     if isinstance(error, PipelineError) and not isinstance(error, SourceMissingError):
         return FinalPipelineError(str(error), error.problems)
     if isinstance(error, JobRefusedError):
         return FinalJobRefusedError(str(error), error.problems)
-    # What the cluster could not go on with (an exclusive task whose TaskManager was lost) may go well next time.
+    # A failure of kind SYSTEM (such as a lost TaskManager of an exclusive task) may not happen to a retry.
     if isinstance(error, JobFailedError) and not error.is_recoverable and error.kind != "SYSTEM":
         return FinalJobFailedError(error.job_id, error.failure)
     if isinstance(error, ResultTooLargeError):
@@ -54,7 +54,7 @@ def final_form(error: FlinklikeClientError) -> FlinklikeClientError | None:
 
 
 def is_ruled(error: BaseException, policy: _RetryPolicy | None, context: Any) -> bool:
-    """Whether the task's own `retry_policy` has a rule for it. Airflow does not ask it about errors in final form."""
+    """True if the task's `retry_policy` has a rule for the error. Airflow does not ask it about final errors."""
     if policy is None:
         return False
     instance = context["ti"]

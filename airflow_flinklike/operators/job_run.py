@@ -1,7 +1,7 @@
-"""JobRun: one execution of a task in a worker, with the job that it is about.
+"""JobRun: one execution of a task in a worker, and its job.
 
-All requests are calls that the main thread can leave. What ends a job, or promises to come back for it, goes by a
-client of its own and within a bound: a SIGKILL may follow, and the other client may be waiting for a cluster.
+All requests are InterruptibleCalls. A cancel and a promise of a heartbeat use a client of their own and a time limit,
+since a SIGKILL may follow, and the other client may be waiting for a cluster.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 _INSIST_SECONDS_MAX = 60.0
-"""Who waits for an adopted job says so this often, and three times within a shorter `orphan_timeout` (D-035)."""
+"""The interval of heartbeats for an adopted job; a third of a shorter `orphan_timeout` (D-035)."""
 _FIRST_LOOK_SECONDS = 1.0
-"""The first look asks for the result itself: a short job costs one request after its submit."""
+"""The first look asks for the result, so that a short job costs one request after its submit."""
 
 
 class Store(Protocol):
     """Airflow's `task_state_store`."""
 
     def get(self, key: str) -> Any:
-        """The value, None when there is none."""
+        """The value, None without one."""
 
     def set(self, key: str, value: Any) -> None:
-        """Keep it over the tries of the task."""
+        """Keep the value over the tries of the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What the operator says about waiting and ending."""
+    """The settings of the operator for waiting and ending."""
 
     is_durable: bool
     may_cancel: bool
@@ -63,14 +63,14 @@ class RunSettings:
 
     @property
     def insist_seconds(self) -> float:
-        """How often to say that somebody waits for an adopted job."""
+        """The interval of heartbeats for an adopted job."""
         if self.orphan_timeout is None:
             return _INSIST_SECONDS_MAX
         return min(_INSIST_SECONDS_MAX, max(1.0, self.orphan_timeout.total_seconds() / 3))
 
 
 class JobRun:
-    """The job of one execution: found or submitted, waited for, ended. Used by the main thread only."""
+    """The job of one execution: it finds or submits the job, waits for it, and ends it. For the main thread only."""
 
     def __init__(
         self,
@@ -84,13 +84,13 @@ class JobRun:
         log: Log,
     ) -> None:
         self.job_id: JobId | None = None
-        """The stored or chosen job, from the moment on where somebody may have to end it."""
+        """The stored or chosen job, set before the job may have to be ended."""
         self.is_own = False
-        """This try has stored the job's id, and submits it: a kill may come before the cluster's answer."""
+        """This try has stored the job's id and submits the job. A kill may come before the cluster's answer."""
         self.is_begun = False
-        """The cluster has the job and this task waits for it."""
+        """The cluster has the job, and this task waits for it."""
         self.is_over = False
-        """The end of the job was seen."""
+        """This execution has seen the end of the job."""
         self.observer = observer
         self._store: Store = context["task_state_store"]
         self._max_tries = max_tries_of(context)
@@ -109,7 +109,7 @@ class JobRun:
     # --- which job ----------------------------------------------------------------------------------------
 
     def begin(self, build: Callable[[], JobProgram], *, label: str) -> JobId:
-        """Adopt the job of an earlier try of the same life of this task, or submit one."""
+        """Adopt the job of an earlier try of this life of the task, or submit one."""
         stored, observed = self._found() if self.settings.is_durable else (None, None)
         decision = decide(stored, observed, self._max_tries, self._run_started)
         while True:
@@ -130,17 +130,17 @@ class JobRun:
 
     @property
     def is_adopted(self) -> bool:
-        """An earlier try may have promised the cluster that somebody comes for the job, and may do so still (D-035)."""
+        """True when an earlier try may have promised the cluster a heartbeat, or may still do so (D-035)."""
         return self._said_here_at is not None
 
     def take_up(self, job_id: JobId) -> JobId:
-        """From here on it is this task's job, which somebody has to see to."""
+        """From here on the job belongs to this task, which ends it or leaves it to the next try."""
         self.job_id = job_id
         self.is_begun = True
         return job_id
 
     def _adopt(self, job_id: JobId) -> bool:
-        """Tell the cluster that somebody is back. False when the job has gone another way meanwhile."""
+        """Withdraw the promise of a heartbeat. False when the job has ended or is being cancelled meanwhile."""
         self.job_id = job_id
         try:
             self._calls.run(lambda: self.client.heartbeat(job_id, 0))
@@ -152,15 +152,15 @@ class JobRun:
 
     @property
     def insist_interval(self) -> float | None:
-        """How often who waits for the job should say so; None where nobody has promised anything."""
+        """The interval of heartbeats while this task waits; None for a job without a promise."""
         return self.settings.insist_seconds if self.is_adopted else None
 
     def is_superseded(self) -> bool:
-        """True when another try has the task: Airflow's server knows the store no more by what this one is called."""
+        """True when another try has the task: then Airflow's server gives this try no access to the store."""
         return self.is_begun and parse_stored(self._store.get(STORE_KEY)) is None
 
     def stored(self) -> StoredJob | None:
-        """What an earlier try has left."""
+        """The job that an earlier try has stored."""
         try:
             value = self._store.get(STORE_KEY)
         except AirflowRuntimeError as error:
@@ -173,7 +173,7 @@ class JobRun:
         return stored
 
     def _found(self) -> tuple[StoredJob | None, JobStatus | None]:
-        """The job of an earlier try and its state. Where the store has lost it, the ids that tries choose find it."""
+        """The job of an earlier try, and its state. When the store has lost the id, the ids of tries find the job."""
         stored = self.stored()
         if stored is not None:
             self.job_id = stored.job_id
@@ -199,7 +199,7 @@ class JobRun:
             self._log.info("The cluster does not know job %s of an earlier try", job_id)
             return None
         if not found.is_own:
-            # Ids can be guessed: what somebody else has submitted under one is not this task's.
+            # Ids can be guessed: another principal's job under this id is not the job of this task.
             message = f"job {job_id}, which an earlier try of this task would have, was submitted by somebody else"
             raise AuthenticationError(message)
         return found.status
@@ -210,7 +210,7 @@ class JobRun:
             if decision.is_cleared:
                 self._log.info("The task was cleared: its job %s ends before a new one is submitted", job_id)
             if decision.is_cleared and self.settings.may_cancel:
-                with suppress(JobConflictError):  # it has ended, or is about to: its outputs become visible
+                with suppress(JobConflictError):  # it has ended, or its outputs become visible
                     self._calls.run(lambda: self.client.cancel(job_id))
             state = self._wait_for_end(job_id)
         except JobConflictError:
@@ -233,7 +233,7 @@ class JobRun:
             self._calls.run(lambda: self._send(job_id, program, label))
             self._log.info("Submitted job %s (%s) to %s", job_id, program.graph.name, self.client.addresses[0])
         except JobConflictError:
-            # Nobody else knows this id: an earlier try's request arrived after all, with code pickled then.
+            # An earlier try's request has arrived after all, with the code that it had pickled.
             self._log.info("Adopting job %s, which an earlier try submitted", job_id)
             self._said_here_at = datetime.min.replace(tzinfo=UTC)
         return job_id
@@ -250,7 +250,7 @@ class JobRun:
     # --- waiting ------------------------------------------------------------------------------------------
 
     def wait(self, job_id: JobId, seconds: float | None = None) -> JobExecutionResult | None:
-        """How the job has ended; None when it has not within `seconds`."""
+        """The result of the job; None when it has not ended within `seconds`."""
         until = None if seconds is None else timezone.utcnow() + timedelta(seconds=seconds)
         first = _FIRST_LOOK_SECONDS if seconds is None else min(seconds, _FIRST_LOOK_SECONDS)
         found = self._calls.run(lambda: self._first_look(job_id, first))
@@ -293,7 +293,7 @@ class JobRun:
         return state
 
     def _insist_on_being_here(self, job_id: JobId) -> None:
-        """A promise of the try before may arrive after this one has withdrawn it, so this is said now and then."""
+        """Withdraw the promise again now and then, since one of the try before may arrive late."""
         if self._seconds_to_insist() > 0:
             return
         self._said_here_at = timezone.utcnow()
@@ -301,7 +301,7 @@ class JobRun:
             self.client.heartbeat(job_id, 0)
 
     def _seconds_to_insist(self) -> float:
-        """Until the next time: looks come at other times as well."""
+        """Seconds until the next heartbeat."""
         if self._said_here_at is None:
             return math.inf
         return max(0.0, self.settings.insist_seconds - (timezone.utcnow() - self._said_here_at).total_seconds())
@@ -309,7 +309,7 @@ class JobRun:
     # --- ending -------------------------------------------------------------------------------------------
 
     def cancel(self, *, seconds: float) -> str:
-        """Ask the cluster to cancel the job. Returns what has become of that, in one phrase."""
+        """Ask the cluster to cancel the job. Returns the outcome as a phrase for the log."""
         job_id = self.job_id
         if job_id is None:
             return "there is no job"
@@ -328,7 +328,7 @@ class JobRun:
         return f"job {job_id} was cancelled"
 
     def leave(self, *, seconds: float) -> bool:
-        """Leave the job to whoever comes next, and have the cluster cancel it when nobody does."""
+        """Leave the job to the next try: the cluster cancels it unless a try adopts it. True when the cluster knows."""
         job_id, timeout = self.job_id, self.settings.orphan_timeout
         if job_id is None or self.is_over or timeout is None or not self.settings.may_cancel:
             return False
@@ -340,7 +340,7 @@ class JobRun:
         except (FlinklikeClientError, TimeoutError) as error:
             self._log.warning("Job %s goes on, and the cluster could not be told to watch for us: %s", job_id, error)
             return False
-        self._log.info("Job %s goes on; it is cancelled if nobody comes for it within %s", job_id, timeout)
+        self._log.info("Job %s goes on; it is cancelled unless a try adopts it within %s", job_id, timeout)
         return True
 
     def _apart(self, request: Callable[[FlinklikeClient], None], seconds: float) -> None:
@@ -350,7 +350,7 @@ class JobRun:
             InterruptibleCalls().run(lambda: self._not_overtaking(request, client), timeout=seconds)
 
     def _not_overtaking(self, request: Callable[[FlinklikeClient], None], client: FlinklikeClient) -> None:
-        """A request about a job whose submit may still be on its way: when it has overtaken that it is repeated."""
+        """Send a request about a job whose submit may be under way. A request that has overtaken it is repeated."""
         was_sent = self._is_sent.is_set()
         try:
             request(client)
@@ -362,13 +362,13 @@ class JobRun:
 
 
 def is_unreadable(error: AirflowRuntimeError) -> bool:
-    """True when Airflow's server breaks on what is stored: it is no JSON. False when it cannot be reached."""
+    """True when Airflow's server cannot read the stored value as JSON; False when the server cannot be reached."""
     detail = error.error.detail
     return isinstance(detail, dict) and detail.get("status_code") == HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def life_of(context: Context) -> TaskLife | None:
-    """Which life of the task this is; None where the context has no run that has started."""
+    """The life of the task; None when the context has no run with a start date."""
     started = getattr(context.get("dag_run"), "start_date", None)
     if started is None:
         return None
@@ -378,5 +378,5 @@ def life_of(context: Context) -> TaskLife | None:
 
 
 def max_tries_of(context: Context) -> int:
-    """Constant over the retries of a task, raised when a person clears it."""
+    """The task's `max_tries`: constant over its retries, raised by a clear."""
     return int(getattr(context["ti"], "max_tries", 0) or 0)

@@ -1,4 +1,4 @@
-"""The plan of a task's job among its rendered fields: chains, exchanges, regions and slots, as `flinklike explain`."""
+"""PlanField: the plan of a job, as `flinklike explain` shows it, among the rendered fields of its task."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 
 class PlanField:
-    """The value of the template field `plan` until fields are rendered, which happens in the worker.
+    """The value of the template field `plan` until the worker renders the fields.
 
-    Airflow asks an object with `resolve` for its value. The field stands last, so the others are rendered by then.
+    Airflow calls `resolve` of an object in a field. The field is the last one, so the others are rendered before.
     """
 
     def resolve(self, context: Context) -> str | None:
-        """The text, or why there is none: what is wrong with the job is raised when it is submitted."""
+        """The plan as text, or why there is none. The submit raises errors of the job, this does not."""
         task: Any = context.get("task")
         if task is None or task.pipeline is None:
             return None
         try:
             return explain_graph(task.build_program(context).graph).to_text()
-        except Exception as error:  # noqa: BLE001 - user code is built here; the submit raises what this tells
+        except Exception as error:  # noqa: BLE001 - user code may raise anything, and the submit raises it again
             return f"cannot be shown: {type(error).__name__}: {error}"
 
     def serialize(self) -> str:
-        """What the DAG itself shows."""
+        """The value in the serialized DAG."""
         return "shown when the task runs"
 
 

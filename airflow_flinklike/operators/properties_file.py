@@ -1,4 +1,4 @@
-"""A spark-defaults.conf, as spark-submit reads it for `--properties-file`."""
+"""Reads a spark-defaults.conf, as spark-submit does for `--properties-file`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse_properties(text: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Without comments and empty lines; a backslash at the end of a line continues it."""
+    """Lines without comments and empty ones. A backslash at its end continues a line."""
     lines: list[str] = []
     pending = ""
     for raw in text.splitlines():

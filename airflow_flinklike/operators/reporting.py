@@ -1,4 +1,4 @@
-"""What a task tells Airflow of its job, beyond the state: log lines, XComs, the link, asset events, lineage."""
+"""ReportingOperator reports a job to Airflow: log lines, XComs, the link, asset events, lineage."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from airflow_flinklike.hooks.connection import ClusterAccess
 
 _ASK_SECONDS = 30.0
-"""How long a cluster that is away is asked for what is only said beside the value."""
+"""A cluster that does not answer is retried for so long for facts beside the value."""
 
 
 class ReportingOperator(OpenLineageMethods, BaseOperator):
-    """An operator that says what becomes of its job.
+    """An operator that reports what becomes of its job.
 
     :param log_limit: about how many bytes of the attempts' output the task's log shows; 0: none
-    :param xcom_limit: how many bytes the job's value may have as XCom; None: any number
-    :param openlineage_inject_parent_job_info: tell the job, as Spark conf of its session, which task runs it
-    :param openlineage_inject_transport_info: tell it, likewise, where lineage events go
+    :param xcom_limit: the largest size of the job's value as XCom, in bytes; None: unbounded
+    :param openlineage_inject_parent_job_info: put the task, as parent, into the Spark conf of the job
+    :param openlineage_inject_transport_info: put the transport of lineage events into the Spark conf of the job
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         return self._lineage_job
 
     def with_lineage(self, program: JobProgram, context: Context) -> JobProgram:
-        """The program with what is to be injected into its Spark conf."""
+        """The program with the wanted OpenLineage properties in its Spark conf."""
         return with_lineage(
             program,
             context,
@@ -72,7 +72,7 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         )
 
     def make_observer(self, access: ClusterAccess, bookmark: Mapping[str, Any] | None = None) -> JobObserver:
-        """Who is told of every look at the job. `bookmark` is what an earlier phase of this try left."""
+        """The observer of this execution. `bookmark` is that of the phase of this try before the deferral."""
         settings = LogSettings(self.log_limit, access.job_url(""))
         return JobObserver(self.log, bookmark, settings=settings, clock=now_seconds)
 
@@ -84,7 +84,7 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
     def value_of(
         self, context: Context, client: FlinklikeClient, access: ClusterAccess, result: JobExecutionResult
     ) -> Any:
-        """The job's value, after all that is to be said of its end. Raises what a job raises that has no value."""
+        """Report the job's end, and return its value. Raises JobFailedError, JobCanceledError, ResultTooLargeError."""
         self._lineage_job = LineageJob(result.job_id, access.ui_url)
         if result.status is JobStatus.FAILED:
             failure = JobFailedError(result.job_id, result.failure)

@@ -35,11 +35,11 @@ INSTEAD: Mapping[str, str] = {
     "yarn_track_via_application_status": "leave it out: the cluster itself knows what its jobs do",
     "status_poll_interval": "use poll_interval=, the seconds of one long poll: changes are seen at once",
 }
-"""Parameter -> one sentence."""
+"""Parameter -> one sentence that says what to use instead."""
 
 
 def refuse_spark_parameters(given: MutableMapping[str, Any], *, task_id: str) -> None:
-    """Take the parameters that cannot apply out of `given`. Raises PipelineError if one of them says something."""
+    """Remove these parameters from `given`. Raises PipelineError if one has a value other than None, False and ""."""
     problems = [
         f"{name} does not apply to a warm session: {INSTEAD[name]}"
         for name in INSTEAD

@@ -1,4 +1,4 @@
-"""FlinklikeSubmitOperator: runs a pipeline or a spark-submit application on the cluster."""
+"""FlinklikeSubmitOperator runs a pipeline or a spark-submit application on the cluster."""
 
 from __future__ import annotations
 
@@ -29,43 +29,42 @@ _SCRIPT_ONLY = ("application_args", "properties_file", "name", *JOB_FIELDS)
 class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     """Run a job on a warm slot and return its value as XCom. Give either `pipeline` or `application`.
 
-    It takes the place of SparkSubmitOperator: the parameters that describe an application have the same names, and
-    those that a running Spark cannot follow (`driver_memory`, `java_class`, ...) are refused with what to use instead.
+    It replaces SparkSubmitOperator: the parameters of an application have the same names. Parameters that a running
+    Spark cannot follow (`driver_memory`, `java_class`, ...) are refused, with what to use instead.
 
-    The job's id is stored before the job is submitted, so there is exactly one: a retry adopts it when it runs, takes
-    its value when it has FINISHED, and submits anew after FAILED or CANCELED. A person's clear ends it, then submits.
-    A mark or a clear of the task cancels its job; a worker that goes away leaves it to the next try. For what it says
-    about waiting (`deferrable`, `inline_timeout`, `durable`, `cancel_on_kill`, `orphan_timeout`, `poll_interval`,
-    `wait_for_completion`) see FlinklikeJobOperator.
+    The operator stores the job's id before it submits the job, so there is exactly one job: a retry adopts a running
+    job, takes the value of a FINISHED one, and submits another after FAILED or CANCELED. A mark or a clear of the task
+    cancels the job; the try after a clear submits another one when the old job has ended. A worker that stops leaves
+    the job to the next try. FlinklikeJobOperator documents the parameters of waiting (`deferrable`, `inline_timeout`,
+    `durable`, `cancel_on_kill`, `orphan_timeout`, `poll_interval`, `wait_for_completion`).
 
-    A text that ends with `.json.j2` is read as a template file: for `conf`, `environment` or `pipeline_params`
-    one of a JSON object.
+    A text that ends with `.json.j2` is the path of a template file; for `conf`, `environment` and `pipeline_params` the
+    file holds a JSON object.
 
-    The chains, exchanges and slots of a pipeline are among the rendered fields of the task, as `plan`.
+    The rendered field `plan` shows the chains, exchanges and slots of a pipeline.
 
     :param pipeline: 'package.module:name' or '/path/file.py:name', which may be a template; a function that returns a
         Pipeline; or a Pipeline, script_job or JobGraph
-    :param params: Airflow's params; they fill the arguments of a pipeline function and are `ctx.params` in the job.
-        Values set by the run's conf win; texts of the DAG's author are templates
-    :param pipeline_params: more of the same, templated and mappable; they win over `params`
+    :param params: Airflow's params: arguments of a pipeline function, and `ctx.params` in the job. Values of the run's
+        conf win; texts in the DAG file are templates
+    :param pipeline_params: further params, templated and mappable; they win over `params`
     :param application: a Python script, run unchanged as spark-submit would
     :param application_args: its arguments
-    :param conf: Spark configuration of the application, over that of the connection; what is static is refused unless
-        a TaskManager has it so
+    :param conf: Spark conf of the application; it wins over that of the connection. The cluster refuses static conf
+        that no TaskManager has
     :param properties_file: a spark-defaults.conf on the worker, whose settings `conf` overrides
     :param py_files: its .py, .zip, .egg or .whl files; a text is split at commas, here and below
     :param files: files that lie in its working directory
     :param archives: archives that are unpacked there; `x.zip#alias`
     :param name: name of the job
-    :param env_vars: environment variables of the application; `environment` says the same
-    :param job_timeout: seconds after which the cluster ends the application by itself
-    :param secrets: names of the TaskManagers' secrets that it gets; their values never pass through Airflow
+    :param env_vars: environment variables of the application; `environment` is another name of this parameter
+    :param job_timeout: seconds after which the cluster ends the job, which then is FAILED
+    :param secrets: names of the TaskManagers' secrets that it may read; the values never pass through Airflow
     :param restart_strategy: what the cluster does when the application fails, before Airflow's retries: a strategy of
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
-    :param user_failures: what it does when it is the application's own code that fails: 'restart' by the restart
-        strategy, 'final', or 'final-when-exclusive'; default 'restart' with a `restart_strategy`, else what the cluster
-        says
-    :param flinklike_conn_id: the connection to the cluster; `conn_id` says the same
+    :param user_failures: what the cluster does when the application's own code fails: 'restart' by the restart
+        strategy, 'final', or 'final-when-exclusive'; default 'restart' with a `restart_strategy`, else the cluster's
+    :param flinklike_conn_id: the connection to the cluster; `conn_id` is another name of this parameter
     """
 
     template_fields: Collection[str] = (
@@ -73,7 +72,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         *_SCRIPT_ONLY,
         "pipeline_params",
         "flinklike_conn_id",
-        "plan",  # last: it is made of the others
+        "plan",  # the last one: it is made from the others
     )
     template_ext: Sequence[str] = (".json.j2",)
     template_fields_renderers: ClassVar[dict[str, str]] = {
@@ -124,7 +123,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         self._check_given()
 
     def _check_given(self) -> None:
-        """Raises PipelineError, when the DAG is parsed, for parameters that do not go together."""
+        """Raises PipelineError, when the DAG is parsed, for parameters that exclude each other."""
         if (self.pipeline is None) == (self.application is None):
             message = f"task {self.task_id!r}: give either pipeline= or application="
             raise PipelineError(message)
@@ -137,7 +136,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         """The job from the rendered fields. Raises PipelineError."""
         params = {**self._airflow_params(context), **mapping_of("pipeline_params", self.pipeline_params)}
         if self.pipeline is not None:
-            # No template field, since Airflow calls a function that is one.
+            # Not a template field, since Airflow calls a function in a template field.
             is_text = isinstance(self.pipeline, str)
             return build_job(self.render_template(self.pipeline, context) if is_text else self.pipeline, params)
         return script_job(
@@ -149,7 +148,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         ).build()
 
     def _properties(self) -> dict[str, str]:
-        """What the file says, as spark-submit reads it."""
+        """Spark's settings of the properties file. Raises SourceMissingError."""
         if not self.properties_file:
             return {}
         try:
@@ -163,7 +162,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         return found
 
     def _airflow_params(self, context: Context) -> dict[str, Any]:
-        """Params of this run. What the DAG's author wrote is rendered; what the run's conf brought never is."""
+        """The params of this run. Values of the DAG file are rendered, values of the run's conf never are."""
         authored = self.params.dump() if isinstance(self.params, ParamsDict) else dict(self.params or {})
         return {
             key: self.render_template(value, context) if key in authored and authored[key] == value else value

@@ -1,1 +1,1 @@
-"""Sensors that wait for jobs."""
+"""Sensors that wait for jobs, and for free slots."""

@@ -1,4 +1,4 @@
-"""FlinklikeClusterSensor: waits until the cluster has room for what comes next."""
+"""FlinklikeClusterSensor waits for free slots of the cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class FlinklikeClusterSensor(BaseSensorOperator):
-    """Succeeds when the cluster has so many free slots; their number is the XCom. A cluster that is away has none.
+    """Succeeds when the cluster has enough free slots. Their number is the XCom. A cluster without an answer has none.
 
-    It promises nothing: a free slot may be gone a moment later. Jobs that find none wait for one by themselves; the
-    sensor keeps a wave of big jobs from queueing behind each other, and a DAG from starting while there is no cluster.
+    It reserves nothing: another job may take a free slot a moment later. A job that finds no slot waits for one by
+    itself. The sensor keeps large jobs from queueing behind each other, and a DAG from starting without a cluster.
 
-    :param free_slots: how many, 1 by default; templated
+    :param free_slots: number of slots, 1 by default; templated
     :param spark: True: only slots of TaskManagers that have Spark count
     :param spark_profile: only slots of TaskManagers with that `taskmanager.spark.profile` count
     :param flinklike_conn_id: the connection to the cluster
@@ -54,7 +54,7 @@ class FlinklikeClusterSensor(BaseSensorOperator):
         self.deferrable = deferrable
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """One look; when deferrable, one that finds too little defers."""
+        """Look once. A deferrable sensor defers when there are too few slots."""
         del context
         wish = self._wish()
         try:
@@ -78,7 +78,7 @@ class FlinklikeClusterSensor(BaseSensorOperator):
         return PokeReturnValue(is_done=False)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> int:
-        """The trigger has fired."""
+        """Go on after the trigger has fired. Returns the number of free slots, or raises the error of the trigger."""
         del context
         if "verdict" not in event:
             raise error_of_event(event)

@@ -1,4 +1,4 @@
-"""FlinklikeJobSensor: waits until a job is in one of some states, wherever it was submitted from."""
+"""FlinklikeJobSensor waits until a job is in a target state. Any client may have submitted the job."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _ENDS = frozenset({JobEventReason.FINISHED.value, JobEventReason.FAILED.value, J
 
 
 class FlinklikeJobSensor(BaseSensorOperator):
-    """Succeeds when the job is in a target state, with the job's value as XCom when it is FINISHED, else the state.
+    """Succeeds when the job is in a target state. The XCom is the value of a FINISHED job, else the state.
 
-    A state that the job has passed counts. A job that has ended without reaching one fails the sensor without retry.
+    A target state that the job has passed counts. A job that ends without reaching one fails the sensor, without retry.
 
     :param job_id: the job, usually `{{ ti.xcom_pull(task_ids="submit", key="job_id") }}`
     :param job_name: instead of `job_id`: the newest job of that name; while there is none the sensor waits
-    :param started_after: with `job_name`: jobs that started earlier do not count; a datetime, or a text like
+    :param started_after: with `job_name`: jobs that started earlier do not count; a datetime, or a text such as
         `{{ dag_run.start_date }}`
     :param target_states: names of job states, `FINISHED` by default; a text is split at commas
     :param flinklike_conn_id: the connection to the cluster
     :param deferrable: wait in the triggerer instead of in a worker slot
-    :param log_limit: about how many bytes of the job's output the sensor's log shows; 0, the default: none. While the
-        job runs where it is waited for by its id until its end, else when it has ended
-    :param xcom_limit: how many bytes the job's value may have as XCom; None: any number
+    :param log_limit: about how many bytes of the job's output the sensor's log shows; 0, the default: none. A sensor
+        that waits by id for the end shows output while the job runs, any other at the end of the job
+    :param xcom_limit: the largest size of the job's value as XCom, in bytes; None: unbounded
     """
 
     template_fields: Collection[str] = ("job_id", "job_name", "started_after", "target_states", "flinklike_conn_id")
@@ -77,12 +77,12 @@ class FlinklikeJobSensor(BaseSensorOperator):
         self._observed = ""
 
     def execute(self, context: Context) -> Any:
-        """Begin anew, whatever this object has seen in an earlier try."""
+        """Start without the observer of an earlier try."""
         self._observer = None
         return super().execute(context)
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """One look at the job, as a short long poll; when deferrable, one that finds it on its way defers."""
+        """Look once, by a long poll of a second. A deferrable sensor defers when the job is not in a target state."""
         wish = self._wish()
         with FlinklikeHook(self.flinklike_conn_id).get_conn() as client:
             look = client.run(look_at_job(wish))
@@ -100,7 +100,7 @@ class FlinklikeJobSensor(BaseSensorOperator):
         return PokeReturnValue(is_done=False)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
-        """The trigger has fired. Fails, or skips, as a poke does."""
+        """Go on after the trigger has fired. Fails, or skips, as a poke does."""
         try:
             return self._completed(context, event)
         except FlinklikeClientError as error:
@@ -123,7 +123,7 @@ class FlinklikeJobSensor(BaseSensorOperator):
             return self._value_of(client, state, is_reached=is_reached)
 
     def _trigger(self, wish: JobWish) -> BaseTrigger:
-        """All who wait for an end share one question to the cluster."""
+        """FlinklikeJobTrigger for the end of a job, since all of them share one poll; else FlinklikeJobStateTrigger."""
         if wish.job_id is not None and wish.is_about_an_end:
             bookmark = None if self._observer is None else self._observer.bookmark()
             return FlinklikeJobTrigger(wish.job_id, self.flinklike_conn_id, bookmark=bookmark)
@@ -148,7 +148,7 @@ class FlinklikeJobSensor(BaseSensorOperator):
     def _observe(
         self, context: Context, client: FlinklikeClient, state: JobState, bookmark: Mapping[str, Any] | None = None
     ) -> None:
-        """The link as soon as the job is known, a line when something has changed, and the job's output if wanted."""
+        """Store the link as soon as the job is known; log changes and, if wanted, the job's output."""
         if self._observer is None or self._observed != state.job_id:
             access = FlinklikeHook(self.flinklike_conn_id).access()
             settings = LogSettings(self.log_limit, access.job_url("")) if self.log_limit else None
@@ -158,7 +158,7 @@ class FlinklikeJobSensor(BaseSensorOperator):
         self._observer.observe(client, state)
 
     def _value_of(self, client: FlinklikeClient, state: JobState, *, is_reached: bool) -> Any:
-        """What becomes the XCom. Raises AirflowFailException when the wish cannot come true."""
+        """The XCom. Raises AirflowFailException when the job has ended without reaching a target state."""
         if not state.status.is_globally_terminal:
             return state.status.value
         if is_reached and state.status is not JobStatus.FINISHED:

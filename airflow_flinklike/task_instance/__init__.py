@@ -1,1 +1,1 @@
-"""What a task of Airflow says and keeps about the job that it runs."""
+"""A task instance of Airflow and its job: the stored job, the task's log, XComs, asset events, lineage."""

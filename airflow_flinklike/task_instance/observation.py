@@ -1,7 +1,7 @@
-"""Who is told of every look at a job's state: one object per waiting task, in the worker and in the triggerer.
+"""Observers: one for each waiting task, in the worker and in the triggerer, called after each look at the job's state.
 
-It says in the task's log how the job's state changes, how far the job is, and what its attempts write. The two waits
-(operators/job_run.py, triggers/job.py) know no more of it than these classes.
+An observer logs changes of the state, progress, and the output of the attempts. The two waits (operators/job_run.py,
+triggers/job.py) use these classes only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient, JobState
 
 _LOOK_SECONDS = 10.0
-"""How long a look at the logs may take: no job waits for its log."""
+"""The time limit of a look at the logs, which must not delay the task."""
 _LAST_LOOKS_MAX = 20
 _LOOKS_AT_ONCE = 4
 _WORKER_QUIET_SECONDS = 30.0
@@ -39,23 +39,23 @@ def now_seconds() -> float:
 
 
 class Log(Protocol):
-    """The log of a task, in whichever form Airflow gives it."""
+    """The log of a task: Airflow has several forms of it."""
 
     def info(self, message: str, /, *args: Any) -> Any:
-        """A line that says what goes on."""
+        """Log at level INFO."""
 
     def warning(self, message: str, /, *args: Any) -> Any:
-        """A line about something that is not as it should be."""
+        """Log at level WARNING."""
 
     def error(self, message: str, /, *args: Any) -> Any:
-        """A line about something that has failed."""
+        """Log at level ERROR."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What of a job's output the task's log shows: about `limit` bytes, and then where the rest is.
+    """The task's log shows about `limit` bytes of the job's output, and then the address of the job's page.
 
-    `pages` and a job's id make the address of its page.
+    The address is `pages` and the job's id.
     """
 
     limit: int
@@ -63,7 +63,7 @@ class LogSettings:
 
 
 class _JobLines:
-    """One line in the task's log for every change of the job's state, and what TaskLog has to say."""
+    """One line for each change of the job's state, and the lines of TaskLog."""
 
     def __init__(
         self,
@@ -87,11 +87,11 @@ class _JobLines:
 
     @property
     def interval(self) -> float:
-        """Seconds after which it wants another look, although nothing has changed."""
+        """Seconds until the next look that the task's log needs, also without a change of the state."""
         return math.inf if self._task_log is None else self._task_log.seconds_to_look(self._clock())
 
     def bookmark(self) -> dict[str, Any]:
-        """From which another process goes on: a few numbers, and no line of the log. It travels through a database."""
+        """The position from which another process goes on. It passes Airflow's database, so it holds no output."""
         settings = self._settings
         if settings is None:
             return {"state": self._seen}
@@ -119,7 +119,7 @@ class _JobLines:
             say("%s", line.text)
 
     def _look_failed(self, task_log: TaskLog, error: Exception) -> None:
-        """The task goes on without: its log is not worth more."""
+        """The task goes on without output: a failed look does not fail it."""
         task_log.postpone(self._clock())
         if not self._has_failed:
             self._has_failed = True
@@ -127,9 +127,9 @@ class _JobLines:
 
 
 class JobObserver(_JobLines):
-    """In a worker. Called in the thread of the look, after every look, also after the one that shows the end.
+    """The observer in a worker. It runs in the thread of the look, after each look, also after the last one.
 
-    At the end it reads what is left: one request for a job that has written little.
+    At the end of the job it reads the remaining output: one request for a job that has written little.
     """
 
     def __init__(
@@ -140,11 +140,11 @@ class JobObserver(_JobLines):
         settings: LogSettings | None = None,
         clock: Callable[[], float],
     ) -> None:
-        """`bookmark` is what the one before left, in another process."""
+        """`bookmark` is that of the observer before, in another process."""
         super().__init__(log, bookmark, settings, clock, _WORKER_QUIET_SECONDS)
 
     def observe(self, client: FlinklikeClient, state: JobState) -> None:
-        """A look has shown this state."""
+        """Log what is new after a look that has shown `state`."""
         self._tell(state)
         task_log = self._task_log
         if task_log is None:
@@ -157,7 +157,7 @@ class JobObserver(_JobLines):
             self._look(client, task_log)
 
     def _look(self, client: FlinklikeClient, task_log: TaskLog, *, is_last: bool = False) -> bool:
-        """False when there was no answer."""
+        """False when the request failed."""
         before = client.retry_for
         client.retry_for = min(before, _LOOK_SECONDS)
         try:
@@ -173,14 +173,14 @@ class JobObserver(_JobLines):
 
 
 class AsyncJobObserver(_JobLines):
-    """In a triggerer. What is left at the end is for the worker to read, which then has the bookmark."""
+    """The observer in a triggerer. The worker reads the remaining output at the end, from the bookmark."""
 
     def __init__(self, log: Log, bookmark: Mapping[str, Any] | None = None, *, clock: Callable[[], float]) -> None:
-        """`bookmark` is what the worker's observer left: whether to read the job's output, and how far that is."""
+        """`bookmark` is that of the worker's observer: whether to read output, and from which position."""
         super().__init__(log, bookmark, None, clock, _TRIGGER_QUIET_SECONDS)
 
     async def observe(self, client: AsyncFlinklikeClient, state: JobState) -> None:
-        """A look has shown this state."""
+        """Log what is new after a look that has shown `state`."""
         self._tell(state)
         task_log = self._task_log
         if task_log is None or state.status.is_globally_terminal or task_log.seconds_to_look(self._clock()) > 0:
@@ -200,5 +200,5 @@ _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKe
 
 
 def _gate() -> asyncio.Semaphore:
-    """A thousand triggers of one loop look a few at a time."""
+    """Bounds the looks at once of one event loop, which may have a thousand triggers."""
     return _gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_LOOKS_AT_ONCE))

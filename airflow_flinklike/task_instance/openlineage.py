@@ -1,8 +1,8 @@
-"""OpenLineage: what the provider asks operators for, and what Spark is told of the task that runs it.
+"""OpenLineage: the methods of operators that the provider calls, and the properties in the Spark conf of the job.
 
-The provider is optional: it calls the methods here, and only then is anything of it imported. On a warm Spark the
-properties are conf of the job's session: code of the job reads them there. What a listener of the JVM reads at its
-start (transport, the application's parent) is set with the TaskManager's Spark conf.
+The provider is optional. It is imported only after it has called a method here. On a warm Spark the properties are conf
+of the job's session, where the code of the job reads them. A listener in the JVM reads its own (transport, parent of
+the application) at the start of Spark, from the TaskManager's Spark conf.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ Inject = Callable[[Properties, "Context"], Properties]
 
 @dataclass(frozen=True, slots=True)
 class LineageJob:
-    """What is known of a task's job: its id, and the cluster that ran it."""
+    """The job of a task: its id, and the address of its cluster."""
 
     job_id: str
     cluster: str
 
 
 class OpenLineageMethods(ABC):
-    """The three methods, for operators that say in `lineage_job` what became of their job."""
+    """The three methods that the provider calls, from `lineage_job`."""
 
     @abstractmethod
     def lineage_job(self) -> LineageJob | None:
         """The job of this execution, None before there is one."""
 
     def get_openlineage_facets_on_start(self) -> Any:
-        """OperatorLineage of a task that begins: the job, if an earlier try has submitted it."""
+        """OperatorLineage of a task that begins; it names a job that an earlier try has submitted."""
         return operator_lineage(self.lineage_job())
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
-        """OperatorLineage of a task that has ended well."""
+        """OperatorLineage of a task that has succeeded."""
         del task_instance
         return operator_lineage(self.lineage_job())
 
     def get_openlineage_facets_on_failure(self, task_instance: Any) -> Any:
-        """OperatorLineage of a task that has failed. Why, the provider takes from the task's exception."""
+        """OperatorLineage of a failed task. The provider takes the cause from the task's exception."""
         del task_instance
         return operator_lineage(self.lineage_job())
 
@@ -69,7 +69,7 @@ def operator_lineage(job: LineageJob | None) -> Any:
 
 
 def with_lineage(program: JobProgram, context: Context, *, inject_parent: bool, inject_transport: bool) -> JobProgram:
-    """The program with the properties that were asked for in its Spark conf; what is there already is kept."""
+    """The program with the wanted properties in its Spark conf. A key that the conf has already stays."""
     before = dict(program.graph.spark_conf)
     conf: Mapping[str, Any] = before
     for is_wanted, name in (

@@ -10,14 +10,15 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, parse_job_id
 
 STORE_KEY = "flinklike_job"
-"""Never to be renamed: tries that are under way read it."""
+"""Do not rename it: tries under way read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """What `task_state_store` holds: the job, and which life of the task submitted it (None: not readable).
+    """The value in `task_state_store`: the job, and the life of the task that submitted it (`max_tries` and
+    `run_started`; None and "" when they are unreadable).
 
-    The rest is for those who have to end the job while no process of the task is there (listener.py).
+    `conn_id` and `cancel_on_kill` are for the listener, which cancels the job while the task has no process.
     """
 
     job_id: JobId
@@ -27,7 +28,7 @@ class StoredJob:
     cancel_on_kill: bool = True
 
     def to_json(self) -> dict[str, str | int | None]:
-        """What is stored."""
+        """The stored JSON."""
         known = {"run_started": self.run_started} if self.run_started else {}
         return {
             "job_id": self.job_id,
@@ -38,13 +39,13 @@ class StoredJob:
         }
 
     def is_of(self, max_tries: int, run_started: str) -> bool:
-        """True if this life of the task has submitted it, as far as that can be told."""
+        """True if this life of the task has submitted the job, or nothing is known to the contrary."""
         is_same_run = not self.run_started or not run_started or self.run_started == run_started
         return is_same_run and self.max_tries == max_tries
 
 
 def parse_stored(value: object) -> StoredJob | None:
-    """The stored job; None when there is none, or what is there names no job. People can edit the store."""
+    """The stored job; None for a value that names no job, since users can edit the store."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -1,7 +1,7 @@
-"""What a task's log says of its job while it runs: the lines of its attempts within a bound, and how far it is.
+"""TaskLog: the job in the task's log while it runs, that is, the output of its attempts within a limit, and progress.
 
-No I/O: a worker drives it with the blocking client, a trigger with the other one. What has been said is handed from one
-to the other as small JSON, and nothing of the lines themselves.
+No I/O: a worker drives it with the blocking client, a trigger with the asyncio client. A deferral hands the position
+over as small JSON, without any output.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from runtime.common.printable import printable, printable_output
 
 LOG_LIMIT = 1_000_000
 LINE_COST = 100
-"""What Airflow adds to a line, about: time, level, logger. So the bound holds for many short lines as well."""
+"""About the bytes that Airflow adds to a line (time, level, logger), so that the limit holds for short lines too."""
 
 ATTEMPTS_MAX = 500
-"""Attempts that write at once; the position of more would not be small any more."""
+"""Attempts that write at the same time; the position of more would be large."""
 
 _FIRST_SECONDS = 0.5
 _BUSY_SECONDS = 2.0
@@ -37,21 +37,21 @@ _LEVELS = {
     "CRITICAL": logging.ERROR,
 }
 _LEVEL = re.compile(r"\d{2,4}[-/]\d\d[-/]\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? ([A-Z]+) ")
-"""How lines of Python's logging in a slot begin, and those of Spark's log4j."""
+"""The beginning of a line of Python's logging in a slot, and of Spark's log4j."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line for the task's log. `level` is one of `logging`."""
+    """One line for the task's log. `level` is a level of `logging`."""
 
     text: str
     level: int = logging.INFO
 
 
 class TaskLog:
-    """The log of one task about one job. Times are of one clock, in seconds.
+    """The log of one task about one job. Times are in seconds of one clock.
 
-    `quiet_seconds` bounds the pause between looks at a job that says nothing: it is half as long as it has been quiet.
+    Between two looks at a quiet job the pause is half as long as the job has been quiet, at most `quiet_seconds`.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class TaskLog:
 
     @property
     def is_reading(self) -> bool:
-        """False when no line will be said any more."""
+        """False when the limit is used up, and no further output is read."""
         return bool(self._logs.streams)
 
     @property
     def has_more(self) -> bool:
-        """Another look at once would find more."""
+        """True when another look would find more at once."""
         return self._logs.has_more and self.is_reading
 
     @property
@@ -93,24 +93,24 @@ class TaskLog:
         return self._used >= self._limit
 
     def kept(self) -> dict[str, Any]:
-        """With which another process goes on: numbers only."""
+        """The numbers from which another process goes on."""
         position = {} if self._is_used_up else self._logs.position()
         return {"used": self._used, **position}
 
     def seconds_to_look(self, now: float) -> float:
-        """How long to wait for other things before the next look; 0 when it is time."""
+        """Seconds until the next look; 0 when it is due."""
         return max(0.0, self._next - now)
 
     def look(self) -> Operation[dict[str, Any]]:
-        """One request for all that is new. Its answer goes to `take`."""
+        """One request for new output and progress. `take` reads its answer."""
         return self._logs.look()
 
     def postpone(self, now: float) -> None:
-        """A look has failed: the next one comes when one at a quiet job would."""
+        """After a failed look: the next one is due as for a quiet job."""
         self._next = now + self._quiet_seconds
 
     def take(self, answer: Mapping[str, Any], now: float, *, is_last: bool = False) -> list[LogLine]:
-        """What to say of an answer."""
+        """The lines to log for an answer."""
         chunks = self._logs.take(answer, is_last=is_last)
         is_wide = sum(int(one["parallelism"]) for one in answer["vertices"]) > 1
         lines = list(self._said(chunks, is_wide=is_wide))
@@ -125,7 +125,7 @@ class TaskLog:
         return lines
 
     def _said(self, chunks: Sequence[LogChunk], *, is_wide: bool) -> Iterator[LogLine]:
-        """The chunks as lines. Those of a vertex of several are a group, which Airflow's pages fold."""
+        """The chunks as lines. A vertex of several subtasks is a group, which Airflow's pages fold."""
         for _, members in groupby(chunks, key=lambda chunk: chunk.key.vertex_id):
             group = list(members)
             if is_wide:
@@ -165,12 +165,12 @@ class TaskLog:
             level = logging.INFO
             for text in chunk.lines() if chunk.data else ():
                 begin = _LEVEL.match(text) if chunk.stream != "stdout" else None
-                # A line without a time of its own goes on with what the one before has begun: a stack trace.
+                # A line without a time continues the line before it, as in a stack trace.
                 level = _LEVELS.get(begin.group(1), logging.INFO) if begin else level
                 yield LogLine(printable_output(text), level)
 
     def _stop(self) -> None:
-        """Read no more logs; progress goes on."""
+        """Read no more output. Progress goes on."""
         self._logs = AttemptLogs(self.job_id, ())
 
 

@@ -1,6 +1,6 @@
-"""What became of one's own task: why a worker or a triggerer is told to stop working on it.
+"""KillCause: why Airflow has told a worker or a triggerer to stop.
 
-Airflow does not say so: a person's mark and the end of a worker arrive as the same signal. The state of the task tells.
+A mark by a user and the stop of a worker arrive as the same signal. The state of the task tells them apart.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ class KillCause(Enum):
     """Why a task is killed."""
 
     USER = "user"
-    """A person marked or cleared the task, or deleted its run: nobody wants the job any more."""
+    """A user marked or cleared the task, or deleted its run: the job is to be cancelled."""
 
     PROCESS = "process"
-    """The process goes away while the task goes on: whoever comes next goes on with the job."""
+    """The process stops while the task goes on: the next try or the triggerer goes on with the job."""
 
     SUPERSEDED = "superseded"
-    """Airflow has started another try beside this one: the job is that one's."""
+    """Airflow has started another try beside this one: the job belongs to that try."""
 
     UNKNOWN = "unknown"
-    """Nobody could say, or another try has the task already. The job is left alone too."""
+    """Airflow did not answer, or another try has the task already: the job is left alone."""
 
 
 class _Identified(Protocol):
@@ -45,12 +45,12 @@ class TaskKey:
 
     @property
     def label(self) -> str:
-        """What Airflow calls it within its run."""
+        """The name of the task within its run."""
         return self.task_id if self.map_index < 0 else f"{self.task_id}_{self.map_index}"
 
     @classmethod
     def of(cls, task_instance: _Identified) -> TaskKey:
-        """The key of a task instance, in whichever form Airflow has it here."""
+        """The key of a task instance, of which Airflow has several classes."""
         index = getattr(task_instance, "map_index", None)
         return cls(
             str(task_instance.dag_id),
@@ -73,18 +73,18 @@ class TaskKey:
 
 
 _WORKED_ON = frozenset({"running", "scheduled", "queued", "deferred", "up_for_retry", "up_for_reschedule"})
-"""States of a task that some try works on, or will. A try after a clear ends the old job itself."""
+"""States of a task that a try works on, or will work on. A try after a clear ends the old job itself."""
 
 
 def worker_kill_cause(task: TaskKey, states: object) -> KillCause:
-    """Why a worker is told to stop, from the answer of `ask`; None when there was none."""
+    """Why a worker is told to stop, from the answer of `ask`."""
     return _cause(task, states, expected="running", worked_on=_WORKED_ON)
 
 
 def trigger_kill_cause(task: TaskKey, states: object) -> KillCause:
-    """The same for a triggerer, which is told so also when another one takes the trigger over.
+    """Why a triggerer is told to stop, which also happens when another triggerer takes the trigger over.
 
-    A task that is no longer deferred although its trigger had not fired was cleared, and may be under way again.
+    A task that is not deferred any more, although its trigger has not fired, was cleared and may run again.
     """
     return _cause(task, states, expected="deferred", worked_on=frozenset())
 

@@ -1,1 +1,1 @@
-"""Triggers: what waits for a job in the triggerer."""
+"""Triggers, which wait in the triggerer for operators and sensors."""

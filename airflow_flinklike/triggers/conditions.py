@@ -1,4 +1,4 @@
-"""What sensors look for, without I/O: a job that has reached one of some states, a cluster that has room."""
+"""The conditions of sensors, without I/O: a job in one of the target states, a cluster with free slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TASK_MANAGERS = "/taskmanagers"
 
 
 class Verdict(Enum):
-    """What one look has shown."""
+    """The outcome of one look: not yet, met, or never to be met."""
 
     WAITING = "waiting"
     REACHED = "reached"
@@ -27,7 +27,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobWish:
-    """A job that is to reach one of `states`: one by its id, or the newest one of a name."""
+    """A job, by its id or the newest one of a name, that is to reach one of `states`."""
 
     states: frozenset[JobStatus]
     job_id: JobId | None = None
@@ -36,7 +36,7 @@ class JobWish:
 
     @property
     def is_about_an_end(self) -> bool:
-        """True if nothing before the end of the job can fulfil it."""
+        """True if only the end of the job can fulfil the wish."""
         return all(status.is_globally_terminal for status in self.states)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class JobWish:
 
 @dataclass(frozen=True, slots=True)
 class JobLook:
-    """What is known of the job; `state` is None while there is none of that name."""
+    """A look at the job; `state` is None while there is no job of that name."""
 
     verdict: Verdict
     state: JobState | None = None
@@ -56,7 +56,7 @@ class JobLook:
         return f"Job {self.state.job_id}: {self.state.status.value} {self.state.pending_reason}".rstrip()
 
     def since(self, job_id: JobId) -> int:
-        """From where to wait for a change of that job."""
+        """The last known modification of that job, for a long poll; 0 when there is none."""
         return self.state.last_modification if self.state is not None and self.state.job_id == job_id else 0
 
 
@@ -67,7 +67,7 @@ def job_wish(
     name: str | None = None,
     started_after: datetime | str | None = None,
 ) -> JobWish:
-    """Check what a user has written. Raises ValueError, InvalidInputError."""
+    """The wish from the arguments of a sensor. Raises ValueError, InvalidInputError."""
     if bool(job_id) == bool(name):
         message = "give either job_id= or job_name="
         raise ValueError(message)
@@ -77,7 +77,7 @@ def job_wish(
 
 
 def parse_states(given: str | Iterable[str]) -> frozenset[JobStatus]:
-    """Names of states; a text is split at commas. Raises ValueError that lists them all."""
+    """The states of these names; a text is split at commas. Raises ValueError that lists the valid names."""
     names = [one.strip() for one in given.split(",")] if isinstance(given, str) else [str(one) for one in given]
     known = {status.value: status for status in JobStatus}
     wrong = [name for name in names if name.upper() not in known]
@@ -96,7 +96,7 @@ def _millis(moment: datetime | str | None) -> int:
 
 
 def look_at_job(wish: JobWish, *, wait: float = 0.0, seen: JobLook | None = None) -> Operation[JobLook]:
-    """One look; with `wait` a long poll for a change since `seen`. Raises JobNotFoundError for an unknown id."""
+    """One look; with `wait` in seconds a long poll for a change since `seen`. Raises JobNotFoundError."""
     job_id = wish.job_id or newest(wish, (yield from operations.get_json(JOBS)))
     if job_id is None:
         return JobLook(Verdict.WAITING)
@@ -106,7 +106,7 @@ def look_at_job(wish: JobWish, *, wait: float = 0.0, seen: JobLook | None = None
 
 
 def newest(wish: JobWish, overview: Mapping[str, Any]) -> JobId | None:
-    """The job of the name, in the overview, which is sorted that way. One that waits has not started too early."""
+    """The newest job of the name in the overview, which lists newer jobs first. A waiting job starts later."""
     for job in overview["jobs"]:
         begun = job["start-time"]
         if job["name"] == wish.name and (begun < 0 or begun >= wish.started_after_millis):
@@ -115,7 +115,7 @@ def newest(wish: JobWish, overview: Mapping[str, Any]) -> JobId | None:
 
 
 def judge(wish: JobWish, state: JobState) -> Operation[JobLook]:
-    """What a job's state means for the wish."""
+    """The look at a wish for a job in that state."""
     status, verdict = state.status, Verdict.WAITING
     if status in wish.states or (status.is_globally_terminal and (yield from _has_passed(wish, state.job_id))):
         verdict = Verdict.REACHED
@@ -125,7 +125,7 @@ def judge(wish: JobWish, state: JobState) -> Operation[JobLook]:
 
 
 def _has_passed(wish: JobWish, job_id: JobId) -> Operation[bool]:
-    """True if the job, which is over, was in one of the states on its way."""
+    """True if the job, which has ended, has passed one of the states."""
     if wish.is_about_an_end:
         return False
     details = yield from operations.get_json(f"/jobs/{job_id}")
@@ -134,7 +134,7 @@ def _has_passed(wish: JobWish, job_id: JobId) -> Operation[bool]:
 
 @dataclass(frozen=True, slots=True)
 class ClusterWish:
-    """A cluster with so many free slots, on TaskManagers that have Spark, of a profile, when that is wanted."""
+    """A cluster with enough free slots, if wanted on TaskManagers with Spark, or with a Spark profile."""
 
     free_slots: int = 1
     has_spark: bool = False
@@ -143,7 +143,7 @@ class ClusterWish:
 
 @dataclass(frozen=True, slots=True)
 class ClusterLook:
-    """What the TaskManagers that count have to give."""
+    """The free slots of the matching TaskManagers, and the number of these TaskManagers."""
 
     is_reached: bool
     free_slots: int
@@ -159,14 +159,14 @@ def look_at_cluster(wish: ClusterWish) -> Operation[ClusterLook]:
 
 
 def room(wish: ClusterWish, task_managers: Mapping[str, Any]) -> ClusterLook:
-    """What there is for the wish."""
+    """The look at a wish, from the list of TaskManagers."""
     free = [int(one["freeSlots"]) for one in task_managers["taskmanagers"] if _serves(one, wish)]
     is_reached = bool(free) and sum(free) >= wish.free_slots
     return ClusterLook(is_reached, sum(free), len(free))
 
 
 def _serves(task_manager: Mapping[str, Any], wish: ClusterWish) -> bool:
-    """One that drains gives no slot away."""
+    """True if the TaskManager matches the wish. A draining one offers no slots."""
     if task_manager.get("state", "ready") != "ready":
         return False
     if wish.spark_profile and task_manager.get("spark-profile") != wish.spark_profile:

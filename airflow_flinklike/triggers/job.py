@@ -1,6 +1,6 @@
-"""FlinklikeJobTrigger: waits in the triggerer for the end of a job and fires one event.
+"""FlinklikeJobTrigger waits in the triggerer for the end of a job, and fires one event.
 
-Only scalars are kept; the event carries a reason and never the job's result, which the worker fetches itself.
+Its arguments are scalars and the bookmark. The event carries a reason; the worker fetches the result of the job.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
 TRIGGER_RETRY_SECONDS = 3600.0
-"""How long a cluster that does not answer is tried again where no deadline bounds it."""
+"""A cluster that does not answer is retried for so long where no deadline bounds it."""
 _ASK_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
 
@@ -63,11 +63,11 @@ _ERROR_OF: Mapping[JobEventReason, type[Exception]] = {
 
 
 TOLD_ERRORS = (FlinklikeClientError, AirflowNotFoundException, OSError)
-"""After which a trigger fires, for its task to fail with the same error."""
+"""After these errors a trigger fires, and its task fails with the same error."""
 
 
 def told(error: Exception) -> tuple[JobEventReason, str]:
-    """How an event tells an error."""
+    """The reason and the message of an event for that error."""
     for reason, kind in _ERROR_OF.items():
         if isinstance(error, kind):
             return reason, str(error)
@@ -75,16 +75,16 @@ def told(error: Exception) -> tuple[JobEventReason, str]:
 
 
 def error_of_event(event: Mapping[str, Any]) -> Exception:
-    """What a waiting worker would have raised, for an event that is not about the job's end."""
+    """The error for an event whose reason is not an end of the job: a waiting worker would have raised it."""
     return _ERROR_OF.get(JobEventReason(event["reason"]), ClusterUnavailableError)(str(event.get("message", "")))
 
 
 class FlinklikeJobTrigger(BaseTrigger):
     """Fires when the job ends, or at `deadline_millis` (since 1970).
 
-    `cancel_on_kill`: a person's mark or clear of the deferred task cancels the job, and so does the deadline; sensors
-    leave it alone. `insist_interval`: somebody may have promised the cluster to come for the job, so it says that it is
-    here, every so many seconds (D-035). `bookmark` is what the worker's observer left.
+    `cancel_on_kill`: a mark or a clear of the deferred task by a user cancels the job, and so does the deadline; False
+    for sensors. `insist_interval`: seconds between heartbeats for a job for which a worker has promised one to the
+    cluster (D-035). `bookmark` is that of the worker's observer.
     """
 
     def __init__(
@@ -111,11 +111,11 @@ class FlinklikeJobTrigger(BaseTrigger):
         self.bookmark = dict(bookmark or {})
 
     def make_observer(self) -> AsyncJobObserver:
-        """Who is told of every look at the job."""
+        """The observer of this trigger."""
         return AsyncJobObserver(self.log, self.bookmark, clock=now_seconds)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Class path and arguments."""
+        """The path of the class, and its arguments."""
         return "airflow_flinklike.triggers.job.FlinklikeJobTrigger", {
             "job_id": self.job_id,
             "flinklike_conn_id": self.flinklike_conn_id,
@@ -127,7 +127,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait by long poll; yield one event."""
+        """Wait by long polls; yield one event."""
         observer = self.make_observer()
         try:
             async with shared_poll(self.flinklike_conn_id).attached() as shared:
@@ -142,7 +142,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow has no hints here
 
     async def on_kill(self) -> None:
-        """Airflow has taken the trigger away: by a mark or a clear of the task, or because another triggerer has it."""
+        """Airflow has cancelled the trigger: a user marked or cleared the task, or another triggerer has it."""
         if self.cancel_on_kill and await self._kill_cause() is KillCause.USER:
             await self._cancel("the task was marked or cleared")
 
@@ -153,7 +153,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         try:
             async with asyncio.timeout(_ASK_SECONDS):
                 states = await asyncio.to_thread(task.ask)
-        except Exception as error:  # noqa: BLE001 - whatever it is, there is no answer
+        except Exception as error:  # noqa: BLE001 - any error means that there is no answer
             self.log.warning("Airflow does not say why the trigger is killed (%s): job %s goes on", error, self.job_id)
             return KillCause.UNKNOWN
         return trigger_kill_cause(task, states)
@@ -186,14 +186,14 @@ class FlinklikeJobTrigger(BaseTrigger):
             state = await shared.wait(JobId(self.job_id), since, wait, patience=self._ride_seconds()) or state
             if state is None:
                 continue
-            with suppress(ClusterUnavailableError):  # then the wait says so, when it has lasted too long
+            with suppress(ClusterUnavailableError):  # the wait raises it when it lasts too long
                 await observer.observe(await shared.client(), state)
             if state.status in _REASON_OF:
                 return _REASON_OF[state.status], ""
         return JobEventReason.TIMEOUT, "the time of the task is over"
 
     def _ride_seconds(self) -> float:
-        """A cluster that is away is waited for until the task's own timeout."""
+        """For how long a cluster that does not answer is retried: until the task's own timeout."""
         return TRIGGER_RETRY_SECONDS if self.deadline_millis is None else max(0.0, self._remaining_seconds())
 
     def _remaining_seconds(self) -> float:

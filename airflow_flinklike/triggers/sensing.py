@@ -1,6 +1,6 @@
-"""Triggers of the sensors: they wait in the triggerer, never cancel anything, and fire one event.
+"""The triggers of the sensors. They fire one event, and never cancel a job.
 
-All of one event loop share the connections, the poll for jobs, and the looks at lists of jobs and of TaskManagers.
+The triggers of one event loop share the connections, the poll for jobs, and the lists of jobs and of TaskManagers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Shared = SharedPoll[ClusterAccess]
 
 
 class _SensorTrigger(BaseTrigger):
-    """Fires `{"verdict": ...}` when it has seen what it waits for, `{"reason", "message"}` when it cannot go on."""
+    """Fires `{"verdict": ...}` when its condition is met or missed, `{"reason", "message"}` after an error."""
 
     def __init__(self, flinklike_conn_id: str, *, poll_interval: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # Airflow has no hints here
@@ -44,7 +44,7 @@ class _SensorTrigger(BaseTrigger):
 
     @abstractmethod
     async def _wait(self, shared: Shared) -> dict[str, Any]:
-        """The event's payload, once it is there."""
+        """Wait, and return the payload of the event."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, and yield one event."""
@@ -58,7 +58,7 @@ class _SensorTrigger(BaseTrigger):
 
 
 class FlinklikeJobStateTrigger(_SensorTrigger):
-    """Waits for a job in one of some states, or for one of a name."""
+    """Waits until a job, by its id or its name, is in one of the target states."""
 
     def __init__(
         self,
@@ -98,9 +98,7 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
         return {"verdict": look.verdict.value, "job_id": look.state.job_id}
 
     async def _look(self, shared: Shared, wish: JobWish, seen: JobLook) -> JobLook:
-        """The next look. While there is no job of the name, and later whether there is a newer one, is asked again from
-        time to time.
-        """
+        """The next look. A wish by name lists the jobs again after each interval, since a newer job may come."""
         job_id, timeout = wish.job_id, None
         if job_id is None:
             jobs = await shared.looks.get(JOBS, age=self.poll_interval / 2, patience=TRIGGER_RETRY_SECONDS)
@@ -115,7 +113,7 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
 
 
 class FlinklikeClusterTrigger(_SensorTrigger):
-    """Waits for free slots. A cluster that is away is one that has none yet."""
+    """Waits for free slots. A cluster that does not answer has none yet."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""All triggers of one event loop share a client of each cluster, and wait for jobs by one long poll."""
+"""The SharedPoll of each connection in each event loop: all triggers share one client and one long poll."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
 
 TRY_SECONDS = 60.0
-"""How long one request is tried, before the connection is looked up again."""
+"""One request is retried for so long. Then the connection is read again."""
 
 _POLLS: dict[asyncio.AbstractEventLoop, dict[str, SharedPoll[ClusterAccess]]] = {}
 
 
 def shared_poll(conn_id: str) -> SharedPoll[ClusterAccess]:
-    """The one of this event loop for that connection."""
+    """The SharedPoll of this event loop for that connection."""
     loop = asyncio.get_running_loop()
     for closed in [other for other in _POLLS if other.is_closed()]:
         del _POLLS[closed]

@@ -1,4 +1,4 @@
-"""A plain spark-submit application, older than its move to this cluster: nothing in it was changed for that.
+"""A plain spark-submit application, unchanged by its move to this cluster.
 
 daily_totals.py --day DAY --orders NUMBER
 """

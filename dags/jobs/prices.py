@@ -1,4 +1,4 @@
-"""A module that an application brings along with `py_files`."""
+"""A module that an application imports from `py_files`."""
 
 from __future__ import annotations
 

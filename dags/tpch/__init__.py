@@ -1,1 +1,1 @@
-"""What tpch_revenue.py is made of: data, the pipeline, a script and the report."""
+"""The modules of tpch_revenue.py: data, the pipeline, a script and the report."""

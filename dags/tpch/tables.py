@@ -19,7 +19,7 @@ def data_directory() -> Path:
 
 
 def make_tables(directory: Path, scale_factor: float) -> Path:
-    """The directory with all tables; an existing one is reused. It appears at once or not at all."""
+    """The directory with all tables; an existing one is reused. It appears in one step."""
     target = directory / f"tpch-sf{scale_factor:g}"
     if target.is_dir():
         return target

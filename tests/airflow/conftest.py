@@ -1,4 +1,4 @@
-"""An Airflow home of the tests' own, set before Airflow is imported anywhere."""
+"""The Airflow home of the tests, set before any import of Airflow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ os.environ.update(
 
 
 def _copy_dags() -> None:
-    """The example DAGs and those of these tests in one folder, as a deployment has them."""
+    """The example DAGs and the DAGs of these tests in one folder, as in a deployment."""
     ignore = shutil.ignore_patterns("__pycache__")
     for folder in (ROOT / "dags", Path(__file__).parent / "dag_cases"):
         shutil.copytree(folder, DAGS, ignore=ignore, dirs_exist_ok=True)
@@ -64,7 +64,7 @@ _announce_provider()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Airflow and its dependencies warn about themselves; that is not ours to fail on."""
+    """Warnings of Airflow and its dependencies do not fail these tests."""
     for item in items:
         if "tests/airflow" in str(item.path):
             item.add_marker(pytest.mark.airflow)

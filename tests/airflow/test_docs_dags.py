@@ -41,7 +41,7 @@ def test_a_dag_of_the_docs_is_imported(snippet: Snippet, tmp_path: Path) -> None
 @pytest.mark.usefixtures("airflow_database")
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=str)
 def test_a_dag_of_the_docs_runs(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The script that a reader has is ours here, wherever the DAG says that it lies."""
+    """The script of the DAG is replaced by one of these tests."""
     (tmp_path / "etl.py").write_text(SCRIPT)
     monkeypatch.chdir(tmp_path)
     text = snippet.text.replace("/opt/jobs/", f"{tmp_path}/")

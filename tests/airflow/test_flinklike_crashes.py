@@ -1,4 +1,4 @@
-"""A worker that dies at any step: whatever the next try does, there is one job, and its value is the task's."""
+"""A worker dies at any step: there is exactly one job, and its value is that of the task."""
 
 import functools
 import itertools
@@ -20,11 +20,11 @@ REQUESTS = ("submit", "status", "heartbeat", "result_within", "wait_for_result")
 
 
 class KilledError(BaseException):
-    """What nothing can catch: as SIGKILL, as far as the operator is concerned."""
+    """Stands for SIGKILL: no handler catches it."""
 
 
 class Steps:
-    """Counts what a try does outside of its process, and ends it before or after one of these steps."""
+    """Counts the external actions of a try, and ends the try before or after one of them."""
 
     def __init__(self, patch: pytest.MonkeyPatch, store: FakeStateStore) -> None:
         self.names: list[str] = []
@@ -51,7 +51,7 @@ class Steps:
 
 
 def try_once(store: FakeStateStore, number: int, name: str, *, deferrable: bool) -> Any:
-    """What the task returns; a deferred one is resumed when its job has ended."""
+    """The return value of the task. A deferred task is resumed when its job has ended."""
     fields: dict[str, Any] = {"deferrable": deferrable, "inline_timeout": 0}
     seen = context(store, try_number=number, dag_run=RUN)
     try:
@@ -98,7 +98,7 @@ def test_one_job_whenever_workers_die(
 
 
 def test_every_step_was_one_to_die_at(rest: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the numbers above reach: a step that is added must be within them."""
+    """The numbers above cover every step, also one that is added later."""
     del rest
     store = FakeStateStore()
     steps = Steps(monkeypatch, store)

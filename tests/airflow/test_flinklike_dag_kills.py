@@ -14,7 +14,7 @@ from tests.kit.rest.fake_cluster import FakeCluster
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[None]:
-    """A migrated database, in which nobody needs a cluster."""
+    """A migrated database, without a cluster."""
     from airflow.utils.db import initdb
 
     before = signal.getsignal(signal.SIGTERM)
@@ -24,7 +24,7 @@ def database() -> Iterator[None]:
 
 
 def mark(dag_id: str, state: str) -> None:
-    """What the UI's button does to the running task, as far as the worker can see it."""
+    """A mark by the UI, as far as the worker sees it."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.utils.session import create_session
     from sqlalchemy import update
@@ -41,7 +41,7 @@ def mark(dag_id: str, state: str) -> None:
 def run_and_kill(
     rest: FakeCluster, dag_id: str, before: Callable[[], Any] = lambda: None, after: Callable[[], Any] = lambda: None
 ) -> Any:
-    """Run the DAG; when its job is looked at, send SIGTERM, as a supervisor would."""
+    """Run the DAG. At the first look at its job, send SIGTERM, as a supervisor does."""
 
     def kill() -> None:
         with rest.changed:

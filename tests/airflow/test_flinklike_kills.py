@@ -1,4 +1,4 @@
-"""What ends a job: signals while a task waits, in every state of it, and timeouts; and what leaves it alone."""
+"""Signals and timeouts of a waiting task, in every state of it: which of them end the job, and which leave it alone."""
 
 import copy
 import os
@@ -31,14 +31,14 @@ Says = Callable[[Any], None]
 
 
 def alarm(seconds: float) -> AbstractContextManager[Any]:
-    """What the task runner puts around `execute`."""
+    """Stands for the task runner's code around `execute`."""
     context_manager: AbstractContextManager[Any] = timeout(seconds)  # type: ignore[no-untyped-call]  # Airflow has no hints here
     return context_manager
 
 
 @pytest.fixture
 def airflow_says(monkeypatch: pytest.MonkeyPatch) -> Says:
-    """What Airflow answers about the state of the task `run`; an exception is raised."""
+    """Airflow's answer about the state of the task `run`. An exception is raised."""
 
     def says(state: Any) -> None:
         def answer(*, dag_id: str, task_ids: list[str], run_ids: list[str], map_index: int | None) -> Mapping[str, Any]:
@@ -54,7 +54,7 @@ def airflow_says(monkeypatch: pytest.MonkeyPatch) -> Says:
 
 @pytest.fixture
 def terminate(rest: FakeCluster) -> Iterator[Callable[[Any], None]]:
-    """Installs `on_kill` as the task runner does, and sends SIGTERM when the cluster has been asked for a job."""
+    """Installs `on_kill` as the task runner does, and sends SIGTERM after the first request about a job."""
     before = signal.getsignal(signal.SIGTERM)
     threads: list[threading.Thread] = []
 
@@ -147,7 +147,7 @@ async def test_a_trigger_of_an_adopted_job_says_that_it_is_here(rest: FakeCluste
 def test_a_worker_beside_which_another_try_was_started_says_nothing(
     rest: FakeCluster, terminate: Callable[[Any], None], airflow_says: Says
 ) -> None:
-    """After a crash of its scheduler Airflow does so. The task is running, but it is not this process's any more."""
+    """Airflow does so after a crash of its scheduler: the task is running, in another process."""
     airflow_says("running")
     operator = submit("hang", deferrable=True, poll_interval=30)
     terminate(operator)
@@ -165,7 +165,7 @@ def test_a_worker_beside_which_another_try_was_started_says_nothing(
 
 
 def test_who_waits_for_an_adopted_job_says_so_often_enough(rest: FakeCluster) -> None:
-    """A promise of the worker before may arrive late; it must not end the job of the try that is there."""
+    """A promise of the worker before may arrive late. It must not end the job of the current try."""
     store, job_id = started(rest, "hang")
     enough: list[bool] = []
 
@@ -273,7 +273,7 @@ def test_what_a_kill_says_of_a_job_that_is_being_sent_is_repeated_when_it_has_ar
 def test_a_deferrable_task_goes_on_in_the_triggerer_when_its_worker_ends_during_the_submit(
     rest: FakeCluster, airflow_says: Says
 ) -> None:
-    """That the cluster takes note of the promise says that the job has arrived."""
+    """The cluster accepts the promise, so it has the job."""
     airflow_says("running")
     operator = submit("hang", deferrable=True)
     original = rest.submit
@@ -295,7 +295,7 @@ def test_a_deferrable_task_goes_on_in_the_triggerer_when_its_worker_ends_during_
 def test_a_kill_before_the_task_has_begun_never_defers_to_the_job_of_the_try_before(
     rest: FakeCluster, airflow_says: Says
 ) -> None:
-    """The task may have been cleared: nobody has decided yet what becomes of that job."""
+    """The task may have been cleared, so it is not decided yet what becomes of the job."""
     airflow_says("running")
     store, _ = started(rest, "hang")
     operator = submit("hang", deferrable=True)
@@ -364,7 +364,7 @@ def test_a_kill_does_not_wait_for_a_cluster_that_does_not_answer(
 
 @pytest.mark.parametrize("deferrable", [True, False])
 def test_the_execution_timeout_cancels_the_job_and_says_so(rest: FakeCluster, *, deferrable: bool) -> None:
-    """As the task runner does it: an alarm that raises wherever the main thread is."""
+    """An alarm raises wherever the main thread is, as in the task runner."""
     operator = submit("hang", execution_timeout=timedelta(seconds=0.3), poll_interval=30, deferrable=deferrable)
     with (
         pytest.raises(AirflowTaskTimeout, match=r"execution_timeout 0:00:00.3\d* is over: job \w+ was cancelled"),
@@ -446,7 +446,7 @@ async def test_a_kill_after_the_end_of_the_job_is_no_error(rest: FakeCluster, ai
 
 
 def test_the_old_trigger_of_a_cleared_task_never_cancels_the_new_job(rest: FakeCluster) -> None:
-    """Whenever its cancellation comes: the new job has another id."""
+    """The cancellation may come at any time, since the new job has another id."""
     store, old = started(rest, "hang", max_tries=2)
     operator = submit("hang", wait_for_completion=False)
     new = operator.execute(context(store, max_tries=3))

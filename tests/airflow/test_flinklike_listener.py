@@ -1,4 +1,4 @@
-"""The listener, by Airflow's own API server: jobs whose task is in no process are cancelled when people act on it."""
+"""The listener in Airflow's API server cancels jobs of tasks without a process."""
 
 import os
 import subprocess
@@ -46,7 +46,7 @@ def http() -> Iterator[Any]:
 
 @dataclass
 class Left:
-    """A run that has ended, and the jobs that it left running."""
+    """A run that has ended, with running jobs."""
 
     cluster: FakeCluster
     run: Any
@@ -58,14 +58,14 @@ class Left:
         return f"/api/v2/dags/{DAG_ID}/dagRuns/{self.run.run_id}"
 
     def states(self) -> tuple[str, str]:
-        """After everything that the listener has begun."""
+        """Wait for the threads of the listener."""
         for thread in threading.enumerate():
             if thread.name == "flinklike-cancel":
                 thread.join(20)
         return self.cluster.jobs[self.one].status, self.cluster.jobs[self.kept].status
 
     def set_task(self, state: str | None, task_id: str = "one") -> None:
-        """As the scheduler does."""
+        """Notify the listener as the scheduler does."""
         from airflow.utils.session import create_session
 
         with create_session() as session:
@@ -84,7 +84,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Left]:
 
 
 def test_an_api_server_watches_for_deletions_by_itself() -> None:
-    """By the plugin's entry point, as `airflow api-server` is started."""
+    """The plugin's entry point registers the listener, as in `airflow api-server`."""
     program = (
         "import airflow.__main__, airflow.api_fastapi.main\n"
         "from airflow.models.dagrun import DagRun\n"
@@ -138,7 +138,7 @@ def test_a_dag_that_is_deleted_takes_the_jobs_of_all_its_runs_along(http: Any, l
 
 @pytest.mark.parametrize("state", ["failed", "success"])
 def test_a_task_between_two_tries_that_is_marked_takes_its_job_along(http: Any, left: Left, state: str) -> None:
-    """Its worker was lost, and the job runs: Airflow has nobody whom it could ask to end it."""
+    """The worker was lost while the job runs, so Airflow has no process to kill."""
     left.set_task("up_for_retry")
     answer = http.patch(f"{left.url}/taskInstances/one", json={"new_state": state})
     assert answer.status_code == 200, answer.text
@@ -146,7 +146,7 @@ def test_a_task_between_two_tries_that_is_marked_takes_its_job_along(http: Any, 
 
 
 def test_a_task_whose_last_try_is_lost_takes_its_job_along(http: Any, left: Left) -> None:
-    """As the scheduler tells it; with a try left the job waits for that."""
+    """The scheduler reports the failure. With a try left, the job runs on."""
     from airflow.listeners.listener import get_listener_manager
     from airflow.utils.session import create_session
 

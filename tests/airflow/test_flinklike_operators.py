@@ -322,7 +322,7 @@ def test_a_clear_leaves_a_job_alone_that_is_not_to_be_cancelled(rest: FakeCluste
 
 
 def test_a_request_of_an_earlier_try_that_arrives_late_is_adopted(rest: FakeCluster) -> None:
-    """The retry found no job, and its own submit of the same id meets the earlier one, pickled differently."""
+    """The retry finds no job. Its submit of the same id conflicts with the earlier one, whose pickle differs."""
     store, job_id = started(rest, "finish")
     late = rest.jobs.pop(job_id)
     original = rest.submit
@@ -382,7 +382,7 @@ def test_a_store_that_airflows_server_cannot_read_is_one_that_has_lost_the_id(re
 
 
 def test_a_clear_that_lowers_the_retries_submits_afresh_too(rest: FakeCluster) -> None:
-    """`max_tries` is the number of tries so far plus `retries`: it stays as it was here, but the run begins anew."""
+    """`max_tries` stays the same here (tries so far plus `retries`), but the run starts again."""
     store = FakeStateStore()
     for number, day in ((1, 6), (2, 7)):
         submit("finish").execute(context(store, max_tries=1, try_number=number, dag_run=run_of(day)))
@@ -397,7 +397,7 @@ def test_a_clear_and_a_new_run_submit_afresh_without_the_store_too(rest: FakeClu
 
 
 def test_a_task_that_is_delivered_twice_is_one_job(rest: FakeCluster) -> None:
-    """Some executors start a try again whose worker they have lost sight of."""
+    """Some executors start a try again when they have lost contact to its worker."""
     for _ in range(2):
         submit("hang", wait_for_completion=False, durable=False).execute(context(dag_run=run_of(6)))
     only_job(rest)
@@ -414,7 +414,7 @@ def decorated(function: Any, *args: Any, **kwargs: Any) -> FlinklikeDecoratedOpe
 
 
 def test_what_pyspark_users_bring() -> None:
-    """The names of @task.pyspark, beside ours."""
+    """The parameter names of @task.pyspark."""
     operator = decorated(
         lambda: 1,
         options={"conn_id": "c", "config_kwargs": {"spark.sql.ansi.enabled": True}, "env_vars": '{"DAY": "{{ ds }}"}'},
@@ -428,13 +428,13 @@ def test_what_pyspark_users_bring() -> None:
 
 
 class Slot:
-    """A TaskContext's part that functions use here."""
+    """The members of TaskContext that these functions use."""
 
     spark = "session"
 
 
 class SparkSlot:
-    """One with a session that has a context."""
+    """A TaskContext with a session."""
 
     class spark:  # noqa: N801 - the name in a TaskContext
         """The session."""

@@ -1,4 +1,4 @@
-"""What a task tells Airflow of its job: lines while it runs, the link, XComs, asset events, lineage."""
+"""Reports of a task about its job: log lines, the link, XComs, asset events, lineage."""
 
 import json
 import threading
@@ -36,7 +36,7 @@ def looks(rest: FakeCluster) -> int:
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """What the operator and its trigger say, in one log."""
+    """The lines of the operator and of its trigger."""
     made = Heard()
     monkeypatch.setattr(FlinklikeSubmitOperator, "log", made.log)
     monkeypatch.setattr(FlinklikeJobTrigger, "log", made.log)

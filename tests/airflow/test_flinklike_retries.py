@@ -1,4 +1,4 @@
-"""What Airflow retries: typed errors, the task's own rules, and what no retry can mend."""
+"""Which errors Airflow retries: by their types, and by the rules of the task's policy."""
 
 import pickle
 from typing import Any
@@ -20,7 +20,7 @@ FAIL_FAILED = ExceptionRetryPolicy(
 
 
 def fails_with(rest: FakeCluster, **failure: Any) -> None:
-    """Every job that fails does it so."""
+    """The failure of every job."""
     original = rest.execution_result
 
     def changed(job_id: str, wait: float) -> tuple[int, Any]:
@@ -61,7 +61,7 @@ def test_a_job_that_would_fail_again_is_not_retried(rest: FakeCluster) -> None:
 
 
 def test_what_the_cluster_could_not_go_on_with_may_be_retried(rest: FakeCluster) -> None:
-    """An exclusive task whose TaskManager was lost: another run may well succeed."""
+    """The TaskManager of an exclusive task was lost, so another run may succeed."""
     fails_with(rest, recoverable=False, kind="SYSTEM")
     assert not isinstance(error_of(), AirflowFailException)
 
@@ -110,7 +110,7 @@ def test_code_that_is_not_there_may_be_there_for_another_try(rest: FakeCluster, 
 
 @pytest.mark.parametrize(("policy", "is_final"), [(RETRY_FAILED, False), (FAIL_FAILED, False), (RETRY_OTHERS, True)])
 def test_the_rules_of_the_task_come_first(rest: FakeCluster, policy: Any, *, is_final: bool) -> None:
-    """Airflow asks a policy only about errors that it may retry: one without a rule for it changes nothing."""
+    """Airflow asks a policy only about errors that it may retry. A policy without a rule changes nothing."""
     fails_with(rest, recoverable=False)
     error = error_of(retry_policy=policy)
     assert isinstance(error, JobFailedError)

@@ -63,7 +63,7 @@ def test_a_state_before_the_end_is_enough(rest: FakeCluster) -> None:
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """What the sensor and its trigger say."""
+    """The lines of the sensor and of its trigger."""
     made = Heard()
     monkeypatch.setattr(FlinklikeJobSensor, "log", made.log)
     monkeypatch.setattr(FlinklikeJobTrigger, "log", made.log)
@@ -232,7 +232,7 @@ async def test_a_deferred_sensor_hears_that_it_waits_in_vain(rest: FakeCluster) 
 
 @pytest.mark.asyncio
 async def test_triggers_of_sensors_share_connections_and_looks(rest: FakeCluster) -> None:
-    """However many they are: a request for each list, and one poll."""
+    """Any number of sensors costs one request for each list, and one poll."""
     put(rest, JOB, "CREATED")
     wanted: dict[str, Any] = {"flinklike_conn_id": "flinklike_default", "target_states": ["RUNNING"]}
     named = [FlinklikeJobStateTrigger(**wanted, job_name="etl") for _ in range(50)]

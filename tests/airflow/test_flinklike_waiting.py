@@ -114,7 +114,7 @@ def test_polls_without_a_pause_are_refused(seconds: float) -> None:
     ],
 )
 def test_other_events_raise(rest: FakeCluster, reason: str, error: type[Exception]) -> None:
-    """As a waiting worker would, and the job is left to the next try."""
+    """The trigger fires with the error that a waiting worker would raise. The next try adopts the job."""
     with pytest.raises(error, match="what happened"):
         submit().execute_complete(context(), {"reason": reason, "job_id": "c" * 32, "message": "what happened"})
     assert [one for one, _ in rest.heartbeats] == ["c" * 32]
@@ -130,7 +130,7 @@ async def test_the_trigger_says_how_the_job_ended(rest: FakeCluster, name: str, 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("consent", [True, False])
 async def test_the_trigger_ends_at_its_deadline(rest: FakeCluster, *, consent: bool) -> None:
-    """It cancels the job itself: no worker slot may be free for the task for long."""
+    """The trigger cancels the job, since a worker slot may not be free for long."""
     _, job_id = started(rest, "hang")
     trigger = FlinklikeJobTrigger(job_id, "flinklike_default", deadline_millis=0, cancel_on_kill=consent)
     assert (await event_of(trigger))["reason"] == "timeout"

@@ -1,4 +1,4 @@
-"""R48 from Airflow: what somebody else has submitted is not this task's, and each operator says so by its own error."""
+"""R48 from Airflow: a job of another principal is not the task's, and each operator raises its own error about it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shared_cluster() -> Iterator[ScriptCluster]:
 
 @pytest.fixture(scope="module")
 def tokens(shared_cluster: ScriptCluster) -> dict[str, str]:
-    """A submitter's each."""
+    """A token of each submitter."""
     made = {}
     for name, team in PEOPLE.items():
         done = shared_cluster.cli("tokens", "create", name, "--role", "submitter", "--namespace", team)
@@ -46,7 +46,7 @@ def tokens(shared_cluster: ScriptCluster) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def _connections(shared_cluster: ScriptCluster, tokens: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """One for each of them."""
+    """A connection for each submitter."""
     for name, token in tokens.items():
         monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", connection_json(shared_cluster.url, token=token))
 
@@ -76,7 +76,7 @@ def id_of(day: int, try_number: int = 1) -> JobId:
 def test_an_id_that_somebody_else_has_taken_is_refused(
     shared_cluster: ScriptCluster, tokens: dict[str, str], script: Path
 ) -> None:
-    """Of the same team, who may see the job; and of another one, who is told no more than that it is taken."""
+    """A submitter of the same team may see the job; one of another team only learns that the id is taken."""
     run_as("sam", script, name="mine").execute(seen(1))
     with FlinklikeClient([shared_cluster.url], tokens["sam"]) as client:
         assert client.status(id_of(1)).is_own

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.usefixtures("metadata_database")]
 
 @pytest.fixture
 def events(rest: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], dict[str, Any]]:
-    """What was sent of a run, by task and kind."""
+    """The events of a run, by task and kind."""
     monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json(rest.url))
     transport = {"type": "file", "log_file_path": str(tmp_path / "event")}
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
@@ -42,5 +42,5 @@ def test_events_name_the_job_and_the_job_its_task(
 
 
 def test_the_event_of_a_failure_has_the_root_cause(events: dict[tuple[str, str], dict[str, Any]]) -> None:
-    """The provider puts the task's exception there, whatever facets the operator has."""
+    """The provider reports the task's exception, with any facets of the operator."""
     assert events["lineage.fail", "FAIL"]["facets"]["errorMessage"]["message"].startswith("ValueError: no rows\n")

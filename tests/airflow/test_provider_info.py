@@ -111,7 +111,7 @@ def imports_of(code: str, *, environment: dict[str, str] | None = None) -> tuple
 
 @functools.cache
 def of_airflow_itself() -> tuple[str, ...]:
-    """What any DAG with any operator loads: Airflow 3.3's templating imports fsspec."""
+    """The modules that every DAG loads: Airflow 3.3's templating imports fsspec."""
     heavy, ours = imports_of("from airflow.sdk import BaseOperator, BaseSensorOperator, dag, task")
     assert set(ours) <= {"common"}  # provider_info knows our version
     assert set(heavy) <= {"fsspec"}
@@ -181,7 +181,7 @@ def test_the_plugin_registers_the_listener() -> None:
 
 
 def test_the_listener_keeps_out_of_the_processes_of_tasks() -> None:
-    """There it sees Airflow's RuntimeTaskInstance, and the database is out of reach."""
+    """In such a process the task instance is a RuntimeTaskInstance, and there is no database."""
     heavy, ours = imports_of(
         "from airflow_flinklike.plugin import FlinklikePlugin\nFlinklikePlugin.on_load()\n"
         "from airflow_flinklike.listeners import job as listener\nfrom types import SimpleNamespace\n"
@@ -192,7 +192,7 @@ def test_the_listener_keeps_out_of_the_processes_of_tasks() -> None:
 
 
 def test_what_tasks_import_is_there_before_their_processes_are_forked() -> None:
-    """In the scheduler and the DAG processor, which are Jobs of Airflow; and in no task for its own sake."""
+    """The scheduler and the DAG processor, which are Jobs of Airflow, import early; a task does not."""
     in_a_task = (
         "from airflow.sdk.execution_time.task_runner import TaskRunnerMarker\n"
         "from airflow.sdk.listener import get_listener_manager\n"

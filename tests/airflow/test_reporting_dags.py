@@ -1,4 +1,4 @@
-"""What tasks tell Airflow of their jobs, as it is in Airflow's database after `dag.test()`; the cluster is a fake."""
+"""Reports of tasks about their jobs in Airflow's database, after `dag.test()` with a fake cluster."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Nothing runs twice by surprise (R36): a failing task runs as often as `retries` say, where clusters restart."""
+"""R36: a failing task runs as often as `retries` says, also on a cluster that restarts tasks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a whole Airflow does with our tasks when something dies or a person changes their mind: jobs, values, logs.
+"""A whole Airflow with our tasks, when processes die or users act: the jobs, values and logs.
 
-All scenarios share one Airflow and one cluster, and run at once; those that kill what the others need run alone after
-them. Nothing here knows how the operator does it: who stops where is written in `dag_cases/standalone_cases.py`.
+All scenarios share one Airflow and one cluster, and run at once. Those that kill shared processes run alone after them.
+`dag_cases/standalone_cases.py` defines the steps at which a task stops.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def killed_while_polling(pair: AirflowPair, name: str) -> None:
 
 
 def killed_twice(pair: AirflowPair, name: str) -> None:
-    """The last try that there is adopts it, too."""
+    """The last try adopts the job, too."""
     with pair.case(name, "inline") as case:
         job_id = case.works()
         case.kill_task()
@@ -140,7 +140,7 @@ def killed_twice(pair: AirflowPair, name: str) -> None:
 
 
 def killed_without_durable(pair: AirflowPair, name: str) -> None:
-    """What `durable=False` gives up: the first job goes on beside the second."""
+    """With `durable=False` the first job runs on beside the second one."""
     with pair.case(name, "forgetful") as case:
         case.works()
         case.kill_task()
@@ -158,14 +158,14 @@ def worker_gets_sigterm(pair: AirflowPair, name: str) -> None:
     with pair.case(name, "inline") as case:
         job_id = case.works()
         case.end_worker()
-        case.says(f"Job {job_id} goes on; it is cancelled if nobody comes for it")
+        case.says(f"Job {job_id} goes on; it is cancelled unless a try adopts it")
         case.says(f"Adopting job {job_id}")
         case.open()
         case.succeeds("FINISHED", tries=2)
 
 
 def worker_gets_sigterm_long_ago(pair: AirflowPair, name: str) -> None:
-    """Once the next try is there, nothing of the wait for it is left."""
+    """The next try withdraws the promise of a heartbeat."""
     with pair.case(name, "impatient") as case:
         job_id = case.works()
         case.end_worker()
@@ -176,7 +176,7 @@ def worker_gets_sigterm_long_ago(pair: AirflowPair, name: str) -> None:
 
 
 def worker_gets_sigterm_before_it_defers(pair: AirflowPair, name: str) -> None:
-    """Airflow is given a trigger at once: not even a retry is needed."""
+    """The task defers at once, without a retry."""
     with pair.case(name, "late_deferring") as case:
         case.works()
         case.end_worker()
@@ -186,7 +186,7 @@ def worker_gets_sigterm_before_it_defers(pair: AirflowPair, name: str) -> None:
 
 
 def worker_gets_sigkill(pair: AirflowPair, name: str) -> None:
-    """Nobody tells Airflow: it notices by the heartbeat that does not come."""
+    """Airflow notices the death by a missing heartbeat."""
     with pair.case(name, "inline") as case:
         job_id = case.works()
         case.end_worker(signal.SIGKILL)
@@ -197,7 +197,7 @@ def worker_gets_sigkill(pair: AirflowPair, name: str) -> None:
 
 
 def supervisor_alone_gets_sigkill(pair: AirflowPair, name: str) -> None:
-    """The task's process outlives it for a while, beside the next try."""
+    """The process of the task outlives its supervisor for a while, beside the next try."""
     with pair.case(name, "inline") as case:
         job_id = case.works()
         case.end_worker(signal.SIGKILL)
@@ -306,7 +306,7 @@ def _out_of_time(dag_id: str) -> Scenario:
 
 
 def refused_by_the_cluster(pair: AirflowPair, name: str) -> None:
-    """What is wrong is said, nothing runs, and there is no retry."""
+    """The log says what is wrong; no job runs, and there is no retry."""
     with pair.case(name, "refused", is_open=True) as case:
         assert case.run.wait() == "failed"
         case.says("JSON values, the limit is")
@@ -316,9 +316,9 @@ def refused_by_the_cluster(pair: AirflowPair, name: str) -> None:
 
 
 def _run_deleted_while_it_works(dag_id: str) -> Scenario:
-    """Airflow deletes only what has ended, and does not wait for its tasks. A run of the same name is another one.
+    """Airflow deletes ended runs only, and does not wait for their tasks. A run of the same name is another run.
 
-    How many tries that needs is Airflow's: it may take the end of the old worker for that of the new run's first try.
+    The number of tries varies: Airflow may take the end of the old worker for that of the new run's first try.
     """
 
     def scenario(pair: AirflowPair, name: str) -> None:
@@ -336,7 +336,7 @@ def _run_deleted_while_it_works(dag_id: str) -> Scenario:
 
 
 def run_deleted_behind_its_task(pair: AirflowPair, name: str) -> None:
-    """Its task only submits: no process knows of the job."""
+    """The task only submits, so no process waits for the job."""
     with pair.case(name, "not_waiting") as case:
         job_id = case.works()
         assert case.run.wait() == "success"
@@ -347,7 +347,7 @@ def run_deleted_behind_its_task(pair: AirflowPair, name: str) -> None:
 
 
 def store_edited_by_hand(pair: AirflowPair, name: str) -> None:
-    """A finished task whose entry is no longer readable runs afresh after a clear."""
+    """After a clear, a finished task with an unreadable entry in the store submits a new job."""
     with pair.case(name, "inline", is_open=True) as case:
         case.succeeds("FINISHED", tries=1)
         for key in case.run.store():
@@ -358,7 +358,7 @@ def store_edited_by_hand(pair: AirflowPair, name: str) -> None:
 
 
 def _store_lost_while_it_works(value: object) -> Scenario:
-    """The ids that tries choose find the job."""
+    """The retry finds the job by the ids that tries choose."""
 
     def scenario(pair: AirflowPair, name: str) -> None:
         with pair.case(name, "inline") as case:
@@ -454,7 +454,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowPair]:
 
 @pytest.fixture(scope="module")
 def scenarios(pair: AirflowPair, request: pytest.FixtureRequest) -> Iterator[Scenarios]:
-    """All that are selected run from now on."""
+    """Start all selected scenarios."""
     items = [item for item in request.session.items if isinstance(item, pytest.Function)]
     names = [str(item.callspec.params["at_once"]) for item in items if "at_once" in item.fixturenames]
     running = Scenarios(pair, {name: AT_ONCE_ALL[name] for name in names}, at_once=AT_ONCE)

@@ -216,14 +216,14 @@ def test_output_above_the_limit_is_said_to_be_gone_and_why(
     assert len(lines) < LINES, "the beginning is gone, or the middle"
     assert all(re.fullmatch(r"[0-9]{99}", line) for line in lines[:-1]), "and nothing of ours is among it"
     *_, loss, last = done.stderr.splitlines()
-    gone = re.match(r"Not all output was shown: ([0-9.]+) mb of the stdout of etl.py are gone: ", loss)
+    gone = re.match(r"Not all output was shown: ([0-9.]+) mb of the stdout of etl.py were dropped: ", loss)
     assert gone, done.stderr[-2000:]
     assert abs(float(gone[1]) - (LINES + 1 - len(lines)) * 100 / (1 << 20)) < 0.1
     assert "taskmanager.log.attempt.max-size" in loss
     assert "FINISHED" in last
     job_id = re.findall(r"[0-9a-f]{32}", last)[0]
     again = spark_cluster.cli("logs", job_id)
-    assert re.search(r"^\[[0-9.]+ mb of the stdout of etl.py are gone: ", again.stdout, re.MULTILINE)
+    assert re.search(r"^\[[0-9.]+ mb of the stdout of etl.py were dropped: ", again.stdout, re.MULTILINE)
 
 
 def test_what_follows_from_a_failure_is_said_in_words(

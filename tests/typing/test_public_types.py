@@ -1,4 +1,4 @@
-"""The public API in a type checker: what must be accepted, and what must be refused with which code."""
+"""The public API in a type checker: the snippets that it must accept or refuse, and the codes of its errors."""
 
 import re
 import subprocess

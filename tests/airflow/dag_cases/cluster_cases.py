@@ -44,7 +44,7 @@ with DAG(dag_id="deferring", schedule=None, params={"count": 4}):
 with DAG(dag_id="not_waiting", schedule=None):
 
     def held(gate: str) -> Pipeline:
-        """Runs until the gate opens: an operator that waits for it never returns."""
+        """Runs until the gate opens. An operator that waits for the job in its worker would never return."""
 
         def hold(ctx: Any) -> str:
             while not Path(ctx.params["gate"]).exists() and not ctx.cancelled:

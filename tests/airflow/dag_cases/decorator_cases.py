@@ -19,12 +19,12 @@ with DAG(dag_id="decorated_mapping", schedule=None):
 
     @task
     def pairs() -> list[dict[str, int]]:
-        """Known only at run time."""
+        """The inputs of the mapping, known at run time only."""
         return [{"a": 1, "b": 2}, {"a": 3}]
 
     @task
     def listed(values: Any) -> list[int]:
-        """As plain values."""
+        """Context values arrive as plain values."""
         return list(values)
 
     listed.override(task_id="expanded")(product.expand(a=[1, 2, 3]))
@@ -39,7 +39,7 @@ with DAG(dag_id="decorated_outputs", schedule=None):
 
     @task.flinklike
     def split(n: int) -> dict[str, int]:
-        """The type of its result says that there are several outputs."""
+        """The return type stands for several outputs."""
         return {"half": n // 2, "rest": n - n // 2}
 
     @task.flinklike(multiple_outputs=False)
@@ -49,7 +49,7 @@ with DAG(dag_id="decorated_outputs", schedule=None):
 
     @task.flinklike
     def unknown(n: int) -> Mapping[str, int]:
-        """Its type is not there when the DAG runs."""
+        """The name of the return type does not exist when the DAG runs."""
         return {"n": n}
 
     @task.flinklike
@@ -70,7 +70,7 @@ with DAG(dag_id="decorated_templates", schedule=None, params={"table": "orders"}
         multiple_outputs=False,
     )
     def rendered(first: str, *more: str, templates_dict: Any = None, **named: Any) -> dict[str, Any]:
-        """Everything that it is called with has been rendered."""
+        """All arguments are rendered."""
         return {"args": [first, *more], "kwargs": named, "templates": dict(templates_dict)}
 
     rendered("{{ params.table }}", "b {{ task.task_id }}", "decorator_query.sql", deep={"k": ["{{ params.table }}"]})
@@ -79,7 +79,7 @@ with DAG(dag_id="decorated_groups", schedule=None):
 
     @task_group
     def inside(n: int) -> Any:
-        """One job behind another one."""
+        """A job that follows another one."""
         first: Any = product.override(task_id="first")
         second: Any = product.override(task_id="second")
         return second(first(n), 3)
@@ -92,18 +92,18 @@ with DAG(dag_id="decorated_setup", schedule=None):
     @setup
     @task.flinklike
     def prepare() -> str:
-        """Makes something."""
+        """The setup."""
         return "something"
 
     @task.flinklike
     def breaks(thing: str) -> str:
-        """Fails in between."""
+        """Fails between setup and teardown."""
         raise LookupError(thing)
 
     @teardown
     @task.flinklike
     def clean(thing: str) -> str:
-        """Runs all the same."""
+        """The teardown, which runs after a failure too."""
         return f"{thing} is gone"
 
     thing = prepare()

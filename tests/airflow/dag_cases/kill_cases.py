@@ -1,4 +1,4 @@
-"""A task that waits for its job until somebody ends one of them."""
+"""A task that waits for its job until one of both is ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that go on while their task does not: what the listener is there for."""
+"""Jobs that run on without their tasks, for the listener."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 
 
 def hang() -> Pipeline:
-    """The fake cluster runs it until somebody cancels it."""
+    """The fake cluster runs it until it is cancelled."""
     return Pipeline("hang").source("read", "jobs.code:read").pipeline
 
 

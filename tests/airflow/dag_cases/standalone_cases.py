@@ -1,8 +1,9 @@
-"""DAGs for a whole Airflow: each has one task, which stops where its run wants it to, and whose job tells what it does.
+"""DAGs for a whole Airflow. Each has one task, which stops at the steps that its run names, and whose job keeps a
+ledger.
 
-The run's conf names a folder: `stop_at` are the steps at which the task waits (`at-STEP` appears, with its pids) until
-`go-STEP` is there; `tasks` has a line per process of the task, `ledger` one per begin and end of a job, and jobs end
-when `open` is there; one that finds `fail` takes it away and fails.
+The run's conf names a folder and `stop_at`, a list of steps. At each of them the task writes `at-STEP`, with its pids,
+and waits for `go-STEP`. `tasks` gets a line for each process of the task, `ledger` one for each begin and end of a job.
+A job ends when `open` exists; a job that finds `fail` deletes it and fails.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ STUBBORN_SECONDS = 600.0
 
 
 class Steps:
-    """Where the task of this run is to stop."""
+    """The steps at which the task of this run stops."""
 
     def __init__(self, context: Any) -> None:
         conf = context["dag_run"].conf or {}
@@ -39,12 +40,12 @@ class Steps:
         self._try = context["ti"].try_number
 
     def note_process(self) -> None:
-        """Who runs the task now, and who supervises it."""
+        """The pids of the task's process and of its supervisor."""
         with (self._folder / "tasks").open("a", encoding="utf-8") as file:
             file.write(f"{self._try} {os.getpid()} {os.getppid()}\n")
 
     def at(self, step: str) -> None:
-        """Stop here if the run wants that; only the first who comes by does."""
+        """Stop here if the run names this step. Only the first process stops."""
         here = self._folder / f"at-{step}"
         if step not in self._stops or here.exists():
             return
@@ -57,14 +58,14 @@ class Steps:
 
 
 class SteppingStore:
-    """The task's state store, which stops once something is in it."""
+    """The task's state store, which stops after a `set`."""
 
     def __init__(self, store: Any, steps: Steps) -> None:
         self._store = store
         self._steps = steps
 
     def set(self, key: str, *arguments: Any, **named: Any) -> None:
-        """Store it."""
+        """Store the value, then stop."""
         self._store.set(key, *arguments, **named)
         self._steps.at("stored")
 
@@ -73,14 +74,14 @@ class SteppingStore:
 
 
 class SteppingTaskInstance:
-    """The task instance, which stops before anybody may learn the id of the job that has been submitted."""
+    """The task instance, which stops after the submit, before it pushes the id of the job."""
 
     def __init__(self, instance: Any, steps: Steps) -> None:
         self._instance = instance
         self._steps = steps
 
     def xcom_push(self, key: str, *arguments: Any, **named: Any) -> None:
-        """Push it."""
+        """Stop, then push the XCom."""
         self._steps.at("submitted")
         self._instance.xcom_push(key, *arguments, **named)
 
@@ -89,13 +90,13 @@ class SteppingTaskInstance:
 
 
 class SteppingSubmitOperator(FlinklikeSubmitOperator):
-    """The operator as it is, and a stop before and after what it does.
+    """The operator, with stops between its steps.
 
     The steps, in their order: building (nothing is stored), stored, submitted, deferring, resumed, returning.
     """
 
     def execute(self, context: Any) -> Any:
-        """Stop on the way, if the run wants that."""
+        """Execute, with the stops of this run."""
         steps = Steps(context)
         steps.note_process()
         watched: MutableMapping[str, Any] = {
@@ -107,14 +108,14 @@ class SteppingSubmitOperator(FlinklikeSubmitOperator):
             return super().execute(watched)  # type: ignore[arg-type]  # a Context in all that the operator uses
 
     def build_program(self, context: Any) -> Any:
-        """The job, after a stop: its id is not stored yet. The rendered fields, too, are made of it."""
+        """Build the job after a stop, before its id is stored. The rendered fields build it too."""
         steps = Steps(context)
         steps.note_process()
         steps.at("building")
         return super().build_program(context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
-        """The trigger has fired."""
+        """Go on after the trigger has fired, with the stops of this run."""
         steps = Steps(context)
         steps.note_process()
         steps.at("resumed")
@@ -133,7 +134,7 @@ def _leaving(steps: Steps) -> Iterator[None]:
 
 
 def work(ctx: Any, where: str) -> dict[str, Any]:
-    """Runs until its gate opens, or until it is cancelled."""
+    """Runs until the gate opens, or the job is cancelled."""
     folder = Path(where)
 
     def note(what: str) -> None:
@@ -159,13 +160,13 @@ def work(ctx: Any, where: str) -> dict[str, Any]:
 
 
 def job(folder: str, **params: Any) -> Pipeline:
-    """One task; the job is named like the folder."""
+    """One task, whose job has the name of the folder."""
     pipeline = Pipeline(Path(folder).name, params=params)
     return pipeline.source("work", lambda ctx: work(ctx, folder)).pipeline
 
 
 def refused_job(folder: str) -> Pipeline:
-    """One that no cluster takes."""
+    """A job that every cluster refuses."""
     return job(folder, numbers=list(range(REFUSED_VALUES)))
 
 

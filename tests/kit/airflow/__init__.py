@@ -1,1 +1,1 @@
-"""Airflow: whole ones, and stand-ins for its parts."""
+"""A whole Airflow, and stand-ins for its parts."""

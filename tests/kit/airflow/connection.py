@@ -1,4 +1,4 @@
-"""Connections of Airflow as tests write them. Not in a conftest: what imports one of those runs it a second time."""
+"""Airflow connections for tests. Not in a conftest, since an import would run that a second time."""
 
 from __future__ import annotations
 

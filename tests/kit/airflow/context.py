@@ -1,4 +1,4 @@
-"""What an operator gets to see when it runs: a task instance and a state store that keep what they are given."""
+"""The context of an operator: a task instance that keeps XComs, and a state store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class FakeTaskInstance:
-    """Keeps XComs."""
+    """A task instance that keeps XComs."""
 
     dag_id = "dag"
     run_id = "manual__1"
@@ -23,7 +23,7 @@ class FakeTaskInstance:
 
 
 class FakeStateStore:
-    """`task_state_store`: lives over the tries of a task."""
+    """A `task_state_store`, for all tries of a task."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}

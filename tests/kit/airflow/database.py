@@ -1,7 +1,7 @@
-"""How patient the parts of a whole Airflow are with its SQLite file, in which one of them writes at a time.
+"""The lock timeouts of a whole Airflow's parts for its SQLite file, which has one writer at a time.
 
-The scheduler and the triggerer end when they do not get it in time, which is 5 s by default, and nobody starts them
-again. The API server must not wait any longer than that: the request that it waits for may be its own.
+The scheduler and the triggerer end when they do not get the lock in time, by default within 5 s, and are not restarted.
+The API server must not wait longer than that, since it may wait for a request to itself.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Build = Callable[[], Pipeline]
 
 
 def job(name: str) -> Build:
-    """A function that builds a pipeline of that name: the fake ends it accordingly."""
+    """A function that builds a pipeline. Its name tells the fake cluster how the job ends."""
 
     def build() -> Pipeline:
         pipeline = Pipeline(name)
@@ -39,7 +39,7 @@ def only_job(rest: FakeCluster) -> tuple[str, FakeJob]:
 
 
 def started(rest: FakeCluster, name: str, *, max_tries: int = 2) -> tuple[FakeStateStore, str]:
-    """A first try whose worker died while the job ran (or after it ended)."""
+    """A first try whose worker died while the job ran, or after the job ended."""
     store = FakeStateStore()
     job_id: str = submit(name, wait_for_completion=False).execute(context(store, max_tries=max_tries))
     rest.requests.clear()

@@ -1,4 +1,4 @@
-"""Scenarios of a whole Airflow that kill what all others need, or count seconds: each runs alone."""
+"""Scenarios of a whole Airflow that kill shared processes, or measure seconds. Each runs alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INSISTING_SECONDS = 75.0
 
 
 def triggerer_killed(pair: AirflowPair, name: str) -> None:
-    """One job ends while nobody waits for it, the other one after that."""
+    """One job ends while no process waits for it, the other one later."""
     with pair.case(f"{name}_1", "deferred") as one, pair.case(f"{name}_2", "deferred") as two:
         for case in (one, two):
             case.waits()
@@ -33,7 +33,7 @@ def triggerer_killed(pair: AirflowPair, name: str) -> None:
 
 
 def triggerer_restarted(pair: AirflowPair, name: str) -> None:
-    """That must not cancel anything."""
+    """The restart must not cancel a job."""
     with pair.case(name, "deferred") as case:
         case.waits()
         pair.airflow.restart("triggerer")
@@ -50,12 +50,12 @@ def _cancelled_in_time(case: Case) -> None:
 
 
 def _triggerer_of(case: Case) -> int:
-    """Its number; 0 while the trigger is nobody's."""
+    """The id of the triggerer that has the trigger; 0 without one."""
     return int((case.run.task()["triggerer_job"] or {"id": 0})["id"])
 
 
 def marked_in_a_fresh_triggerer(pair: AirflowPair, name: str) -> None:
-    """It has just taken the trigger over, and asks Airflow for the first time."""
+    """The triggerer has just taken the trigger over, and asks Airflow for the first time."""
     with pair.case(name, "deferred") as case:
         case.works()
         before = reached(lambda: _triggerer_of(case), "a triggerer has the trigger", timeout=PATIENCE)
@@ -75,9 +75,10 @@ def marks_cancel_in_time(pair: AirflowPair, name: str) -> None:
 
 
 def scheduler_killed(pair: AirflowPair, name: str) -> None:
-    """The next one does not know the first one's workers: Airflow starts their tasks again beside the old ones.
+    """The next scheduler does not know the workers of the first one, so Airflow starts their tasks again beside the old
+    ones.
 
-    These promise that somebody comes for the job when somebody is there already, who says so again in time (D-035).
+    An old worker promises a heartbeat when the new one has adopted the job already; the new one withdraws it (D-035).
     """
     with pair.case(f"{name}_1", "insisting") as inline, pair.case(f"{name}_2", "deferred") as deferred:
         for case in (inline, deferred):

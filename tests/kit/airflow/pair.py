@@ -1,4 +1,4 @@
-"""A whole Airflow beside a whole cluster, and cases: runs of one task whose job a test holds, lets go and counts."""
+"""A whole Airflow beside a whole cluster, and cases: runs of one task, whose job a test holds, releases and counts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WARM_UP = "warm_up"
 
 
 class AirflowPair:
-    """`airflow standalone` and a split cluster with two JobManagers, which its connection knows; use it by `with`."""
+    """`airflow standalone` with a connection to a split cluster of two JobManagers; a context manager."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class AirflowPair:
         self._restarts = threading.Lock()
 
     def __enter__(self) -> Self:
-        """Both start at once: each waits for the disk and for itself most of the time."""
+        """Both start at once, since each of them mostly waits."""
         with ExitStack() as stack:
             self.airflow = AirflowStandalone(self._files, {**self._connection(), **self._environment})
             stack.callback(self.airflow.stop)
@@ -69,7 +69,7 @@ class AirflowPair:
         self._resources.close()
 
     def _warm_up(self) -> None:
-        """The first task finds an Airflow that has loaded nothing: on a busy machine its worker gives up at times."""
+        """Run a first task: on a busy machine its worker may time out while Airflow loads."""
         self.rest.wait_for_dag(WARM_UP)
         self.rest.trigger(WARM_UP, WARM_UP).wait("success")
 
@@ -83,7 +83,7 @@ class AirflowPair:
 
     @contextmanager
     def case(self, name: str, dag_id: str, *, stop_at: Iterable[str] = (), is_open: bool = False) -> Any:
-        """A run that has been triggered; `name` is its own."""
+        """Trigger a run with this unique name."""
         folder = self.folder / name
         folder.mkdir()
         if is_open:
@@ -103,7 +103,7 @@ class AirflowPair:
     # --- what happens to the cluster ----------------------------------------------------------------------
 
     def kill_members(self, role: str) -> int:
-        """SIGKILL to every process of a role; how many they were."""
+        """Send SIGKILL to every process of a role. Returns their number."""
         members = self.cluster.members(role)
         for member in members:
             member.send(signal.SIGKILL)
@@ -111,7 +111,7 @@ class AirflowPair:
         return len(members)
 
     def start_members(self, role: str) -> None:
-        """Start what is missing of a role."""
+        """Start the missing processes of a role."""
         with self._restarts:
             for _ in range(self.cluster.missing().get(role, 0)):
                 done = asyncio.run(self.cluster.start_one(role))
@@ -120,7 +120,7 @@ class AirflowPair:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run with its job or jobs."""
+    """One run with its jobs."""
 
     pair: AirflowPair
     run: Run
@@ -140,7 +140,7 @@ class Case:
         return int(file.read_text().split()[0])
 
     def go_on_from(self, step: str) -> None:
-        """Let it go on."""
+        """Let the task go on from this step."""
         (self.folder / f"go-{step}").touch()
 
     def kill_task(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -148,7 +148,7 @@ class Case:
         os.kill(self.task_processes()[-1][1], number)
 
     def end_worker(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Signal who supervises it: what a pod gets that is to go."""
+        """Signal the supervisor of the task, as an evicted pod is signalled."""
         os.kill(self.task_processes()[-1][2], number)
 
     # --- its jobs -----------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Case:
         return sorted(found, key=lambda one: int(one["start-time"]))
 
     def job_states(self) -> list[str]:
-        """Of all of them."""
+        """The ids of these jobs."""
         return [str(one["state"]) for one in self.jobs()]
 
     def ledger(self) -> list[str]:
@@ -168,52 +168,52 @@ class Case:
         return [what for what, _ in _lines(self.folder / "ledger")]
 
     def works(self, jobs: int = 1, timeout: float = PATIENCE) -> str:
-        """Until the user's code of so many jobs has begun; the id of the last one."""
+        """Wait until the code of so many jobs has begun. Returns the id of the last job."""
         reached(lambda: self.ledger().count("begins") >= jobs, f"{self.run.run_id} works", timeout=timeout)
         return [job_id for what, job_id in _lines(self.folder / "ledger") if what == "begins"][-1]
 
     def waits(self) -> None:
-        """Until its job works, and the task waits where the DAG says: at once in the triggerer, or in the worker."""
+        """Wait until the job runs, and the task waits in the worker or, if the DAG says so, in the triggerer."""
         self.works()
         if self.run.dag_id == "deferred":
             self.run.wait_task("deferred")
 
     def open(self) -> None:
-        """Its jobs may end."""
+        """Let the jobs end."""
         (self.folder / "open").touch()
 
     def fail(self) -> None:
-        """The job that runs now is to fail."""
+        """Let the running job fail."""
         (self.folder / "fail").touch()
 
     def make_run_again(self) -> None:
-        """Trigger a run of the same name, after a deletion; it stops nowhere."""
+        """Trigger a run of the same name after a deletion, without stops."""
         self.pair.rest.trigger(self.run.dag_id, self.run.run_id, {"folder": str(self.folder)})
 
     def let_go(self) -> None:
-        """Whatever waits for this test goes on, so that nothing of a failed one is in the way of others."""
+        """Release everything that waits, so that a failed case does not block others."""
         for step in self.folder.glob("at-*"):
             self.go_on_from(step.name.removeprefix("at-"))
         self.open()
 
     def story(self) -> str:
-        """All that is known, for people; it may be that little is left to ask."""
+        """A description of the case for a failure message."""
         try:
             return f"{self.ledger()} {self.jobs()}\n{self.run.story()}"
         except Exception as error:  # noqa: BLE001 - whatever it is, it does not hide what the case came to
             return f"{self.ledger()}, and then {error!r}"
 
-    # --- what is asked of every case ----------------------------------------------------------------------
+    # --- checks of every case -----------------------------------------------------------------------------
 
     def wait_jobs(self, *states: str, timeout: float = PATIENCE) -> None:
-        """Until exactly these jobs are there, in this order."""
+        """Wait until there are exactly these jobs, in this order."""
         reached(lambda: self.job_states() == [*states], f"{self.run.run_id}: jobs {states}", timeout=timeout)
 
     def succeeds(self, *states: str, tries: int | None = None) -> None:
-        """The run ends well in its last try, with these jobs, never two at once, and the last one's value as XCom.
+        """Check that the run succeeds in its last try, with these jobs, never two at once, and the last value as XCom.
 
-        `tries` are those that got as far as our code, without what Airflow takes away from a try that works: a worker
-        that found Airflow too busy, or a deferral that was over before the busy scheduler had heard of its beginning.
+        `tries` counts those that have reached our code. A busy Airflow may add tries: its worker timed out, or a
+        deferral ended before the scheduler had recorded its beginning.
         """
         assert self.run.wait(timeout=2 * PATIENCE) == "success", self.run.tries()
         jobs = self.jobs()
@@ -228,13 +228,13 @@ class Case:
         assert tries is None or tries <= seen <= tries + self.run.state_mismatches(), seen
 
     def goes_on(self, seconds: float) -> None:
-        """Nothing ends the job meanwhile."""
+        """Check that the job runs on meanwhile."""
         until = time.monotonic() + seconds
         reached(lambda: time.monotonic() > until, "time passes", timeout=2 * seconds)
         assert self.job_states() == ["RUNNING"]
 
     def says(self, text: str) -> None:
-        """The task's log has it."""
+        """Check that the task's log has this text."""
         reached(lambda: text in self.run.log(), f"{self.run.run_id}: its log has {text!r}", timeout=PATIENCE)
 
 
@@ -242,7 +242,7 @@ Scenario = Callable[[AirflowPair, str], None]
 
 
 class Scenarios:
-    """Runs many at once, each in a thread, since each waits most of its time; `result` is that of one."""
+    """Runs many scenarios at once, each in a thread; `result` is that of one scenario."""
 
     def __init__(self, pair: AirflowPair, scenarios: Mapping[str, Scenario], *, at_once: int) -> None:
         self._pool = ThreadPoolExecutor(at_once)
@@ -251,16 +251,16 @@ class Scenarios:
         }
 
     def result(self, name: str) -> None:
-        """What the scenario came to: nothing, or its AssertionError."""
+        """Wait for the scenario, and raise its AssertionError if it failed."""
         self._futures[name].result()
 
     def close(self) -> None:
-        """What has not begun does not; the others are waited for."""
+        """Cancel scenarios that have not begun, and wait for the others."""
         self._pool.shutdown(cancel_futures=True)
 
 
 def _lines(file: Path) -> list[list[str]]:
-    """The words of every whole line."""
+    """The words of each whole line."""
     if not file.exists():
         return []
     text = file.read_text(encoding="utf-8")

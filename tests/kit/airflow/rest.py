@@ -1,4 +1,4 @@
-"""Airflow's own REST API, as a person uses it by the UI: runs, their one task, its log, XComs, links and states."""
+"""Airflow's REST API, as the UI uses it: runs, their one task, its log, XComs, links and states."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class AirflowRest:
         self._http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
 
     def ask(self, method: str, path: str, *, body: Any = None, missing: Any = ..., **params: Any) -> Any:
-        """The answer's document; `missing` instead of a 404. SQLite may be locked: Airflow then gives up in 5 s."""
+        """The JSON of the answer; `missing` instead of a 404. Retries while SQLite is locked."""
 
         def look() -> httpx.Response | None:
             answer = self._http.request(method, f"/api/v2{path}", json=body, params=params)
@@ -45,11 +45,11 @@ class AirflowRest:
         return answer.json() if answer.content else None
 
     def wait_for_dag(self, dag_id: str) -> None:
-        """Until it is parsed."""
+        """Wait until the DAG is parsed."""
         reached(lambda: self.ask("GET", f"/dags/{dag_id}", missing=None), f"DAG {dag_id} is there", timeout=PATIENCE)
 
     def trigger(self, dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -> Run:
-        """A run now."""
+        """Trigger a run."""
         body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf or {})}
         self.ask("POST", f"/dags/{dag_id}/dagRuns", body=body)
         return Run(self, dag_id, run_id)
@@ -73,13 +73,13 @@ class Run:
         return f"{self._run}/taskInstances/{self.task_id}"
 
     def at(self, task_id: str) -> Run:
-        """The same run, and another of its tasks."""
+        """Another task of the run."""
         return Run(self.rest, self.dag_id, self.run_id, task_id)
 
     # --- what is ------------------------------------------------------------------------------------------
 
     def state(self) -> str:
-        """Of the run."""
+        """The state of the run."""
         return str(self.rest.ask("GET", self._run)["state"])
 
     def task(self) -> dict[str, Any]:
@@ -93,11 +93,11 @@ class Run:
         return [one["state"] for one in sorted(found, key=lambda one: one["try_number"])]
 
     def state_mismatches(self) -> int:
-        """How often the scheduler took what its executor told it late for the end of another phase, and began a try."""
+        """The number of tries that the scheduler began because of a late event of its executor."""
         return int(self.rest.ask("GET", "/eventLogs", run_id=self.run_id, event="state mismatch")["total_entries"])
 
     def log(self) -> str:
-        """What the UI shows as the logs of all its tries, a line each; "" while there is none."""
+        """The lines of the logs of all tries, as the UI shows them; "" without a log."""
         found = []
         for number in range(1, self.task()["try_number"] + 1):
             answer = self.rest.ask("GET", f"{self._task}/logs/{number}", missing={"content": []}, full_content=True)
@@ -105,12 +105,12 @@ class Run:
         return "\n".join(found)
 
     def xcom(self, key: str = "return_value") -> Any:
-        """None when there is none."""
+        """The XCom of that key, None without one."""
         found = self.rest.ask("GET", f"{self._task}/xcomEntries/{key}", missing=None)
         return _value(found["value"]) if found else None
 
     def links(self) -> dict[str, str | None]:
-        """By name."""
+        """The extra links by name."""
         found: dict[str, str | None] = self.rest.ask("GET", f"{self._task}/links")["extra_links"]
         return found
 
@@ -143,13 +143,13 @@ class Run:
         self.rest.ask("PUT", f"{self._task}/state-store/{key}", body={"value": value})
 
     def empty_store(self) -> None:
-        """Delete all of it."""
+        """Delete the task's state store."""
         self.rest.ask("DELETE", f"{self._task}/state-store")
 
     # --- waiting ------------------------------------------------------------------------------------------
 
     def wait_task(self, *states: str, try_number: int = 0, timeout: float = PATIENCE) -> dict[str, Any]:
-        """Until the task is in one of `states`, in this try or a later one."""
+        """Wait until the task is in one of `states`, in this try or a later one."""
 
         def look() -> dict[str, Any] | None:
             found = self.task()
@@ -158,7 +158,7 @@ class Run:
         return reached(look, f"{self.run_id}: the task is {' or '.join(states)}", timeout=timeout) or {}
 
     def wait(self, *states: str, timeout: float = PATIENCE) -> str:
-        """Until the run has ended, or is in one of `states`."""
+        """Wait until the run has ended, or is in one of `states`."""
 
         def look() -> str:
             found = self.state()
@@ -167,7 +167,7 @@ class Run:
         return reached(look, f"{self.run_id}: the run has ended", timeout=timeout)
 
     def story(self) -> str:
-        """All that is known, for people."""
+        """A description of the run for a failure message."""
         told = f"{self.tries()}, {self.state_mismatches()} state mismatches, store {self.store()}"
         return f"{self.dag_id} {self.run_id} {self.task_id}: {told}\n{self.log()}"
 
@@ -180,7 +180,7 @@ def _line(entry: Any) -> str:
 
 
 def _value(value: Any) -> Any:
-    """As a task gets it: the API shows what is stored, which may be JSON in a text."""
+    """The value as a task gets it; the API shows the stored text, which may be JSON."""
     if isinstance(value, str):
         with suppress(ValueError):
             return json.loads(value)

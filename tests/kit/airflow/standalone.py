@@ -1,7 +1,7 @@
-"""A real `airflow standalone` with a home of its own: started, its parts killed and started again, and all of it ended.
+"""A real `airflow standalone` with a home of its own. Tests start it, kill and restart its parts, and stop it.
 
-Its parts and their children change their titles, which are also what the system shows as their environment: they are
-found by their session.
+Its parts and their children are found by their session, since they change their titles, which overwrite their
+environment.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUICK = {
 
 
 class AirflowStandalone:
-    """`begin` it, `wait_healthy`, `stop` it; or all of that by `with`.
+    """An Airflow: `begin`, `wait_healthy`, `stop`, or `with` for all three.
 
     `files` are its DAG files. `environment` are further variables, connections for instance.
     """
@@ -61,7 +61,7 @@ class AirflowStandalone:
 
     @property
     def url(self) -> str:
-        """Of its REST API."""
+        """The address of the REST API."""
         return f"http://127.0.0.1:{self.port}"
 
     def _settings(self) -> dict[str, str]:
@@ -86,11 +86,11 @@ class AirflowStandalone:
     # --- life ---------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start it, and do not wait."""
+        """Start Airflow without waiting."""
         self._launch("standalone")
 
     def start(self, part: str) -> None:
-        """Start a part again that was killed: 'scheduler' or 'triggerer'. `standalone` does not do that."""
+        """Restart a killed part: 'scheduler' or 'triggerer'. `standalone` does not restart its parts."""
         self._launch(part)
 
     def _launch(self, command: str) -> None:
@@ -109,7 +109,7 @@ class AirflowStandalone:
             )
 
     def wait_healthy(self) -> None:
-        """Until all its parts say that they are. An AssertionError with the end of its log when they do not."""
+        """Wait until all parts are healthy. Raises AssertionError with the end of the log."""
         try:
             reached(self._is_healthy, "airflow standalone is healthy", timeout=START_TIMEOUT)
         except AssertionError as error:
@@ -122,7 +122,7 @@ class AirflowStandalone:
         return self.healthy() == set(PARTS)
 
     def healthy(self) -> set[str]:
-        """The parts that say that they are healthy."""
+        """The healthy parts."""
         try:
             with urllib.request.urlopen(f"{self.url}/api/v2/monitor/health", timeout=10) as answer:
                 health = json.load(answer)
@@ -131,11 +131,11 @@ class AirflowStandalone:
         return {part for part in PARTS if (health.get(part) or {}).get("status") == "healthy"}
 
     def said(self, lines: int = 60) -> str:
-        """The end of its log."""
+        """The end of Airflow's log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
 
     def stop(self) -> None:
-        """SIGINT, as only that ends its parts too; what is left of its sessions is killed, and its home deleted."""
+        """Send SIGINT, which ends the parts too; kill the rest of the sessions, and delete the home."""
         for one in reversed(self._started):
             one.send_signal(signal.SIGINT)
         for one in self._started:
@@ -166,7 +166,7 @@ class AirflowStandalone:
     # --- its processes ------------------------------------------------------------------------------------
 
     def processes(self) -> list[psutil.Process]:
-        """All that live and were started by it."""
+        """All living processes of this Airflow."""
         sessions = {one.pid for one in self._started}
         found = []
         for process in psutil.process_iter():
@@ -182,13 +182,13 @@ class AirflowStandalone:
         return found[0]
 
     def _is_main(self, process: psutil.Process) -> bool:
-        """A part's children look as it does."""
+        """Children of a part have the same command line."""
         with suppress(psutil.NoSuchProcess):
             return process.ppid() == self._started[0].pid or process.pid in {one.pid for one in self._started}
         return False
 
     def kill(self, name: str, *, with_children: bool) -> None:
-        """SIGKILL to a part, with everything that it has started or alone."""
+        """Send SIGKILL to a part, with its children or alone."""
         main = self.part(name)
         for process in tree(main.pid) if with_children else [main]:
             with suppress(psutil.NoSuchProcess):
@@ -196,7 +196,7 @@ class AirflowStandalone:
         _wait_for_end(main, name)
 
     def restart(self, name: str) -> None:
-        """As an upgrade does it: SIGTERM to a part, which may say goodbye, and another one."""
+        """Restart a part as an upgrade does: SIGTERM, then a new one."""
         main = self.part(name)
         main.terminate()
         try:
@@ -207,7 +207,7 @@ class AirflowStandalone:
 
 
 def _wait_for_end(process: psutil.Process, name: str) -> None:
-    """`standalone` leaves what has ended as zombies."""
+    """True for a zombie, since `standalone` does not reap its parts."""
     reached(
         lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE,
         f"{name} is dead",
@@ -216,7 +216,7 @@ def _wait_for_end(process: psutil.Process, name: str) -> None:
 
 
 def _inherited() -> dict[str, str]:
-    """This process's variables without those of an Airflow; all find the sources that this process runs."""
+    """The environment without variables of Airflow, and with the import path of this process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
     found = [part for part in kept.get("PYTHONPATH", "").split(os.pathsep) if part]
     return {**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(ROOT), *found]))}

@@ -1,4 +1,4 @@
-"""Jobs that tests refer to by name, in a module that a slot could not import."""
+"""Jobs that tests name by reference, in a module that a slot cannot import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function job is called where nobody has given it a name: something by which its author knows it."""
+"""The default name of a function job, by which its author recognizes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a slot process has to import for a function job: nothing of the client, which builds graphs."""
+"""A slot process imports nothing of the client for a function job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callables as bytes: the user's own modules travel by value, and what cannot travel is named."""
+"""Callables as bytes: the user's own modules are pickled by value, and an error names the object that cannot be."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""`flinklike certs`: what it makes is accepted by TLS, is its owner's alone, and is never overwritten silently."""
+"""`flinklike certs`: TLS accepts the files; only their owner can read them; no file is overwritten silently."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_the_old_ca_is_trusted_no_more_once_nothing_is_left_of_it(flinklike: Run
 
 
 def test_a_host_has_a_name_of_any_length(flinklike: RunCommand, tmp_path: Path) -> None:
-    """The names of a server that count are those of which a certificate has any number, and of any length."""
+    """Servers are verified by subject alternative names, of which there may be many, of any length."""
     host = f"node1.{'a' * 60}.example"
     flinklike("certs", "init", "c")
     for arguments in (["issue", "c", "--host", host], ["renew", "c", "--all"]):
@@ -221,7 +221,7 @@ def test_a_host_has_a_name_of_any_length(flinklike: RunCommand, tmp_path: Path) 
 
 
 def test_cas_that_have_ended_are_not_forgotten_before_there_are_others(tmp_path: Path) -> None:
-    """A file without any CA would be what its readers cannot use."""
+    """A file without a CA would be useless to its readers."""
     folder(tmp_path).init("x")
     ended = folder(tmp_path, NOW + timedelta(days=3651))
     ca = ended.ca_file(Kind.INTERNAL.authority)
@@ -236,7 +236,7 @@ def test_cas_that_have_ended_are_not_forgotten_before_there_are_others(tmp_path:
 
 
 def test_cas_may_be_read_as_soon_as_they_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is killed right behind that changes no mode any more."""
+    """A kill right after the creation leaves the right mode."""
     monkeypatch.setattr(Path, "chmod", lambda *_: pytest.fail("it was killed"))
     path = tmp_path / "ca.pem"
     for content in (b"one", b"another"):

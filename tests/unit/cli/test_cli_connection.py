@@ -1,4 +1,4 @@
-"""How the command line finds its cluster: what JobManagers said, then conf/; a broken conf/ is said."""
+"""How the command line finds its cluster: running JobManagers, then conf/; errors in conf/ are reported."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ CA = Made.new()
 
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """config.yaml of an installation whose environment says nothing more."""
+    """The config.yaml of an installation, with an environment that names nothing else."""
     for name in ("FLINKLIKE_ADDRESS", "FLINKLIKE_TOKEN", "FLINKLIKE_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("FLINKLIKE_CONF_DIR", str(tmp_path))

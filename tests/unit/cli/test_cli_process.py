@@ -82,7 +82,7 @@ def polls(server: RestThread) -> int:
 def attached_run(
     server: RestThread, environment: dict[str, str], job_file: str, *more: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """An attached run of a job that goes on, which is waiting for its end."""
+    """An attached run that waits for the end of a running job."""
     server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.RUNNING))
     command = [sys.executable, "-c", IN_FOREGROUND, "run", "--job-id", JOB, *more, job_file]
     with subprocess.Popen(
@@ -141,7 +141,7 @@ def test_who_is_not_signed_in_any_more_is_told_that_the_job_goes_on(
     environment = {**environment, "FLINKLIKE_TOKEN": "", "FLINKLIKE_TOKEN_FILE": str(token)}
     with attached_run(server, environment, job_file, *more) as process:
         token.write_text("revoked")
-        server.put(JOB, JobStatus.RUNNING, modified=2000)  # whoever waits asks again
+        server.put(JOB, JobStatus.RUNNING, modified=2000)  # the waiting command asks again
         out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, "Traceback" in err) == (4, False), err
     assert f"Job {JOB} goes on in the cluster" in err

@@ -1,4 +1,4 @@
-"""`flinklike run` and `explain`: what is submitted, what is shown, exit codes, and one sentence for each bad input."""
+"""`flinklike run` and `explain`: the submitted job, the output, exit codes, and one sentence for each bad input."""
 
 import json
 import pickle
@@ -104,7 +104,7 @@ def test_output_that_is_gone_does_not_fail_the_run(
     monkeypatch.setattr(FakeResourceManager, "task_managers", lambda _self: ())
     done = flinklike("run", f"{jobs}:built")
     assert (done.code, json.loads(done.out)) == (0, {"rows": 3})
-    assert "The output of read is gone: TaskManager tm-1 is not registered" in done.err
+    assert "The output of read cannot be read any more: TaskManager tm-1 is not registered" in done.err
 
 
 def test_options_may_stand_behind_a_pipeline(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
@@ -142,7 +142,7 @@ def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: Res
 
 
 def test_who_names_his_token_behind_a_script_is_told(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:
-    """The script may have such an option; who has meant ours has submitted as somebody else."""
+    """A script may have such an option too. A user who meant flinklike's submits as another principal."""
     (tmp_path / "etl.py").write_text("print(1)")
     done = flinklike("run", "-d", "etl.py", "5", "--token-file", "mine", "--namespace=team-a", "--day", "1")
     assert done.code == 0

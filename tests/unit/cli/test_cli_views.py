@@ -1,4 +1,4 @@
-"""The commands that show and cancel: tables for people, JSON for programs, one sentence for each bad input."""
+"""The commands that show and cancel: tables, JSON, and one sentence for each bad input."""
 
 import json
 import re
@@ -356,7 +356,7 @@ def test_a_result_stays_json_and_steers_nothing(flinklike: RunCommand, server: R
 def test_logs_on_a_terminal_keep_colours_only(
     flinklike: RunCommand, server: RestThread, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a pipe they are as they were written."""
+    """In a pipe the bytes are unchanged."""
     server.put(JOB, JobStatus.FINISHED)
     text = "\x1b[31mred\x1b[0m \x1b]0;title\x07 \u202e\n"
     monkeypatch.setattr(FakeTaskExecutor, "text", text.encode())

@@ -1,4 +1,4 @@
-"""The reader of attempt logs: each line once, whole, and over hand-overs between processes."""
+"""The reader of attempt logs gives each whole line once, also when another process goes on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERTEX = "b" * 32
 
 @dataclass
 class Served:
-    """What the endpoint knows of one attempt."""
+    """One attempt of the fake endpoint."""
 
     ended: bool = False
     missing: str = ""
@@ -31,7 +31,7 @@ class Served:
 
 @dataclass
 class FakeLogs:
-    """The endpoint, in a few lines: pieces of at most `piece_bytes`."""
+    """A fake endpoint, which answers pieces of at most `piece_bytes`."""
 
     piece_bytes: int = 1 << 16
     attempts: dict[AttemptKey, Served] = field(default_factory=dict)
@@ -102,7 +102,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(STREAMS), PIECES, 
 def test_every_byte_is_taken_once_and_lines_are_whole(
     steps: list[tuple[int, str, str, bool, int]], piece_bytes: int
 ) -> None:
-    """Logs grow by any bytes between looks; readers are replaced by others that know only the position."""
+    """Logs grow by any bytes between looks. New readers replace old ones and know the position only."""
     server = FakeLogs(piece_bytes=max(piece_bytes, 4))
     logs = AttemptLogs(JOB)
     found: dict[tuple[AttemptKey, str], bytes] = {}

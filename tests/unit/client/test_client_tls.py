@@ -1,4 +1,4 @@
-"""R46, R47 for clients: what is wrong is one sentence, at once, and long-lived ones take what is new."""
+"""R46, R47 for clients: one sentence about wrong TLS, without retries; long-lived clients use renewed files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IN_A_WHILE = datetime.now(UTC) + timedelta(days=1, hours=1)
 
 @dataclass(frozen=True)
 class Files:
-    """What a client has."""
+    """The files of a client."""
 
     directory: Path
 
@@ -110,7 +110,7 @@ _WRONG = {
 @BOTH
 @pytest.mark.parametrize("wrong", _WRONG)
 def test_what_is_wrong_is_one_sentence_at_once(asking: Ask, wrong: str, files: Files) -> None:
-    """A cluster that does not answer would be tried for a while."""
+    """The error comes at once, although `retry_for` would allow retries."""
     material, shown, words = _WRONG[wrong]
     with rest_of(material, asks_clients="certificate" in wrong) as rest:
         address = rest.address.replace("http://", "https://")
@@ -211,12 +211,12 @@ _CONNECTIONS = {"one runs on the transport before": 2, "it has ended": 1, "none 
 
 
 def until_connections(rest: RestThread, what: str) -> None:
-    """As many as there are to be."""
+    """Wait for the number of connections that `what` stands for."""
     reached(lambda: rest.do(lambda: len(rest.server.connections)) == _CONNECTIONS[what], what, timeout=20)
 
 
 def test_a_renewal_leaves_nothing_of_the_one_before(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R47: what runs there goes on, and then its connections are closed."""
+    """R47: requests go on over the old connections, which are closed after the last one."""
     monkeypatch.setattr(watched, "LOOK_SECONDS", 0.0)
     with rest_of(GOOD, asks_clients=True) as rest:
         for what in renewed_by_threads(rest, files):
@@ -247,7 +247,7 @@ def test_a_client_takes_a_renewed_token(tmp_path: Path, monkeypatch: pytest.Monk
             file.write_text(f"{TOKEN}\nthe-token-before\n")
             client.get("/overview")
             file.write_text("\n")
-            client.get("/overview")  # somebody writes it just now
+            client.get("/overview")  # a writer has just truncated the file
             file.unlink()
             client.get("/overview")
 

@@ -1,4 +1,4 @@
-"""R52: whoever is taken for a JobManager holds nobody, sends nobody elsewhere, and is told from one in a sentence."""
+"""R52: a false JobManager neither blocks nor redirects a client, and the error says that it is not a JobManager."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PIECES = 1500
 
 @contextmanager
 def saying(say: Say) -> Iterator[tuple[str, list[bool]]]:
-    """Whoever connects hears that, until the test is over. The address, and whether anybody has heard it out."""
+    """Serve these bytes to each connection. Gives the address, and whether a client has received all of them."""
     over, heard = threading.Event(), list[bool]()
     with socket.create_server(("127.0.0.1", 0)) as server:
 

@@ -1,4 +1,4 @@
-"""What one poll for all has to ask, and who is answered by what it finds."""
+"""The question of the shared poll, and the waiters that its answer ends."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def is_news(one: JobState, known: int) -> bool:
 
 
 class BoardMachine(RuleBasedStateMachine):
-    """Against a cluster of three jobs whose polls answer in any order, or are lost."""
+    """The board against a cluster of three jobs, whose polls answer in any order or get lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,7 +152,7 @@ class BoardMachine(RuleBasedStateMachine):
         for token, job_id, outcome in self.board.end_poll(number, None if is_lost else news(*found)):
             assert outcome == self.cluster[job_id]
             assert outcome is not None
-            assert is_news(outcome, self.known.pop(token)[1]), "nobody is told what he knows"
+            assert is_news(outcome, self.known.pop(token)[1]), "no waiter is told a state that it knows"
 
     def missing(self) -> list[int]:
         return [token for token, (job_id, since) in self.known.items() if is_news(self.cluster[job_id], since)]
@@ -163,7 +163,7 @@ class BoardMachine(RuleBasedStateMachine):
         assert not self.known or self.polls or self.board.needs_poll
 
     def teardown(self) -> None:
-        """Nothing is missed."""
+        """No waiter misses a change."""
         for number in list(self.polls):
             self.settle(number, is_lost=False)
         while self.missing():

@@ -1,4 +1,4 @@
-"""Clients of one process share connections and what is known of the addresses; forks do not."""
+"""Clients of one process share connections and the last address that has answered; forked processes do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks within a moment of another's look gets its answer, also when that look fails or is given up."""
+"""Callers within a moment share one request and its answer, also when it fails or is cancelled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONG = 3600.0
 
 
 class Cluster:
-    """Answers with the number of the request, when it may; `broken` says which requests fail."""
+    """A path that answers with the number of the request. The requests in `broken` fail."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, float]] = []

@@ -1,4 +1,4 @@
-"""A thousand who wait share one poll, one client, its failover and its errors; over the real REST application."""
+"""A thousand waiters share one poll, one client, its failover and its errors, over the real REST application."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def job(number: int) -> JobId:
 
 @dataclass
 class Box:
-    """Fakes behind the application, what is seen on the way there, and the clients that were made."""
+    """The fakes behind the application, the requests to it, and the clients."""
 
     fakes: RestFakes = field(default_factory=RestFakes)
     addresses: tuple[str, ...] = ("http://one:1", "http://two:2")
@@ -50,7 +50,7 @@ class Box:
         self.wire = Wire(stage(self.fakes))
 
     async def look_up(self) -> Access:
-        """The next token, the last one again and again."""
+        """The next token; after the last one, the last one."""
         self.looked += 1
         return self.addresses, self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
 
@@ -70,7 +70,7 @@ class Box:
 
 @asynccontextmanager
 async def polling(box: Box, *, linger: float = 0.05) -> AsyncIterator[SharedPoll[Access]]:
-    """At the end nobody is left and everything is closed."""
+    """At the end there are no waiters, and all clients are closed."""
     poll = SharedPoll(box.look_up, box.connect, gather=0.01, linger=linger)
     async with asyncio.timeout(100):
         yield poll
@@ -82,7 +82,7 @@ async def polling(box: Box, *, linger: float = 0.05) -> AsyncIterator[SharedPoll
 def waits(
     poll: SharedPoll[Access], *numbers: int, since: int = 1000, patience: float = 60.0
 ) -> Iterator[list[asyncio.Task[JobState | None]]]:
-    """Tasks that wait without an end; those that still do are cancelled."""
+    """Tasks that wait without a time limit; the fixture cancels those that are left."""
     tasks = [asyncio.ensure_future(poll.wait(job(number), since, None, patience=patience)) for number in numbers]
     try:
         yield tasks

@@ -1,4 +1,4 @@
-"""Where a client finds address and token without being told."""
+"""Where a client finds the address and the token by default."""
 
 from pathlib import Path
 

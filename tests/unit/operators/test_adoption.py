@@ -70,14 +70,14 @@ def test_nothing_stored(observed: JobStatus | None) -> None:
 
 @given(st.sampled_from(OBSERVED), st.integers(-1, 9) | st.none(), st.integers(0, 9))
 def test_no_two_jobs_at_once(observed: JobStatus | None, stored_tries: int | None, max_tries: int) -> None:
-    """A fresh id is only taken when the stored job has ended, or the cluster never got it."""
+    """A new id is chosen only when the stored job has ended, or the cluster never got that job."""
     if decide(StoredJob(JOB, stored_tries), observed, max_tries) == Submit():
         assert observed is None or observed.is_globally_terminal
 
 
 @given(st.sampled_from(OBSERVED), st.integers(-1, 9), st.integers(0, 9))
 def test_a_cleared_task_never_takes_the_old_id(observed: JobStatus | None, before: int, now: int) -> None:
-    """The old trigger's cancellation may still be on its way."""
+    """The old trigger's cancellation may still be under way."""
     decision = decide(StoredJob(JOB, before), observed, now)
     if before != now:
         assert isinstance(decision, Submit | EndThenSubmit)
@@ -139,7 +139,7 @@ def test_every_try_of_every_life_of_every_task_has_an_id_of_its_own() -> None:
 
 
 def test_the_ids_never_change() -> None:
-    """Tries that are under way choose them with the version before."""
+    """Tries under way have chosen their ids with an earlier version."""
     assert LIFE.job_id_of(1) == "19110666cf38764d7cb56829a7875c5d"
 
 

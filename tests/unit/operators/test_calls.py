@@ -1,4 +1,4 @@
-"""Calls that can be left: by a signal, a timeout, or an exception that a handler raises."""
+"""The main thread leaves a call: at a signal, a timeout, or an exception that a signal handler raises."""
 
 import contextvars
 import copy
@@ -14,12 +14,12 @@ from airflow_flinklike.operators.calls import CallInterruptedError, Interruptibl
 
 
 class HandlerError(BaseException):
-    """As Airflow's timeout: raised by a handler wherever the main thread is."""
+    """Stands for Airflow's timeout: a handler raises it wherever the main thread is."""
 
 
 @pytest.fixture
 def never() -> Iterator[threading.Event]:
-    """What a call waits for that does not answer; set at the end, so that its thread ends."""
+    """The event that a silent call waits for. The fixture sets it at the end, so that the thread ends."""
     event = threading.Event()
     yield event
     event.set()
@@ -34,7 +34,7 @@ def on_signal() -> Iterator[Any]:
 
 
 def signalling(entered: threading.Event, never: threading.Event) -> None:
-    """A call that signals its process when it is under way, and then does not return."""
+    """A call that signals its process and then does not return."""
     entered.set()
     os.kill(os.getpid(), signal.SIGUSR1)
     never.wait()

@@ -1,4 +1,4 @@
-"""Observers of jobs over the real REST application: each line once over hand-overs, and errors that do no harm."""
+"""Observers over the real REST application: each line once, also after a deferral; errors do not fail the task."""
 
 from __future__ import annotations
 

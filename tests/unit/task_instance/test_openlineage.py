@@ -18,7 +18,7 @@ JOB = LineageJob("a" * 32, "http://cluster:8081")
 
 @dataclass
 class OperatorLineage:
-    """The provider's, as far as it is used here."""
+    """A stand-in for the provider's class."""
 
     inputs: list[Any] = field(default_factory=list)
     outputs: list[Any] = field(default_factory=list)
@@ -58,7 +58,7 @@ def transport(properties: dict[str, Any], context: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Modules of these names, and none of Airflow's own."""
+    """Stand-ins for modules of the provider."""
     base = "airflow.providers.openlineage"
     compat = "airflow.providers.common.compat.openlineage"
     facets = module(f"{compat}.facet", ExternalQueryRunFacet=facet)

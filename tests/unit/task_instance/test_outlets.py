@@ -1,4 +1,4 @@
-"""What is known of a job's output: its author's word, and the counters of its sinks."""
+"""The known size of a job's output: in the job's value, else by the counters of its sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task's log says of its job: lines, groups, bounds, progress, and when it looks again."""
+"""The job in the task's log: lines, groups, limits, progress, and the time of the next look."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_what_is_gone_is_a_warning_that_says_where_the_limit_is() -> None:
     found = log.take(answer(attempt("b\n", dropped=3 << 20, offset=3 << 20)), 1)
     assert [line.text.split(" ")[0] for line in found] == ["==>", "3.0", "b"]
     assert found[1].level == logging.WARNING
-    assert found[1].text.startswith("3.0 mb of the stdout of read are gone: ")
+    assert found[1].text.startswith("3.0 mb of the stdout of read were dropped: ")
     assert "taskmanager.log.attempt.max-size" in found[1].text
 
 

@@ -1,4 +1,4 @@
-"""Why a task is killed, from what Airflow says about it."""
+"""The kill cause, from the state of the task in Airflow."""
 
 from enum import Enum
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ ALL = [
 
 
 class State(Enum):
-    """As Airflow's own enum, where its answer is not plain JSON."""
+    """Airflow's answer may hold its enum instead of texts."""
 
     RUNNING = "running"
     FAILED = "failed"

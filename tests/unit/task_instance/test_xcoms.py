@@ -1,4 +1,4 @@
-"""Values that fit into an XCom, and what is said of those that do not."""
+"""The size limit of XComs, and the error above it."""
 
 from __future__ import annotations
 

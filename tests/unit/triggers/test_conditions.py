@@ -1,4 +1,4 @@
-"""What one look of a sensor says, for every state of a job and for every kind of TaskManager."""
+"""One look of a sensor, for every state of a job and every kind of TaskManager."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
