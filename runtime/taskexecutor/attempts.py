@@ -158,10 +158,10 @@ class Attempts:
         else:
             self._scope.spawn(f"cancel {attempt_id}", self._pool.cancel(slot_index, attempt_id))
 
-    def forget(self, job_id: JobId, *, is_gone: bool) -> None:
-        """The job's processes have ended, and its files are deleted if all `is_gone`."""
+    def forget(self, job_id: JobId, *, is_removed: bool) -> None:
+        """The job's processes have ended, and its files are deleted if all `is_removed`."""
         if self._users is not None:
-            self._users.leave(job_id, is_gone=is_gone)
+            self._users.leave(job_id, is_removed=is_removed)
         self.forgetting.end(job_id)
 
     @property

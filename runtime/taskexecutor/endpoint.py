@@ -467,7 +467,7 @@ class TaskExecutor:
                 if self._slot_reports.are_slots_usable:
                     self._outbox.add_freed(allocation_id)
                 else:
-                    self._post(SlotsChanged())  # the report says that the slot is gone
+                    self._post(SlotsChanged())  # the next report says that the slot is not usable
             case StartSlotTimer(allocation_id):
                 self._start_timer(allocation_id)
             case DeletePartitions(partitions):

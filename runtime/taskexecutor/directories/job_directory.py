@@ -101,7 +101,7 @@ class JobDirectories:
         return files
 
     async def delete(self, job_id: JobId) -> bool:
-        """Delete a job's directory; True when it is gone. Idempotent. What an abandoned preparation still writes is
+        """Delete a job's directory; True when it is deleted. Idempotent. What an abandoned preparation still writes is
         awaited first.
         """
         await self._preparing.settle(lambda key: key == job_id)
@@ -142,7 +142,7 @@ class JobDirectories:
                 await self._unpack(job.job_id, building, laid_out.archives)
             await asyncio.to_thread(_move, building, root)
         except BaseException:
-            # Whatever ended it, a cancel too: the process that unpacks is gone, and what it has left means nothing.
+            # Whatever ended it, a cancel too: the process that unpacks is dead, and what it has left means nothing.
             await asyncio.to_thread(delete_tree, building)
             raise
         brought = tuple(_name_in_work(blob) for blob in (*job.files, *job.archives))

@@ -86,7 +86,7 @@ class LifeRecord:
 
     @classmethod
     def take_over(cls, path: Path) -> LifeRecord | None:
-        """That of guards which are gone; None when one of them lives, or the file is gone."""
+        """The record of a life whose guard and watcher are dead; None when one of them lives, or there is no file."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:

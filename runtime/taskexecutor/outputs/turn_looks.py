@@ -65,7 +65,7 @@ class TurnLooks:
             self._looked_at = now  # of several threads the last one counts: each looked when it says
 
     def look(self, files: OutputFiles, *, is_there: bool) -> None:
-        """`is_there`: a turn that is gone is another one's too."""
+        """`is_there`: a turn without a file is another mover's too."""
         data = files.read(self._turn)
         if data is None:
             if is_there:

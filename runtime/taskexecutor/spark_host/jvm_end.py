@@ -55,7 +55,7 @@ def problem_in(report: str, pid: int) -> str:
 
 
 def end_of_jvm(otherwise: str, code: int | None, witness: Witness | None, words: str, crash: str) -> JvmEnd:
-    """`otherwise`: what was noticed first; it stands where the JVM has not ended (`code` None) and nothing says more."""
+    """`otherwise`: what was noticed first; it stands where the JVM has not ended (`code` None)."""
     if witness is not None:
         return _exit(witness, code)
     if crash:

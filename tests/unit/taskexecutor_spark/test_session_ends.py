@@ -170,7 +170,7 @@ def test_a_catalog_goes_even_when_workers_of_its_job_cannot_be_ended(
     with ours, theirs:
         made = SparkHost(driver, nothing, ours, SystemClock(), SeededEntropy(1))
         with pytest.raises(PermissionError):
-            made._end_job({"job_id": "j"})
+            made._end_job("j")
     assert driver.forgotten == ["j"]
 
 
