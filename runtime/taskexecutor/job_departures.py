@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class JobDepartures:
-    """Of one TaskManager."""
+    """Removals of one TaskManager."""
 
     def __init__(
         self,

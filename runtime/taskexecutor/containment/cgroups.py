@@ -159,7 +159,7 @@ class SlotCgroups:
 
 
 def remove_own() -> None:
-    """Those of this process, should it end before its slots have begun. Blocking."""
+    """Remove the groups of this process, should it end before its slots have begun. Blocking."""
     for parent, _ in _trees().values():
         _remove(_root_below(parent))
 

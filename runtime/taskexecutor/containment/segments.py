@@ -94,7 +94,7 @@ class SlotSegments:
                 self._by_creator.setdefault(one.creator, []).append(one)
 
     def of(self, slot: int, tree: Collection[int]) -> Mapping[int, int]:
-        """Those of the slot with this tree, with their bytes, by id."""
+        """The segments of the slot with this tree: bytes by id."""
         self._trees[slot] = frozenset(tree)
         if slot not in self._slots_began:
             self._slots_began[slot] = self._began(slot) or 0.0

@@ -24,7 +24,9 @@ from runtime.system import linux
 from runtime.taskexecutor.containment.left_ipc import remove_ipc_of
 
 HOME = "home"
-"""Of all tasks of a job, and where their temporary files go; in the job's directory, and deleted with it."""
+"""The home directory of all tasks of a job, and the place of their temporary files; in the job's directory, and deleted
+with it.
+"""
 _GROUP_BITS = 0o070
 _HADOOP_SCHEMES = frozenset({"arrow_hdfs", "hdfs"})
 _OBJECT_SCHEMES = frozenset({"abfs", "abfss", "adl", "az", "dbfs", "gcs", "gs", "lakefs", "oci", "oss", "s3", "s3a"})

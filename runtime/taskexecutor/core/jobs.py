@@ -44,7 +44,7 @@ class Job:
 
 
 class JobTable:
-    """All of them, and the ones that ended lately."""
+    """The jobs of one TaskManager, and those that ended lately."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Job] = {}

@@ -53,7 +53,7 @@ class JobDirectory:
 
 
 class JobDirectories:
-    """All of them. One instance per TaskManager; `root` is its own.
+    """The directories of all jobs. One instance per TaskManager; `root` is its own.
 
     `unpacker_of`: the number of the user that unpacks a job's archives; without it that is the TaskManager's user.
     """

@@ -43,7 +43,10 @@ def taken_by(data: bytes) -> str:
 
 
 class TurnLooks:
-    """Of one mover, at the base in which it works. `by`: as in the turn file. `boot_clock` is read on any thread."""
+    """The looks of one mover, at the base in which it works.
+
+    `by`: as in the turn file. `boot_clock` is read on any thread.
+    """
 
     def __init__(self, turn: str, by: str, boot_clock: Clock) -> None:
         self._turn = turn

@@ -23,7 +23,7 @@ _LOST_SPARK_WAIT = 10.0
 
 
 class SparkUsers:
-    """Of one pool. `note_readiness` is called when Spark becomes ready, or no longer is."""
+    """Users of Spark in one pool. `note_readiness` is called when Spark becomes ready, or no longer is."""
 
     def __init__(
         self,

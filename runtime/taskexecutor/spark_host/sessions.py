@@ -38,7 +38,7 @@ _WAITS, _RESTORED = "waits", "restored"
 _IDLE_WAIT = 0.05
 _IDLE_INTERVAL = 0.005
 _OF_SLOT_TOO = 0o2770
-"""Of a session's directory, where slots have users of their own (R50): its files have the slot's group."""
+"""Mode of a session's directory, where slots have users of their own (R50): its files have the slot's group."""
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ class OutputFiles(Protocol):
 
     @property
     def place(self) -> str:
-        """The same for all names of one base."""
+        """The identity of the base's directory, the same for all its names."""
 
     @property
     def outer_places(self) -> Sequence[str]:

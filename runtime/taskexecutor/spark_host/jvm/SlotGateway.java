@@ -25,7 +25,7 @@ public final class SlotGateway extends Gateway {
 
   private static final String SPARK = "org.apache.spark.";
 
-  /** What Spark has once for all who use it, below its package. What a session has of its own is elsewhere, as in `sql`. */
+  /** What Spark has once for all sessions, below its package. What a session has of its own is elsewhere, as in `sql`. */
   private static final Pattern SHARED =
       Pattern.compile(
           "(broadcast|deploy|executor|internal|memory|metrics|network|resource|rpc|scheduler|shuffle|status|storage|ui)"
