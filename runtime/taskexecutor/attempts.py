@@ -138,7 +138,7 @@ class Attempts:
         self._scope = scope
         self._post = post
         self._running: dict[ExecutionAttemptId, _Attempt] = {}
-        self.forgetting = DepartingJobs()
+        self.departing = DepartingJobs()
         """Jobs that leave: no attempt of one that has come back is prepared before that has ended."""
 
     def run(self, order: RunAttempt) -> None:
@@ -162,7 +162,7 @@ class Attempts:
         """The job's processes have ended, and its files are deleted if all `is_removed`."""
         if self._users is not None:
             self._users.leave(job_id, is_removed=is_removed)
-        self.forgetting.end(job_id)
+        self.departing.end(job_id)
 
     @property
     def ids(self) -> frozenset[ExecutionAttemptId]:
@@ -208,7 +208,7 @@ class Attempts:
         secrets: Mapping[str, str] = {}
         try:
             async with asyncio.timeout(None) as attempt.preparation:
-                await self.forgetting.wait(job.job_id)
+                await self.departing.wait(job.job_id)
                 if task.outputs:
                     self._exchange.expect(job.job_id)
                 directory = await self._directories.prepare(job)

@@ -476,7 +476,7 @@ class TaskExecutor:
             case MoveOutputs(message):
                 self._outputs.begin(message)
             case ForgetJob(job_id, is_over):
-                self._attempts.forgetting.begin(job_id)
+                self._attempts.departing.begin(job_id)
                 self._scope.spawn(f"forget {job_id}", self._departures.remove(job_id, is_over=is_over))
             case _:
                 assert_never(effect)

@@ -1,7 +1,6 @@
 """What System V keeps when processes have ended: shared memory, semaphores, message queues (R43, R50).
 
-A number that slots, or Spark, have as their user is somebody else's with the next job: who comes finds nothing of who
-was there.
+Slots, or Spark, give the number of their user to the next job, which must find nothing of the job before.
 """
 
 from __future__ import annotations

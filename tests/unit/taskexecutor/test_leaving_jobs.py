@@ -1,4 +1,4 @@
-"""R50: what a job has had on a TaskManager is nobody else's before all of it is gone."""
+"""R50: a job's numbers on a TaskManager go to another job only after all of its files are deleted."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import py4j.PythonClient;
 import py4j.ReturnObject;
 
 /**
- * A session's py4j gateway that ends no JVM (R23), changes none for other jobs, and starts no program in it, of which nobody
+ * A session's py4j gateway that ends no JVM (R23), changes none for other jobs, and starts no program in it, of which no component
  * could tell whose it is (R29). It is a guard against accidents, no
  * boundary against intent.
  */
