@@ -156,7 +156,7 @@ def punch_hole(descriptor: int, length: int) -> bool:
 
 
 def children_of(pid: int) -> list[int]:
-    """Direct children of all threads of a process; empty when it is gone."""
+    """Direct children of all threads of a process; empty when it has ended."""
     children: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - five times as fast, five times a second
@@ -201,7 +201,7 @@ def descriptors_of(pid: int) -> list[str]:
 
 
 def mappings_of(pid: int, bytes_max: int, file: str = "smaps") -> bytes:
-    """The beginning of what the kernel tells of its mappings, b"" when it is gone."""
+    """The beginning of what the kernel tells of its mappings, b"" when it has ended."""
     for place in (f"/proc/{pid}", _of_another_thread(pid)):
         try:
             with open(f"{place}/{file}", "rb") as mappings:  # noqa: PTH123 - as above
@@ -242,7 +242,7 @@ def is_descendant(pid: int, ancestor: int) -> bool:
 
 
 def began_at(pid: int) -> float | None:
-    """When that process began, in seconds since 1970 by the clock as it stands now; None when it is gone."""
+    """When that process began, in seconds since 1970 by the clock as it stands now; None when it has ended."""
     try:
         ticks = int(_read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19])
     except OSError:
@@ -252,7 +252,7 @@ def began_at(pid: int) -> float | None:
 
 
 def session_of(pid: int) -> int:
-    """The session that a process belongs to, 0 when it is gone."""
+    """The session that a process belongs to, 0 when it has ended."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:
@@ -285,7 +285,7 @@ def process_tree(pid: int) -> list[int]:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident set of a process, 0 when it is gone. An upper bound of its proportional share."""
+    """Resident set of a process, 0 when it has ended. An upper bound of its proportional share."""
     try:
         pages = int(_read(f"/proc/{pid}/statm").split()[1])
         if not pages and (place := _of_another_thread(pid)):
@@ -296,7 +296,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def proportional_bytes(pid: int) -> int:
-    """Proportional set size (PSS) of a process, 0 when it is gone."""
+    """Proportional set size (PSS) of a process, 0 when it has ended."""
     lines = mappings_of(pid, _ROLLUP_BYTES, "smaps_rollup").splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Pss:")), 0)
 

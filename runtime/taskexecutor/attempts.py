@@ -138,7 +138,7 @@ class Attempts:
         self._scope = scope
         self._post = post
         self._running: dict[ExecutionAttemptId, _Attempt] = {}
-        self.forgetting = DepartingJobs()
+        self.departing = DepartingJobs()
         """Jobs that leave: no attempt of one that has come back is prepared before that has ended."""
 
     def run(self, order: RunAttempt) -> None:
@@ -158,11 +158,11 @@ class Attempts:
         else:
             self._scope.spawn(f"cancel {attempt_id}", self._pool.cancel(slot_index, attempt_id))
 
-    def forget(self, job_id: JobId, *, is_gone: bool) -> None:
-        """The job's processes have ended, and its files are deleted if all `is_gone`."""
+    def forget(self, job_id: JobId, *, is_removed: bool) -> None:
+        """The job's processes have ended, and its files are deleted if all `is_removed`."""
         if self._users is not None:
-            self._users.leave(job_id, is_gone=is_gone)
-        self.forgetting.end(job_id)
+            self._users.leave(job_id, is_removed=is_removed)
+        self.departing.end(job_id)
 
     @property
     def ids(self) -> frozenset[ExecutionAttemptId]:
@@ -208,7 +208,7 @@ class Attempts:
         secrets: Mapping[str, str] = {}
         try:
             async with asyncio.timeout(None) as attempt.preparation:
-                await self.forgetting.wait(job.job_id)
+                await self.departing.wait(job.job_id)
                 if task.outputs:
                     self._exchange.expect(job.job_id)
                 directory = await self._directories.prepare(job)

@@ -23,7 +23,7 @@ _STOPPING = "this TaskManager is being stopped"
 
 
 class Draining:
-    """Of one TaskManager. `running`: how many attempts run; `kept`: how many reports are not acknowledged."""
+    """Drains one TaskManager. `running`: how many attempts run; `kept`: how many reports are not acknowledged."""
 
     def __init__(
         self,

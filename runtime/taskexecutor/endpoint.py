@@ -467,7 +467,7 @@ class TaskExecutor:
                 if self._slot_reports.are_slots_usable:
                     self._outbox.add_freed(allocation_id)
                 else:
-                    self._post(SlotsChanged())  # the report says that the slot is gone
+                    self._post(SlotsChanged())  # the next report says that the slot is not usable
             case StartSlotTimer(allocation_id):
                 self._start_timer(allocation_id)
             case DeletePartitions(partitions):
@@ -476,7 +476,7 @@ class TaskExecutor:
             case MoveOutputs(message):
                 self._outputs.begin(message)
             case ForgetJob(job_id, is_over):
-                self._attempts.forgetting.begin(job_id)
+                self._attempts.departing.begin(job_id)
                 self._scope.spawn(f"forget {job_id}", self._departures.remove(job_id, is_over=is_over))
             case _:
                 assert_never(effect)

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class JobDepartures:
-    """Of one TaskManager."""
+    """Removals of one TaskManager."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class JobDepartures:
             await remove_part(f"what Spark has of job {job_id}", self._spark.end_job(job_id))
         is_removed &= await remove_part(f"files of job {job_id}", self._directories.delete(job_id))
         is_removed &= await remove_part(f"partitions of job {job_id}", self._exchange.end_job(job_id))
-        self._attempts.forget(job_id, is_gone=is_removed)
+        self._attempts.forget(job_id, is_removed=is_removed)
         await remove_part(f"outputs of job {job_id}", self._outputs.end_job(job_id, is_over=is_over))
 
 

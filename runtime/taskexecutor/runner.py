@@ -66,10 +66,10 @@ class StartableSlotPool(SlotPool, Protocol):
     """A pool with its life."""
 
     async def start(self) -> None:
-        """Processes up."""
+        """Start the processes."""
 
     async def stop(self) -> None:
-        """All of them reaped; attempts that ran have reported."""
+        """Reap all processes; attempts that ran have reported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class SlotPool(Protocol):
     async def end_job(self, job_id: JobId, /) -> None:
         """The job has left: end its processes that no other job may use. Idempotent.
 
-        Where slots are users of their own, returns when they are gone: others have these users next (R50).
+        Where slots are users of their own, returns when they are reaped: other jobs have these users next (R50).
         """
 
     async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:

@@ -23,7 +23,7 @@ class RegisteredLeader(Protocol):
 
 
 class SlotReports:
-    """Those of one TaskManager. `report` and `note_serving` follow any change of what they read."""
+    """Slot reports of one TaskManager. `report` and `note_serving` follow any change of what they read."""
 
     def __init__(
         self, core: TaskExecutorCore, pool: SlotPool, spark: SparkState | None, leader: RegisteredLeader

@@ -78,7 +78,7 @@ class TaskEnvironment:
     umask: int = UNCHANGED
 
     def naming_credentials(self, directory: Path) -> TaskEnvironment:
-        """The same, with where a task finds delegation tokens (R51)."""
+        """A copy that also names the directory in which tasks find delegation tokens (R51)."""
         return TaskEnvironment({**self.variables, CREDENTIALS_VARIABLE: str(directory)}, self.umask)
 
     @classmethod

@@ -83,7 +83,7 @@ class ContactSettings:
 
 
 class ContactKeeper:
-    """`run` is eternal; it raises DeregisteredError when the own key is gone."""
+    """`run` is eternal; it raises DeregisteredError when the own key is deleted."""
 
     def __init__(
         self, settings: ContactSettings, fences: TaskManagerFences, holder: DeadlineHolder, clock: Clock

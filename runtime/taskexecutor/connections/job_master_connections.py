@@ -37,7 +37,10 @@ class _Connection:
 
 
 class JobMasterConnections:
-    """All of them. `receiver_of` makes the receiver of one stream's messages; `post` takes the changes."""
+    """All connections of one TaskManager.
+
+    `receiver_of` makes the receiver of one stream's messages; `post` takes the changes.
+    """
 
     def __init__(
         self,

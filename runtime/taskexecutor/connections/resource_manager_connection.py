@@ -80,7 +80,7 @@ class LeaderConnected:
 
 @dataclass(frozen=True, slots=True)
 class LeaderDisconnected:
-    """The leader is gone or cannot be reached; the connection looks for one by itself."""
+    """The leader is lost or has ended; the connection looks for another one by itself."""
 
 
 def failure_level(error: FlinklikeError, seconds_known: float) -> int:

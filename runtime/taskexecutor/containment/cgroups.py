@@ -139,7 +139,7 @@ class SlotCgroups:
         return (str(own), *(str(root / str(slot_index)) for root in self._roots if root != self._memory))
 
     def close(self, groups: tuple[str, ...]) -> None:
-        """That process is gone with all below it, or was never there. Blocking.
+        """Remove the group of a process that has ended with all below it, or was never there. Blocking.
 
         What it has left in memory is the slot's from now on, which has no limit of it.
         """
@@ -153,13 +153,13 @@ class SlotCgroups:
         return any(_oom_kills(Path(groups[0]) / name) for name in ("memory.events", "memory.oom_control"))
 
     def remove(self) -> None:
-        """When all slot processes are gone. Blocking."""
+        """Remove everything, when all slot processes have ended. Blocking."""
         for root in self._roots:
             _remove(root)
 
 
 def remove_own() -> None:
-    """Those of this process, should it end before its slots have begun. Blocking."""
+    """Remove the groups of this process, should it end before its slots have begun. Blocking."""
     for parent, _ in _trees().values():
         _remove(_root_below(parent))
 

@@ -1,7 +1,6 @@
 """What System V keeps when processes have ended: shared memory, semaphores, message queues (R43, R50).
 
-A number that slots, or Spark, have as their user is somebody else's with the next job: who comes finds nothing of who
-was there.
+Slots, or Spark, give the number of their user to the next job, which must find nothing of the job before.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def listed(kind: str, most: int | None = None) -> Iterator[Mapping[str, str]]:
 
 
 def remove(kind: str, id_: int) -> None:
-    """Raises OSError, also when it is gone."""
+    """Raises OSError, also when there is none any more."""
     answer = {
         SHARED_MEMORY: lambda: _libc.shmctl(id_, _IPC_RMID, None),
         SEMAPHORES: lambda: _libc.semctl(id_, 0, _IPC_RMID),
@@ -46,7 +45,10 @@ def remove(kind: str, id_: int) -> None:
 
 
 def remove_ipc_of(uid: int) -> None:
-    """Remove all of that user, which has no process. Raises OSError when something stays, none for what is gone."""
+    """Remove all of that user, which has no process.
+
+    Raises OSError when something stays, not for what others have removed.
+    """
     for kind, column in IDS.items():
         for row in listed(kind):
             if str(uid) not in {row["uid"], row["cuid"]}:

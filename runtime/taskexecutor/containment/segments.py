@@ -1,9 +1,9 @@
 """Shared memory of System V that slots have made (R43): a segment that no process has attached is in no process's
 figures, and stays when its maker has ended.
 
-The kernel says by its number which process has made a segment. One that was in a slot's tree when it was looked at
-makes the segment the slot's, unless the segment is older than the process, whose number was another one's then. It
-counts there as long as it is there, and when the slot's process has ended it is removed, unless somebody has it
+The kernel names the process that has made a segment by its number. If that process was seen in a slot's tree, the
+segment is the slot's, unless the segment is older than the process: then the number was another process's. A segment
+counts for its slot as long as it exists; when the slot's process has ended it is removed, unless a process has it
 attached.
 """
 
@@ -94,7 +94,7 @@ class SlotSegments:
                 self._by_creator.setdefault(one.creator, []).append(one)
 
     def of(self, slot: int, tree: Collection[int]) -> Mapping[int, int]:
-        """Those of the slot with this tree, with their bytes, by id."""
+        """The segments of the slot with this tree: bytes by id."""
         self._trees[slot] = frozenset(tree)
         if slot not in self._slots_began:
             self._slots_began[slot] = self._began(slot) or 0.0

@@ -56,7 +56,7 @@ def segment_file(segment_id: int) -> FileId:
 
 
 class HeldFiles:
-    """Those of one process tree, looked for again and again.
+    """The files in memory that one process tree holds, looked for again and again.
 
     A file without a block is none, so that there are no more than the memory of the tree has pages.
     """

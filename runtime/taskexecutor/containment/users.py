@@ -24,7 +24,9 @@ from runtime.system import linux
 from runtime.taskexecutor.containment.left_ipc import remove_ipc_of
 
 HOME = "home"
-"""Of all tasks of a job, and where their temporary files go; in the job's directory, and gone with it."""
+"""The home directory of all tasks of a job, and the place of their temporary files; in the job's directory, and deleted
+with it.
+"""
 _GROUP_BITS = 0o070
 _HADOOP_SCHEMES = frozenset({"arrow_hdfs", "hdfs"})
 _OBJECT_SCHEMES = frozenset({"abfs", "abfss", "adl", "az", "dbfs", "gcs", "gs", "lakefs", "oci", "oss", "s3", "s3a"})
@@ -111,7 +113,7 @@ def is_open_to_spark(user: TaskUser) -> bool:
 
 
 def as_group(umask: int) -> int:
-    """The group is the job's: its processes may change each other's files, whatever the umask keeps from other users."""
+    """The group is the job's: its processes may change each other's files, other users only what the umask allows."""
     return umask & ~_GROUP_BITS
 
 

@@ -12,7 +12,7 @@ from runtime.common.ids import JobId
 
 
 class OwnerAbsence:
-    """Of all jobs of one TaskManager. `timeout` in seconds."""
+    """The waits of all jobs of one TaskManager. `timeout` in seconds."""
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout

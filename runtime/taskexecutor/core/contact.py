@@ -3,7 +3,7 @@
 Invariants: the contact is the send time of a read of the own prefix that showed the own key, with every fence in that
 read obeyed, and it counts only once the guard has accepted it; it never goes back. An etcd that is away changes
 nothing: the contact gets older. A fence that cannot be read is obeyed as one for every attempt, never confirmed,
-and forbids nothing any more when it can be read, or is gone (R31).
+and forbids nothing any more when it can be read, or is deleted (R31).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class OfferContact:
 
 @dataclass(frozen=True, slots=True)
 class StopEverything:
-    """The own key is gone: this incarnation was declared dead."""
+    """The own key is deleted: this incarnation was declared dead."""
 
 
 ContactEffect = StopFenced | ReopenJob | ConfirmFence | OfferContact | StopEverything

@@ -20,7 +20,7 @@ from runtime.taskexecutor.core.tenancy import Tenancy
 
 
 class Deployments:
-    """Of one TaskManager."""
+    """Decisions about the attempts in one TaskManager's slots."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class PendingFence:
 
 
 class Isolation:
-    """Of one TaskManager."""
+    """Fences and contact of one TaskManager."""
 
     def __init__(self) -> None:
         self.is_isolated = False

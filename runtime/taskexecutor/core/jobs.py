@@ -44,7 +44,7 @@ class Job:
 
 
 class JobTable:
-    """All of them, and the ones that ended lately."""
+    """The jobs of one TaskManager, and those that ended lately."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Job] = {}
@@ -74,7 +74,7 @@ class JobTable:
         return ""
 
     def is_over(self, job_id: JobId, epoch: int) -> bool:
-        """The job ends or has ended here: its slots are free or being freed, and its reports and files are of no use."""
+        """The job ends or has ended here: its slots are free or being freed, its reports and files of no use."""
         job = self._jobs.get(job_id)
         return job.is_ending if job is not None else epoch <= self._ended.get(job_id, -1)
 

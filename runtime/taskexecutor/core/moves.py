@@ -27,7 +27,7 @@ class _Move:
 
 
 class Moves:
-    """Of one TaskManager."""
+    """The commits of one TaskManager."""
 
     def __init__(self, isolation: Isolation) -> None:
         self._isolation = isolation

@@ -21,7 +21,7 @@ CENSUS_ATTEMPTS_MAX = 4096
 
 
 class OwnerLinks:
-    """Of one TaskManager."""
+    """Streams of one TaskManager to owners."""
 
     def __init__(self, task_manager_id: str, slots: TaskSlotTable, ledger: AttemptLedger, moves: Moves) -> None:
         self._task_manager_id = task_manager_id

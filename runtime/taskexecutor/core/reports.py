@@ -1,6 +1,6 @@
 """What this TaskManager knows of attempts, and the reports that their owners have not acknowledged yet.
 
-Invariants: an attempt has one terminal report, the first; it is kept until it is acknowledged or the job is gone
+Invariants: an attempt has one terminal report, the first; it is kept until it is acknowledged or the job has left
 (R10); an attempt once seen is known until its job leaves (R11), so that no command takes effect twice. The number and
 bytes of kept reports are bounded by `has_room`: without room no further attempt is started, nothing is ever dropped.
 """

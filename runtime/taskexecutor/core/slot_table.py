@@ -151,7 +151,7 @@ class TaskSlotTable:
         return task
 
     def end_running(self, slot: TaskSlot, attempt_id: ExecutionAttemptId) -> None:
-        """The attempt is gone from the slot: its process is reaped or idle again (R15)."""
+        """The attempt has left the slot: its process is reaped or idle again (R15)."""
         assert slot.running == attempt_id, (slot.index, slot.running, attempt_id)
         slot.running, slot.runs_exclusive = None, False
 

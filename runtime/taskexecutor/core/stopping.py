@@ -18,7 +18,7 @@ from runtime.taskexecutor.core.slot_table import TaskSlot, TaskSlotTable
 
 
 class Stopping:
-    """Of one TaskManager."""
+    """Ends attempts of one TaskManager."""
 
     def __init__(self, slots: TaskSlotTable, ledger: AttemptLedger, isolation: Isolation, moves: Moves) -> None:
         self._slots = slots

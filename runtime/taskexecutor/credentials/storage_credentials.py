@@ -19,7 +19,7 @@ _PREFIX = "fsspec."
 
 
 class StorageCredentials:
-    """Of one process: its TaskManager, or a slot."""
+    """The credentials of one process: a TaskManager, or a slot."""
 
     def __init__(self, values: TokenValues) -> None:
         self._values = values
@@ -31,7 +31,7 @@ class StorageCredentials:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> StorageCredentials:
-        """For a slot."""
+        """The credentials of a slot process."""
         return cls(TokenValues.of_environment(environment, _PREFIX))
 
     def install(self) -> None:

@@ -20,7 +20,7 @@ _State = tuple[tuple[str, int, int], ...]
 
 
 class TokenValues:
-    """Those of one directory (None: there are none) whose names begin with `prefix`. Any thread may ask."""
+    """The values in one directory (None: there are none) whose names begin with `prefix`. Any thread may ask."""
 
     def __init__(self, directory: Path | None, prefix: str) -> None:
         self._directory = directory

@@ -53,7 +53,7 @@ class JobDirectory:
 
 
 class JobDirectories:
-    """All of them. One instance per TaskManager; `root` is its own.
+    """The directories of all jobs. One instance per TaskManager; `root` is its own.
 
     `unpacker_of`: the number of the user that unpacks a job's archives; without it that is the TaskManager's user.
     """
@@ -101,7 +101,7 @@ class JobDirectories:
         return files
 
     async def delete(self, job_id: JobId) -> bool:
-        """Delete a job's directory; True when it is gone. Idempotent. What an abandoned preparation still writes is
+        """Delete a job's directory; True when it is deleted. Idempotent. What an abandoned preparation still writes is
         awaited first.
         """
         await self._preparing.settle(lambda key: key == job_id)
@@ -142,7 +142,7 @@ class JobDirectories:
                 await self._unpack(job.job_id, building, laid_out.archives)
             await asyncio.to_thread(_move, building, root)
         except BaseException:
-            # Whatever ended it, a cancel too: the process that unpacks is gone, and what it has left means nothing.
+            # Whatever ended it, a cancel too: the process that unpacks is dead, and what it has left means nothing.
             await asyncio.to_thread(delete_tree, building)
             raise
         brought = tuple(_name_in_work(blob) for blob in (*job.files, *job.archives))

@@ -253,12 +253,12 @@ class JobUsers:
             os.chown(directory / stream, 0, 0, follow_symlinks=False)
         directory.chmod(0o700)
 
-    def leave(self, job_id: JobId, *, is_gone: bool) -> None:
-        """Its processes have ended. If its files are gone too, another job may have its group."""
+    def leave(self, job_id: JobId, *, is_removed: bool) -> None:
+        """Its processes have ended. If its files are deleted too, another job may have its group."""
         self._open.discard(job_id)
         self._opening.pop(job_id, None)
-        if not is_gone:
-            logger.warning("group %s stays that of job %s: not all of it is gone", self._gids.get(job_id), job_id)
+        if not is_removed:
+            logger.warning("group %s stays that of job %s: not all of it is removed", self._gids.get(job_id), job_id)
         elif (gid := self._gids.pop(job_id, None)) is not None:
             self._free[gid] = None  # at the end: the one that is free for longest comes next
 

@@ -125,6 +125,6 @@ class LeftoverCollector:
     async def _delete_partitions(self, incarnation: str) -> bool:
         is_empty = True
         for job_id in await asyncio.to_thread(self._exchange.jobs_of, incarnation):
-            is_gone = await self._is_job_over(job_id) and await self._exchange.delete_of(incarnation, job_id)
-            is_empty = is_empty and is_gone
+            is_deleted = await self._is_job_over(job_id) and await self._exchange.delete_of(incarnation, job_id)
+            is_empty = is_empty and is_deleted
         return is_empty

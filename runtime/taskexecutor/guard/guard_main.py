@@ -184,7 +184,7 @@ class Guard:
         try:
             socket.send_fds(self._link, [message.encode()], list(descriptors))
         except OSError:
-            return  # it is gone, which the next read finds
+            return  # it has ended, which the next read finds
 
     def _tell_deadline(self) -> None:
         self._tell_watcher(f"{HOLDS} {self._isolation.deadline!r}")

@@ -31,7 +31,7 @@ class IsolationDeadline:
     def __init__(self, boottime: Callable[[], float]) -> None:
         self._boottime = boottime
         self._deadline: float | None = None
-        self._exclusive: dict[int, int | None] = {}  # pid -> its descriptor, None when it was gone already
+        self._exclusive: dict[int, int | None] = {}  # pid -> its descriptor, None when it had ended already
         self._spark: tuple[int, int] | None = None
         self._ending: dict[int, int] = {}  # pid -> its descriptor
         self.is_ending = False
@@ -47,7 +47,7 @@ class IsolationDeadline:
         return self._deadline
 
     def mark(self, pid: int, main: int) -> None:
-        """This process, `main` or one below it, does such work. Also one that is gone: its session may be there."""
+        """This process, `main` or one below it, does such work. Also one that has ended: its session may be there."""
         self.unmark(pid)
         self._exclusive[pid] = _descriptor_of(pid, main)
 

@@ -26,7 +26,9 @@ LEFTOVER_PATIENCE = 20.0
 
 
 def kill(pid: int, number: int = signal.SIGKILL) -> None:
-    """Signal a process that may be gone, or another user's (`sudo`): what cannot be killed is not taken for dead."""
+    """Signal a process that may have ended, or may be another user's (`sudo`): what cannot be killed is not taken for
+    dead.
+    """
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):

@@ -2,8 +2,8 @@
 library only.
 
 One file a life. While any guard of it lives, it is locked; the lock goes with the last of them, however they end. A
-line says that everything is reaped, the next one who states it. Without that line, and without the lock, the guards
-were killed: nothing is known of what they have left.
+line says that everything is reaped, the next one which process states it. Without that line, and without the lock, the
+guards were killed: nothing is known of what they have left.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class LifeRecord:
 
     @classmethod
     def take_over(cls, path: Path) -> LifeRecord | None:
-        """That of guards which are gone; None when one of them lives, or the file is gone."""
+        """The record of a life whose guard and watcher are dead; None when one of them lives, or there is no file."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:

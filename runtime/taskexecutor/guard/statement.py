@@ -2,7 +2,7 @@
 
 A refused connection proves nothing, because a guard that is killed refuses too. So the guard or watcher that has reaped
 everything leaves a process behind that says so to every process that dials, as long as one may ask: the life's record
-is gone from the run directory, or the time is over. Standard library only.
+is deleted from the run directory, or the time is over. Standard library only.
 """
 
 from __future__ import annotations

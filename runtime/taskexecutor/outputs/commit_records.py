@@ -36,7 +36,7 @@ class CommitNames:
 
 
 def commit_names(job_id: JobId) -> CommitNames:
-    """Those of one job."""
+    """The names of one job's hidden files below a base."""
     directory = f"{HIDDEN_COMMIT}{job_id}"
     return CommitNames(
         directory,

@@ -198,9 +198,9 @@ class OutputCommitter:
         finished = {output.directory for output, may_count in written.items() if may_count}
         untouchable = finished if claims is None else claims
         for base, directories in bases.items():
-            gone = [directory for directory in directories if directory not in untouchable]
+            doomed = [directory for directory in directories if directory not in untouchable]
             try:
-                await asyncio.to_thread(_delete_uncommitted, job_id, base, gone, is_over=is_over and not untouchable)
+                await asyncio.to_thread(_delete_uncommitted, job_id, base, doomed, is_over=is_over and not untouchable)
             except (OSError, FlinklikeError) as error:
                 logger.warning("outputs of job %s in %s cannot be deleted: %s", job_id, base, error)
 

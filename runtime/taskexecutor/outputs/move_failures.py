@@ -18,7 +18,7 @@ class OvertakenError(InvalidInputError):
     """Another job has shown what this commit would undo."""
 
 
-class GoneError(InvalidInputError):
+class MissingOutputsError(InvalidInputError):
     """This is not the directory in which the tasks wrote, or what they wrote is deleted."""
 
 
@@ -26,14 +26,14 @@ class HalfVisibleError(InvalidInputError):
     """Another job has left its commit half done, so the base cannot be said to be whole."""
 
 
-def gone(directory: str) -> GoneError:
+def missing(directory: str) -> MissingOutputsError:
     """The failure of a base without what tasks wrote there."""
     message = (
         f"{directory}, which was accepted, is gone, or the base is not the directory here in which the task wrote: it"
         " has to be reachable under one name from every TaskManager, and this name has to lead to that directory until"
         " the commit has ended"
     )
-    return GoneError(message)
+    return MissingOutputsError(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def _with_what_is_left(
         return f"{told}: run the job again, and delete what is left of it there: {left}"
     claimed = [f"{base}/{directory}" for base in state.claimed]
     if not state.moved and not state.is_any_done:
-        how_far = f"nothing of the job has become visible{' there' if isinstance(error, GoneError) else ''}"
+        how_far = f"nothing of the job has become visible{' there' if isinstance(error, MissingOutputsError) else ''}"
     else:
         how_far = f"{state.moved} of {state.total} files of the job are visible"
     if not claimed:

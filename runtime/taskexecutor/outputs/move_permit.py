@@ -38,7 +38,7 @@ class Permit:
 
 
 class HeldPermit:
-    """That of a mover that has a turn, which a repeat by hand may take away (R27)."""
+    """The permit of a mover with a turn, which a repeat by hand may take away (R27)."""
 
     def __init__(self, permit: Permit, looks: TurnLooks) -> None:
         self._permit = permit

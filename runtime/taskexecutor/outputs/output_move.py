@@ -23,7 +23,7 @@ from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import APPEND
 from runtime.taskexecutor.outputs.commit_records import Claimed, aside_name, claim, claim_in, claimed_in, commit_names
-from runtime.taskexecutor.outputs.move_failures import CommitState, HalfVisibleError, OvertakenError, explained, gone
+from runtime.taskexecutor.outputs.move_failures import CommitState, HalfVisibleError, OvertakenError, explained, missing
 from runtime.taskexecutor.outputs.move_permit import ENDED, HeldPermit, MoveSupersededError, Permit
 from runtime.taskexecutor.outputs.output_turns import StoredJobs, Turns
 from runtime.taskexecutor.outputs.overtaken_commits import half_visible, replaced_marks
@@ -167,7 +167,7 @@ class OutputMove:
             try:
                 files.hold()
             except FileNotFoundError as error:
-                raise gone(output.directory) from error
+                raise missing(output.directory) from error
             base = found.setdefault(files.place, _Base(files, output.mode, [], []))
             if base.files is not files:
                 files.release()
@@ -231,7 +231,7 @@ class OutputMove:
                 "job %s keeps its turns: whether it has a plan cannot be read: %s", self._message.job_id, error
             )
             return
-        self._turns.looks.at(None)  # each is looked at when it is given back, and gone then
+        self._turns.looks.at(None)  # each is looked at when it is given back, and deleted then
         for files in bases:
             try:
                 await self._steps.try_once(partial(self._turns.give_back, files))
@@ -289,7 +289,7 @@ class OutputMove:
         try:
             written = base.files.written(directory)
         except FileNotFoundError as error:
-            raise gone(f"{base.files.base}/{directory}") from error
+            raise missing(f"{base.files.base}/{directory}") from error
         if own := [name for name in written if any(map(is_hidden_work, name.split("/")))]:
             message = (
                 f"{base.files.base}/{directory}/{min(own)}: names that begin with {HIDDEN_ATTEMPT} or {HIDDEN_COMMIT}"

@@ -1,4 +1,4 @@
-"""Of several jobs that commit to one base, one after the other (R27): also those that append, since a job that is done
+"""Turns of jobs that commit to one base, one after the other (R27): also those that append, since a job that is done
 says that the base is whole.
 
 A job that wants its turn writes `.commit-<job>.turn` at the top of the base, a file that no other job writes, and looks
@@ -77,7 +77,7 @@ Bases = Sequence[tuple[OutputFiles, str]]
 
 
 class Turns:
-    """Those of one mover's job. Without `jobs` no store can say whether another job is over.
+    """The turns of one mover's job. Without `jobs` no store can say whether another job is over.
 
     `is_by_hand`: the job is over, so what is there of its turn means nothing to others, and it is got anew, by this
     repeat alone: the next one takes it away again. `looks` tells its mover.
@@ -241,14 +241,14 @@ class Turns:
         return files.names() if found is None else found
 
     def _listed(self, files: OutputFiles) -> list[Turn]:
-        """Those of others that are there."""
+        """The turn files of other jobs in a base."""
         top = self._tops[files.base] = files.names()
         turns = [name for name in top if name.startswith(HIDDEN_COMMIT) and name.endswith(TURN)]
         jobs = [JobId(name.removeprefix(HIDDEN_COMMIT).removesuffix(TURN)) for name in turns]
         return self._turns_of(jobs, files)
 
     def _turns_of(self, jobs: Iterable[JobId], files: OutputFiles) -> list[Turn]:
-        """Those of them that are there still."""
+        """The files that still exist, of these."""
         found = []
         for job_id in jobs:
             names = commit_names(job_id)

@@ -49,7 +49,7 @@ class MoveProgress:
 
 
 class StorageSteps:
-    """Those of one mover. `patience`: seconds without any success after which a failure of the storage is final.
+    """Steps of one mover. `patience`: seconds without any success after which a failure of the storage is final.
 
     `name` puts the addresses that people know into an error. Raises MoveStoppedError, and what a step raises.
     """

@@ -43,7 +43,10 @@ def taken_by(data: bytes) -> str:
 
 
 class TurnLooks:
-    """Of one mover, at the base in which it works. `by`: as in the turn file. `boot_clock` is read on any thread."""
+    """The looks of one mover, at the base in which it works.
+
+    `by`: as in the turn file. `boot_clock` is read on any thread.
+    """
 
     def __init__(self, turn: str, by: str, boot_clock: Clock) -> None:
         self._turn = turn
@@ -65,7 +68,7 @@ class TurnLooks:
             self._looked_at = now  # of several threads the last one counts: each looked when it says
 
     def look(self, files: OutputFiles, *, is_there: bool) -> None:
-        """`is_there`: a turn that is gone is another one's too."""
+        """`is_there`: a turn without a file is another mover's too."""
         data = files.read(self._turn)
         if data is None:
             if is_there:

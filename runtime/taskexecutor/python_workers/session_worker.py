@@ -95,7 +95,7 @@ class _Fork:
             return b""
 
     def end(self) -> None:
-        """It is gone afterwards."""
+        """Kill and reap it."""
         os.kill(self.pid, signal.SIGKILL)  # it is not reaped yet: no other process has its pid
         os.waitpid(self.pid, 0)
         os.close(self.descriptor)

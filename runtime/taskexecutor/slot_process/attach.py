@@ -57,7 +57,7 @@ _PANDAS_UNSUPPORTED = 3
 
 
 class AttachError(RetryableError):
-    """The session's gateway did not answer: the JVM is gone or the session was closed."""
+    """The session's gateway did not answer: the JVM is dead or the session was closed."""
 
 
 def preload() -> None:

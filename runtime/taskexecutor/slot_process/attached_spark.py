@@ -155,7 +155,7 @@ class AttachedSpark:
             link.symlink_to(self.binding.job_directory)
 
     def _apply_conf_of_job(self, conf: Mapping[str, str]) -> None:
-        """Refuse the job's conf in one sentence: no line of user code has set it, so Spark's traceback would not help."""
+        """Refuse the job's conf in one sentence: no line of user code has set it, so no traceback would help."""
         from pyspark.errors import PySparkException
 
         try:

@@ -38,7 +38,7 @@ class Channel:
             self._send_all(data)
 
     def try_send(self, kind: FrameKind, payload: bytes) -> None:
-        """The same, unless a frame is being written: that may be what this thread does, below a signal handler."""
+        """Write one frame, unless one is being written: this thread may be writing it, below a signal handler."""
         if os.getpid() == self._pid and self._write_lock.acquire(blocking=False):
             try:
                 self._send_all(Frame(kind, payload).encode())

@@ -84,7 +84,7 @@ def _stack_of(error: BaseException) -> str:
 
 
 def of_lost_partitions(failure: FailureInfo, partition_ids: tuple[PartitionId, ...], problem: str) -> FailureInfo:
-    """The failure of a task whose input is gone: not its own, and no retry of it alone helps."""
+    """The failure of a task whose input is lost: not its own, and no retry of it alone helps."""
     return replace(
         failure,
         class_name=LOST_PARTITIONS,

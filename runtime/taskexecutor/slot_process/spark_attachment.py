@@ -69,7 +69,10 @@ class SparkAttachment:
 
     @property
     def threads(self) -> Sequence[threading.Thread]:
-        """Of this process's end of Spark. They are there from its attaching on, which user code may have asked for."""
+        """Threads of this process's end of Spark.
+
+        They run from its attaching on, which user code may have asked for.
+        """
         return self._attached.threads if self._attached is not None else ()
 
     def callback_threads(self) -> Sequence[threading.Thread]:

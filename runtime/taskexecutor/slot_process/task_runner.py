@@ -136,7 +136,7 @@ class TaskRunner:
         sys.stderr.write(failure.stack_trace)
 
     def _blame_lost_spark(self, result: _Result) -> None:
-        """R36: what user code met when Spark was gone is not its doing, whatever exception it was."""
+        """R36: an exception that user code met because Spark was lost is not its fault, whatever its class."""
         if result.failure is not None and self._attachment.is_unreachable:
             result.is_spark_lost = True
             result.failure = own_failures.of_lost_spark(result.failure)

@@ -53,7 +53,7 @@ class _Walk:
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
-    """Not all of too many; none of what is gone."""
+    """At most so many; none of a deleted directory."""
     try:
         with os.scandir(path) as entries:
             return list(islice(entries, ENTRIES_MAX + 1))

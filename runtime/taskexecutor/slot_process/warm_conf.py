@@ -29,7 +29,7 @@ class WarmConf(SparkConf):
         return self._values.get(key, defaultValue)
 
     def getAll(self) -> list[tuple[str, str]]:  # noqa: N802 - pyspark's name
-        """All of them."""
+        """All keys and values."""
         return list(self._values.items())
 
     def contains(self, key: str) -> bool:

@@ -35,10 +35,10 @@ class TemplateConfig:
         return (*_PRELOADED, _SPARK if self.has_spark else "cloudpickle")
 
     def to_json(self) -> str:
-        """For the command line."""
+        """The config as JSON, for the command line."""
         return json.dumps({name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def parse(cls, text: str) -> TemplateConfig:
-        """The inverse."""
+        """The config from `to_json`."""
         return cls(**json.loads(text))

@@ -30,11 +30,11 @@ from runtime.taskexecutor.containment.users import TaskUser
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
 OUTCOME_BYTES_MAX = 3 * 1024 * 1024
-"""Of DONE, and so of all that a slot process says: what is in it fits into one message to the JobMaster (4 mb)."""
+"""Size of DONE, and so of any frame of a slot process: its content fits into one message to the JobMaster (4 mb)."""
 TEXT_LENGTH_MAX = 500
-"""Of report_progress()."""
+"""Length of the text of report_progress()."""
 OUTPUTS_LENGTH_MAX = 512 * 1024
-"""Of the names of all output directories of an attempt: they travel in one message."""
+"""Length of the names of all output directories of an attempt: they travel in one message."""
 _HEAD = struct.Struct("!IB")
 
 
@@ -169,7 +169,7 @@ def encode_order(order: WorkOrder) -> bytes:
 
 
 def decode_order(payload: bytes) -> WorkOrder:
-    """The inverse."""
+    """An order from RUN's payload."""
     return _ORDERS.validate_json(payload)
 
 
@@ -179,7 +179,7 @@ def encode_outcome(outcome: TaskOutcome) -> bytes:
 
 
 def decode_outcome(payload: bytes) -> TaskOutcome:
-    """The inverse. Raises FrameError."""
+    """An outcome from DONE's payload. Raises FrameError."""
     try:
         return _OUTCOMES.validate_json(payload)
     except ValidationError as error:
@@ -193,7 +193,7 @@ def encode_fields(**fields: Any) -> bytes:
 
 
 def decode_fields(payload: bytes) -> dict[str, Any]:
-    """The inverse. Raises FrameError."""
+    """The fields of a small message. Raises FrameError."""
     try:
         fields = parse_json(payload)
     except ValueError as error:

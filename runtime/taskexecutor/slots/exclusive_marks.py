@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class ExclusiveMarks:
-    """Of one pool. Without a guard nothing is marked."""
+    """Marks of one pool's processes. Without a guard nothing is marked."""
 
     def __init__(self, guard: ProcessGuard | None) -> None:
         self._guard = guard

@@ -152,7 +152,7 @@ class SlotProcessPool:
             await asyncio.sleep(_RESTART_PAUSE)
 
     async def end_job(self, job_id: JobId) -> None:
-        """R50: end the processes of a job that has left, but those that others may use; returns when they are gone.
+        """R50: end the processes of a job that has left, but those that others may use; returns when they are reaped.
 
         Idempotent. No attempt of it runs.
         """
@@ -272,7 +272,7 @@ class SlotProcessPool:
         return None if attempt.is_over_before_it_runs else await self._fork(slot)
 
     async def _end_namesakes(self, slot: Slot) -> None:
-        """R50: what has run before in the slot has the same user, and is gone with all below it before another runs."""
+        """R50: what ran before in the slot has the same user: it is reaped with all below it, before others run."""
         for process in slot.used:
             process.kill()
             await process.wait_exited()

@@ -41,7 +41,7 @@ def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: 
 
 
 def of_lost_environment(loss: SparkLoss, *, is_own: bool, jobs: int, timestamp_millis: int) -> FailureInfo:
-    """The Spark that the task used is gone (R23). `is_own`: the loss names its session; `jobs`: how many used Spark."""
+    """The Spark that the task used is lost (R23). `is_own`: the loss names its session; `jobs`: how many used Spark."""
     if is_own and loss.is_deed:
         message = (
             f"this task has ended the Spark of its TaskManager, which other jobs use too: {loss}. End a script with "

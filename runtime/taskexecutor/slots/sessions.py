@@ -1,7 +1,7 @@
 """Spark sessions of slot processes: opened ahead or on demand, ended with their process.
 
 Without Spark everything here is a no-op. Every session that was opened is closed exactly once, unless its JVM is lost:
-then it is gone already.
+then it is closed already.
 """
 
 from __future__ import annotations

@@ -24,5 +24,5 @@ class Slot:
         self.used: list[SlotProcess] = []
 
     def processes(self) -> list[SlotProcess]:
-        """All of them."""
+        """The processes of the slot."""
         return [process for process in (self.current, self.fresh) if process is not None]

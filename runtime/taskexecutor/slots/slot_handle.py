@@ -229,7 +229,7 @@ class SlotProcess(asyncio.Protocol):
         self._write(Frame(FrameKind.CANCEL))
 
     async def strays(self) -> str:
-        """R29: in a sentence, what has left this process, or another slot's, and is not reaped; or that it has ended."""
+        """R29: a sentence about what has left this process, or another slot's, and is not reaped; or about its end."""
         return await self._template.strays(self.pid)
 
     def kill(self) -> None:

@@ -23,7 +23,7 @@ _LOST_SPARK_WAIT = 10.0
 
 
 class SparkUsers:
-    """Of one pool. `note_readiness` is called when Spark becomes ready, or no longer is."""
+    """Users of Spark in one pool. `note_readiness` is called when Spark becomes ready, or no longer is."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class SparkUsers:
                 self._sessions.forget(attempt.process)
 
     def _lost_failure(self, attempt: RunningAttempt, process: SlotProcess, loss: SparkLoss) -> FailureInfo:
-        """R23: the attempt that ended Spark is told so and not run again; others are not charged; the unknown is said."""
+        """R23: the attempt that ended Spark is told so and not run again; others are not charged."""
         own = process.session is not None and process.session.session_id == loss.session_id
         users = {one.attempt_id.job_id for one in self._running() if one.uses_spark}
         return seen_failures.of_lost_environment(

@@ -58,7 +58,7 @@ class ForkedProcess:
 
 
 class TemplateProcess:
-    """One life of a template process. When it is lost, `lost` says why, and all its slot processes are gone too."""
+    """One life of a template process. When it is lost, `lost` says why, and all its slot processes are dead too."""
 
     def __init__(self, config: TemplateConfig, environment: TaskEnvironment) -> None:
         self._config = config

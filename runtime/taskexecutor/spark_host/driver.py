@@ -114,7 +114,7 @@ class Driver:
         return {str(name): int(found[name]) for name in found}
 
     def stop(self) -> None:
-        """Stop the real context: event log written, executors gone."""
+        """Stop the real context: event log written, executors ended."""
         self._scala_context.stop()
 
     def cancel_job(self, job_id: int, reason: str) -> None:

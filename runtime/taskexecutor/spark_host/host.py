@@ -41,8 +41,6 @@ _STOP_TIMEOUT = 5.0
 _EXIT_TIMEOUT = 3.0
 _CODE_TIMEOUT = 1.0
 
-Operation = Callable[[dict[str, Any]], Any]
-
 
 class SparkHost:
     """Serves one TaskManager over one connected socket."""
@@ -64,14 +62,6 @@ class SparkHost:
         self._progress: dict[str, Any] = {}
         self._builder: subprocess.Popen[bytes] | None = None
         self._is_warm = threading.Event()
-        self._operations: dict[str, Operation] = {
-            "open_session": self._open_session,
-            "close_session": self._close_session,
-            "cancel_session_jobs": lambda arguments: self._sessions.cancel_jobs(arguments["session_id"]),
-            "end_job": self._end_job,
-            "progress": lambda _: self._progress,
-            "figures": lambda _: self._driver.figures(),
-        }
 
     def serve(self) -> None:
         """Serve until the TaskManager closes the connection or asks to stop. Main thread."""
@@ -111,25 +101,35 @@ class SparkHost:
 
     def _answer(self, request: dict[str, Any]) -> None:
         try:
-            value = self._operations[request["operation"]](request["arguments"])
+            value = self._perform(request["operation"], request["arguments"])
         except Exception as error:  # noqa: BLE001 - the endpoint's boundary: every failure is an answer
             logger.warning("request %s failed: %s", request["operation"], error)
             self._send({"id": request["id"], "error": str(error), "kind": type(error).__name__})
         else:
             self._send({"id": request["id"], "value": value})
 
-    def _open_session(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return asdict(self._sessions.open(arguments["slot_index"]))
-
-    def _close_session(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        deadline = Deadline.after(self._clock, self._settings.close_timeout)
-        return asdict(self._sessions.close(arguments["session_id"], deadline))
+    def _perform(self, operation: str, arguments: dict[str, Any]) -> Any:
+        match operation:
+            case "open_session":
+                return asdict(self._sessions.open(arguments["slot_index"]))
+            case "close_session":
+                deadline = Deadline.after(self._clock, self._settings.close_timeout)
+                return asdict(self._sessions.close(arguments["session_id"], deadline))
+            case "cancel_session_jobs":
+                return self._sessions.cancel_jobs(arguments["session_id"])
+            case "end_job":
+                return self._end_job(arguments["job_id"])
+            case "progress":
+                return self._progress
+            case "figures":
+                return self._driver.figures()
+            case _:
+                raise KeyError(operation)
 
     def _tell_change(self, is_changed: bool, told: str) -> None:  # noqa: FBT001 - one of two
         self._send({"event": "changed", "is_changed": is_changed, "told": told})
 
-    def _end_job(self, arguments: dict[str, Any]) -> int:
-        job_id = arguments["job_id"]
+    def _end_job(self, job_id: str) -> int:
         try:
             self._driver.forget_job(job_id)  # first, so that Spark does not start a daemon again that it finds dead
         finally:
@@ -141,7 +141,7 @@ class SparkHost:
             try:
                 self._connection.sendall(frames.encode(message))
             except OSError as error:
-                logger.debug("the TaskManager is gone: %s", error)
+                logger.debug("the TaskManager does not listen any more: %s", error)
 
     # --- watching -----------------------------------------------------------------------------------------
 
@@ -157,7 +157,7 @@ class SparkHost:
                 self._look(rounds)
             except Exception as error:
                 # The boundary of one look: what Java throws in it costs the progress of a second, not all slots.
-                if not says_that_the_jvm_is_gone(error):
+                if not says_that_the_jvm_is_lost(error):
                     logger.exception("looking at the JVM failed")
                 elif not self._stopping.is_set():
                     self._end(f"the JVM does not answer: {error}", is_orderly=False)
@@ -203,7 +203,7 @@ class SparkHost:
     # --- the end ------------------------------------------------------------------------------------------
 
     def _end(self, reason: str, *, is_orderly: bool) -> None:
-        """End JVM and host, once; the process is gone when this returns."""
+        """End JVM and host, once; the process has ended when this returns."""
         with self._end_lock:
             self._stopping.set()
             end = JvmEnd(reason) if is_orderly else end_of(self._driver, reason, self._exit_code())
@@ -229,7 +229,7 @@ class SparkHost:
         self._driver.process.wait(_EXIT_TIMEOUT)
 
 
-def says_that_the_jvm_is_gone(error: Exception) -> bool:
+def says_that_the_jvm_is_lost(error: Exception) -> bool:
     """False for an exception that Java has thrown, which is an answer. py4j has several errors for "no answer"."""
     return isinstance(error, Py4JError | OSError) and not isinstance(error, Py4JJavaError)
 

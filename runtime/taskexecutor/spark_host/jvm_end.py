@@ -11,7 +11,7 @@ import signal
 from dataclasses import dataclass
 
 _MEMORY_EXIT_CODE = 3
-"""Of -XX:+ExitOnOutOfMemoryError, and of any script that calls System.exit(3)."""
+"""Exit code of -XX:+ExitOnOutOfMemoryError, and of any script that calls System.exit(3)."""
 _MEMORY_WORDS = re.compile(r"^Terminating due to (java\.lang\.OutOfMemoryError.*)$", re.MULTILINE)
 _PROBLEM = re.compile(r"^#[ \t]+(?P<what>\S.*), pid=(?P<pid>\d+), tid=", re.MULTILINE)
 _SPARKS_OWN = "org.apache.spark.util.SparkUncaughtExceptionHandler."
@@ -55,7 +55,7 @@ def problem_in(report: str, pid: int) -> str:
 
 
 def end_of_jvm(otherwise: str, code: int | None, witness: Witness | None, words: str, crash: str) -> JvmEnd:
-    """`otherwise`: what was noticed first; it stands where the JVM has not ended (`code` None) and nothing says more."""
+    """`otherwise`: what was noticed first; it stands where the JVM has not ended (`code` None)."""
     if witness is not None:
         return _exit(witness, code)
     if crash:

@@ -38,7 +38,7 @@ _WAITS, _RESTORED = "waits", "restored"
 _IDLE_WAIT = 0.05
 _IDLE_INTERVAL = 0.005
 _OF_SLOT_TOO = 0o2770
-"""Of a session's directory, where slots have users of their own (R50): its files have the slot's group."""
+"""Mode of a session's directory, where slots have users of their own (R50): its files have the slot's group."""
 
 
 @dataclass(slots=True)
@@ -205,16 +205,16 @@ class Sessions:
     @staticmethod
     def _remove_directory(directory: Path) -> bool:
         """True if Python workers or scripts have worked for the session; from here on none begins to."""
-        gone = directory.with_name(f"{directory.name}.gone")
+        ended = directory.with_name(f"{directory.name}.gone")
         try:
-            directory.rename(gone)
-            return (gone / session_marks.USED).exists()
+            directory.rename(ended)
+            return (ended / session_marks.USED).exists()
         except OSError:
             logger.exception("the directory of a session is not where it was made")
             delete_tree(directory)
             return True
         finally:
-            delete_tree(gone)
+            delete_tree(ended)
 
     def _end_left_behind(self, session_id: str) -> str:
         """What does not die, or that the look failed, in words."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 METASTORE_SERVICE = "spark.hadoop.hive.metastore.uris"
 METASTORE_DIRECTORY = ".metastore"
-"""Of Derby, in the warehouse."""
+"""The directory of Derby's database, in the warehouse."""
 _CATALOG = "spark.sql.catalogImplementation"
 
 

@@ -133,7 +133,7 @@ def _leads_to_file(link: os.DirEntry[str]) -> bool:
 
 
 def _check_link(name: str, link: os.DirEntry[str]) -> None:
-    """Raises InvalidInputError for one that leads to the directory of an attempt: to nothing when that is gone."""
+    """Raises InvalidInputError for one that leads to the directory of an attempt: to nothing when that is deleted."""
     target = str(Path(link).readlink())
     ways = [target]
     if target.startswith("/"):
@@ -147,7 +147,7 @@ def _check_link(name: str, link: os.DirEntry[str]) -> None:
 
 
 def _is_moved(new: str, size: int, identity: Identity | None, *, is_fresh: bool) -> bool:
-    """R28: what has the name of a file whose source is gone is that file, which an earlier mover has moved.
+    """R28: what has the name of a file without a source is that file, which an earlier mover has moved.
 
     Where an old file had the name the inode tells them apart, since a user may set the time of both; elsewhere not,
     since there are mounts whose inodes have other numbers on each host. A copy to another disk keeps the time.

@@ -41,7 +41,7 @@ class OutputFiles(Protocol):
 
     @property
     def place(self) -> str:
-        """The same for all names of one base."""
+        """The identity of the base's directory, the same for all its names."""
 
     @property
     def outer_places(self) -> Sequence[str]:
@@ -50,7 +50,7 @@ class OutputFiles(Protocol):
     def written(self, directory: str, /) -> Mapping[str, Written]:
         """All files below a directory of an attempt, relative to it.
 
-        Raises FileNotFoundError when it is gone, InvalidInputError for a link that will lead nowhere.
+        Raises FileNotFoundError when there is none, InvalidInputError for a link that will lead nowhere.
         """
 
     def present(self) -> Present:
@@ -76,7 +76,8 @@ class OutputFiles(Protocol):
         """Make a file visible under its final name; the source may stay. FileExistsError when the name is taken.
 
         `may_replace`: whatever has the name. `is_fresh`: nothing had it when the commit began. `identity`: of the
-        source, as `written` had it. FileNotFoundError when it is gone, and what has its name is not proved to be it.
+        source, as `written` had it. FileNotFoundError when there is no source, and what has its name is not proved to
+        be it.
         """
 
     def remove(self, name: str, /) -> None:

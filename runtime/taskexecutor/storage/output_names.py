@@ -14,7 +14,9 @@ _MARKERS = frozenset({SUCCESS, f".{SUCCESS}.crc"})
 
 
 def digest_of(name: str) -> str:
-    """Of a bounded length, for a hidden file beside one that has this name, which may be as long as names can be."""
+    """A digest of bounded length, for a hidden file beside one that has this name, which may be as long as names can
+    be.
+    """
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 

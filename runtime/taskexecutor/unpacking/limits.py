@@ -13,7 +13,7 @@ MAX_CPU_TIME = "taskmanager.archives.max-cpu-time"
 TIMEOUT = "taskmanager.archives.timeout"
 
 HEADER_BYTES_MAX = 1 << 20
-"""Of one header, pax records included: a path has 4 KiB, an extended attribute 64."""
+"""Bytes of one header, pax records included: a path has 4 KiB, an extended attribute 64."""
 _STREAM_BYTES_PER_ENTRY = 4096
 _NAME_LENGTH_MAX = 120
 

@@ -37,7 +37,7 @@ _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGF
 async def unpack_archives_as(
     user: int, archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, building: Path
 ) -> None:
-    """The same by a process of that user, of that group alone; what it has written is root's then. Takes root.
+    """Unpack by a process of that user, of that group alone; root owns the result. Takes root.
 
     No other process has the number of the user. Whatever the process has started has ended, too.
     """

@@ -142,7 +142,7 @@ HOLDS = (
 
 
 def test_a_lease_on_a_log_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """R43: whoever owns a file may take one, and others who open it wait for the better part of a minute."""
+    """R43: the owner of a file may take a lease, and another open of it waits for the better part of a minute."""
     path = write(tmp_path, b"x" * 200_000)
     other = write(tmp_path, b"0123456789", subtask=2)
     assert path.parent != other.parent

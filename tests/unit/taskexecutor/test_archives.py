@@ -144,7 +144,7 @@ def test_a_tar_whose_data_is_damaged_is_refused(tmp_path: Path, suffix: str) -> 
         compressors[suffix](tar_of(tmp_path / "t.tar", (tarfile.TarInfo("a"), os.urandom(50_000))).read_bytes())
     )
     if suffix == "gz":
-        del data[20_000:]  # what is changed inside is found at the end only, which nobody reads
+        del data[20_000:]  # what is changed inside is found at the end only, which the reader never reaches
     else:
         data[20_000:20_100] = bytes(100)
     (tmp_path / "x").write_bytes(data)

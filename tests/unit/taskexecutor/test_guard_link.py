@@ -1,4 +1,4 @@
-"""R13: a guard goes on, whoever does not read what it tells."""
+"""R13: a guard goes on, even if its messages are not read."""
 
 from __future__ import annotations
 

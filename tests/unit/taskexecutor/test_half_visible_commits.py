@@ -1,4 +1,4 @@
-"""Beside what a commit has left half done nobody says that the base is whole (R27)."""
+"""Beside a commit that is left half done no job says that the base is whole (R27)."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_of_two_that_were_planned_one_goes_on_when_the_other_one_is_whole(
     output = wrote(tmp_path, A, APPEND, "p=1", "p=2")
     with killed_behind("/plan") as permit, pytest.raises(MoveStoppedError):
         move(A, output, Known(), permit)
-    (tmp_path / commit_names(A).turn).unlink()  # nobody can be asked about it, as its failure has said
+    (tmp_path / commit_names(A).turn).unlink()  # no store knows about it, as its failure has said
     failure = fails_half_way(tmp_path, B, APPEND, "p=1", "p=2")
     directory = f"{tmp_path}/{commit_names(A).directory}"
     assert repeat_commit.main([directory]) == 1
@@ -237,7 +237,7 @@ def test_an_overwrite_of_partitions_replaces_no_half_that_has_others_too(tmp_pat
 def test_the_half_stays_one_until_who_overtakes_it_has_replaced_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_deleted: bool
 ) -> None:
-    """An overwrite has marked it, and failed before it changed anything; somebody may delete what that one has left."""
+    """An overwrite has marked it, and failed before it changed anything; what that one has left may be deleted."""
     fails_half_way(tmp_path, A, APPEND, "p=1", "p=2")
     output = wrote(tmp_path, B, OVERWRITE, "p=1")
     with killed_behind("/overtaken") as permit, pytest.raises(MoveStoppedError):

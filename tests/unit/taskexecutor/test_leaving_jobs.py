@@ -1,4 +1,4 @@
-"""R50: what a job has had on a TaskManager is nobody else's before all of it is gone."""
+"""R50: a job's numbers on a TaskManager go to another job only after all of its files are deleted."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def job_users(tmp_path: Path) -> JobUsers:
     return JobUsers(SlotUsers(20000, 20003, slots=2, processes_max=10), tmp_path, (), tmp_path)
 
 
-def test_a_group_is_free_when_all_of_its_job_is_gone(tmp_path: Path) -> None:
+def test_a_group_is_free_when_all_of_its_job_is_removed(tmp_path: Path) -> None:
     users = job_users(tmp_path)
     assert users._gid_of(ONE) == 20003
-    users.leave(ONE, is_gone=True)
+    users.leave(ONE, is_removed=True)
     assert users._gid_of(TWO) == 20003
 
 
 def test_a_group_stays_while_something_of_its_job_is_left(tmp_path: Path) -> None:
     users = job_users(tmp_path)
     users._gid_of(ONE)
-    users.leave(ONE, is_gone=False)
+    users.leave(ONE, is_removed=False)
     with pytest.raises(Exception, match="no group for one more"):
         users._gid_of(TWO)
     assert users._gid_of(ONE) == 20003, "and is its own when it comes back"

@@ -70,7 +70,7 @@ async def test_partitions_of_a_job_that_is_not_over_are_kept_until_it_is(tmp_pat
     assert await collector(tmp_path, own, 2).activate() == 1
     exchange = tmp_path / "exchange" / incarnation(1)
     assert [path.name for path in exchange.iterdir()] == [LIVE_JOB]
-    assert not dead.jobs.exists(), "job directories are of no use to anybody else"
+    assert not dead.jobs.exists(), "job directories are of no use to other TaskManagers"
 
     async def everything_is_over(_: JobId) -> bool:
         return True
@@ -118,7 +118,7 @@ async def test_what_cannot_be_deleted_is_found_by_the_next_one(tmp_path: Path, m
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", refuse)  # root may delete everything
         assert await collector(tmp_path, own, 2).activate() == 1
-        assert await collector(tmp_path, own, 2).activate() == 1, "without its lock nobody would look at it again"
+        assert await collector(tmp_path, own, 2).activate() == 1, "without its lock no collector would look at it again"
     assert await collector(tmp_path, own, 2).activate() == 0
     assert not dead.path.exists()
     own.remove()

@@ -331,7 +331,7 @@ def commands(failure: BaseException | str) -> list[str]:
 
 
 def test_a_commit_that_never_began_is_done_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody could claim anything; the message names the hidden directories."""
+    """No mover could claim anything; the message names the hidden directories."""
     first, second = attempt(tmp_path / "x y", 0, mode=OVERWRITE, a="1"), attempt(tmp_path / "z", 1, b="2")
     (tmp_path / "x y/old").write_text("old")
     (tmp_path / "x y" / COMMIT).write_text("in the way")
@@ -385,7 +385,7 @@ def test_runs_of_subtasks_that_are_none_are_refused(indices: str, capsys: pytest
 def test_all_that_there_are_is_refused_where_a_subtask_has_left_several(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What somebody may write himself where the records of the job cannot be read."""
+    """What an operator may write where the records of the job cannot be read."""
     attempt_of(tmp_path, 0, 1, "a")
     twice = attempt_of(tmp_path, 0, 2, "b")
     arguments = [f"append={tmp_path}/.attempt-{JOB}_*"]

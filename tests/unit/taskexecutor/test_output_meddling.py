@@ -43,7 +43,7 @@ def stopped_behind(output: OutputDirectory, name: str) -> None:
             commit([output], permit=permit)
 
 
-# --- sources that somebody deletes ------------------------------------------------------------------------------------
+# --- sources that others delete ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", [OVERWRITE, OVERWRITE_PARTITIONS])

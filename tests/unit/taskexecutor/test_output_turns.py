@@ -1,4 +1,4 @@
-"""Jobs that commit to one base do so one after the other: whoever reads it sees the whole of one of them (R27)."""
+"""Jobs that commit to one base do so one after the other: a reader sees the whole of one of them (R27)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def waits(mover: asyncio.Task[None], base: Path, job: JobId, jobs: Known) 
     """It has looked again and again, and has begun nothing."""
     before = jobs.asked
     while jobs.asked < before + 5:
-        assert not mover.done(), "it waits for nobody"
+        assert not mover.done(), "it waits for no other job"
         await asyncio.sleep(0)
     assert not (base / commit_names(job).plan).exists()
 
@@ -125,10 +125,10 @@ def test_never_two_at_once_however_their_steps_fall(tmp_path: Path, seed: int) -
         for files, _ in mine:
             await step(lambda: turns.give_back(files))  # noqa: B023 - done before the next
 
-    async def everybody() -> None:
+    async def all_movers() -> None:
         await asyncio.gather(*map(run, chance.sample([A, B, C], 3)))
 
-    asyncio.run(everybody())
+    asyncio.run(all_movers())
     assert sorted(entered) == [A, B, C]
 
 
@@ -175,7 +175,7 @@ def test_a_job_that_nobody_can_be_asked_about_is_waited_for_and_then_named(
     with pytest.raises(InvalidInputError, match=rf"job {A} commits to .* too, .*{turn.name} back: .* delete that file"):
         move(B, output, jobs=Known(A))
     assert visible(tmp_path) == {}
-    assert not (tmp_path / commit_names(B).turn).exists(), "nobody has to wait for who has failed"
+    assert not (tmp_path / commit_names(B).turn).exists(), "no job has to wait for one that has failed"
     turn.unlink()
     assert repeat_commit.main([f"{tmp_path}/{commit_names(B).directory}"]) == 0
     assert visible(tmp_path) == names(B)
@@ -197,7 +197,7 @@ def test_a_job_that_is_over_is_waited_for_no_more(tmp_path: Path) -> None:
 
 
 def test_a_job_that_goes_on_is_waited_for_as_long_as_it_takes(tmp_path: Path) -> None:
-    """Also while the store is away, so that nobody can say."""
+    """Also while the store is away, so that this is not known."""
     wanted(tmp_path, A)
     jobs = Known(is_away=True)
     output = written(tmp_path, B)
@@ -216,20 +216,20 @@ def test_a_job_that_goes_on_is_waited_for_as_long_as_it_takes(tmp_path: Path) ->
 
 @pytest.mark.parametrize("mine", [A, B])
 def test_the_next_mover_of_a_commit_that_is_under_way_waits_for_nobody(tmp_path: Path, mine: JobId) -> None:
-    """Whoever has seen its file waits, whatever its id: it has shown something already."""
+    """A job that has seen its file waits, whatever its id: it has shown something already."""
     other = B if mine == A else A
     output = written(tmp_path, mine)
     with killed_behind("/plan") as permit, pytest.raises(MoveStoppedError):
         move(mine, output, permit=permit)
     wanted(tmp_path, other)
-    move(mine, output)  # nobody can be asked about the other one: who waits for it fails at once
+    move(mine, output)  # no store knows the other one: a job that waits for it fails at once
     assert visible(tmp_path) == names(mine)
 
 
 def test_who_has_failed_behind_its_plan_is_waited_for_until_it_is_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its mover has ended, and its job has not: nobody knows yet that no other mover goes on."""
+    """Its mover has ended, and its job has not: it is not known yet that no other mover goes on."""
     jobs = Known()
     with room_for(1), pytest.raises(InvalidInputError, match=r"denied.* 1 of 3 files of the job are visible"):
         move(A, written(tmp_path, A), jobs)
@@ -275,7 +275,7 @@ def test_the_next_mover_of_one_that_has_failed_goes_on_before_anybody_else(tmp_p
 
 @pytest.mark.parametrize("jobs", [None, Known(), Known(is_away=True)], ids=["nobody", "goes on", "away"])
 def test_who_was_overtaken_fails_and_does_not_go_on(tmp_path: Path, jobs: Known | None) -> None:
-    """Whoever has its turn knows that nobody is under way, and need not ask."""
+    """A job that has its turn knows that no other is under way, and need not ask."""
     output = written(tmp_path, A)
     with room_for(1), pytest.raises(InvalidInputError, match="Permission denied"):
         move(A, output)

@@ -31,7 +31,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def refused(step: str) -> Iterator[None]:
-    """By the storage, whoever asks for it."""
+    """By the storage, for any caller."""
 
     def no(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -91,7 +91,7 @@ def test_a_commit_without_a_plan_is_not_repeated_over_what_came_later(
 def test_who_was_refused_before_it_planned_is_not_repeated_over_what_came_later(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Through a dead link, which somebody has deleted since."""
+    """Through a dead link, which is deleted since."""
     (tmp_path / "latest").symlink_to(tmp_path / "nowhere")
     with pytest.raises(InvalidInputError, match="is a link to"):
         move(A, wrote(tmp_path, A, OVERWRITE, latest__rows="monday"), Known())
@@ -102,7 +102,7 @@ def test_who_was_refused_before_it_planned_is_not_repeated_over_what_came_later(
 
 
 def test_of_two_without_a_plan_only_the_first_is_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody can be asked about either, and who is repeated first shows its rows."""
+    """No store knows either of them, and the one that is repeated first shows its rows."""
     fails_without_a_plan(tmp_path, A, OVERWRITE)
     fails_without_a_plan(tmp_path, B, OVERWRITE)
     assert repeat(tmp_path, B) == 0, capsys.readouterr().err

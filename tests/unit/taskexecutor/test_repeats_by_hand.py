@@ -72,7 +72,7 @@ class Gate:
             assert self._opened.wait(60)
 
     def reached(self) -> None:
-        """All threads stand there, and nobody who comes later will."""
+        """All threads stand there, and no later one will."""
         for _ in range(6000):
             if len(self.stood) == PARALLEL_MAX:
                 break
@@ -223,7 +223,7 @@ def test_a_look_counts_for_a_fraction_of_a_second_and_a_turn_that_was_taken_is_w
 
 
 def test_a_mover_of_a_cluster_stops_where_a_repeat_has_taken_its_turn(tmp_path: Path, removals: Gate) -> None:
-    """Somebody has said that its job is over, and it is not."""
+    """The answer was that its job is over, and it is not."""
     removals.is_closed = False
     move(B, old_files(tmp_path, B))
     removals.is_closed = True
@@ -299,7 +299,7 @@ def take(*bases: Path, waiting: Callable[[str], None] = lambda _: None) -> None:
 
 @pytest.mark.parametrize("held", [0, 1])
 def test_a_turn_that_a_repeat_has_in_one_of_several_bases_is_taken_back(tmp_path: Path, held: int) -> None:
-    """And whoever has begun there meanwhile is waited for."""
+    """And the repeat waits for a job that has begun there meanwhile."""
     bases = [tmp_path / "x", tmp_path / "y"]
     turns = [under_way(base, "host 7 0123" if number == held else "") for number, base in enumerate(bases)]
     for base in bases:
@@ -364,7 +364,7 @@ def stored(base: Path) -> dict[str, bytes]:
 def test_a_job_that_is_not_over_is_left_to_its_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
-    """Its mover waits for a storage that fails. Nothing is written: whoever believes somebody else asks in vain."""
+    """Its mover waits for a storage that fails. Nothing is written: a repeat that asks another cluster asks in vain."""
     failed_half_way(tmp_path, Known())
     before = stored(tmp_path)
     assert repeat_commit.main([*arguments, directory(tmp_path)], told("here", is_going_on=True)) == 1
@@ -399,7 +399,7 @@ def test_where_nobody_knows_whether_it_is_over_somebody_has_to_say_so(
 def test_who_is_refused_by_the_cluster_cannot_say_that_the_job_is_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """There is somebody to ask: what is wrong is a password, and not the safety."""
+    """There is a store to ask: what is wrong is a password, and not the safety."""
 
     async def ask(_: JobId) -> KnownJob:
         message = "etcd refuses user flinklike"
@@ -441,7 +441,7 @@ def test_what_never_began_is_asked_about_too(tmp_path: Path, capsys: pytest.Capt
 
 @pytest.mark.parametrize("jobs", [Known(), None], ids=["of a cluster", "of none"])
 def test_a_job_that_is_over_is_repeated(tmp_path: Path, jobs: Known | None) -> None:
-    """Of its own cluster nothing is stored any more; where it had none there is nobody to ask."""
+    """Of its own cluster nothing is stored any more; where it had none there is no store to ask."""
     failed_half_way(tmp_path, jobs)
     assert repeat_commit.main([directory(tmp_path)], told("here") if jobs else nobody) == 0
     assert visible(tmp_path) == names(A)

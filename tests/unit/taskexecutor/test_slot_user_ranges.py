@@ -1,4 +1,4 @@
-"""R50: numbers that are somebody's are no slot's, and directories that slots use let them through."""
+"""R50: numbers of accounts are no slot's, and directories that slots use let them through."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_range_with_a_group_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
 def test_what_tasks_may_do_to_what_is_made_for_them(tmp_path: Path) -> None:
-    """The group of a job reads its code, and changes its working directory only; nobody else gets anywhere."""
+    """The group of a job reads its code, and changes its working directory only; other users reach neither."""
     users = job_users(tmp_path, 23500, 23519)
     partitions = tmp_path / "exchange" / "job"
     users.open_partitions(ONE, partitions)
@@ -74,7 +74,7 @@ def test_credentials_are_for_slots_alone(tmp_path: Path) -> None:
     assert (oct(credentials.stat().st_mode), credentials.stat().st_gid) == ("0o40750", 23500)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_what_a_task_makes_is_not_for_all() -> None:
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""R51: fsspec opens file systems with the newest delegation tokens that are meant for it, whoever asks by a URL."""
+"""R51: fsspec opens file systems with the newest delegation tokens that are meant for it, for any caller with a URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R42 where slots are users of their own: archives are read by a user who has nothing, and root follows nobody."""
+"""R42 where slots are users of their own: archives are read by a user without rights, and root follows no link."""
 
 from __future__ import annotations
 

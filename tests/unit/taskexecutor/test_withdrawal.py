@@ -1,4 +1,4 @@
-"""Owners that stay away, and drains: what a TaskManager keeps, ends and refuses, and that nobody is to blame for it."""
+"""Owners that stay away, and drains: what a TaskManager keeps, ends and refuses, with no fault in the reports."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_tasks_are_kept_until_the_time_is_over_and_then_ended_for_no_fault_of_th
     freed = driver.end(0, 0) + driver.end(1, 2)
     assert [type(effect) for effect in freed if isinstance(effect, FreeSlot)] == [FreeSlot, FreeSlot]
     assert driver.slot_states() == [SlotState.FREE, SlotState.FREE]
-    assert driver.sent == [], "there is nobody to send it to"
+    assert driver.sent == [], "there is no owner to send it to"
     driver.handle(JobMasterConnected(incarnation(1)))
     failures = driver.failures()
     assert failures.keys() == {0, 1, 2}

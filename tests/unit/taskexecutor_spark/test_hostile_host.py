@@ -143,4 +143,4 @@ async def test_it_has_no_process_of_another_user_ended(tmp_path: Path, monkeypat
     with pytest.raises(SparkStartError, match="it is not its user's"):
         await ProcessSparkEnvironment(spark_settings(tmp_path), account=account).start()
     other.terminate()
-    assert await other.wait() == -signal.SIGTERM, "nobody else has ended it"
+    assert await other.wait() == -signal.SIGTERM, "nothing else has ended it"

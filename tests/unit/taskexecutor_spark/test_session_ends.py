@@ -1,4 +1,4 @@
-"""What the end of a session, of a job and of the JVM owes to everybody, whatever becomes of one of its steps."""
+"""What the end of a session, of a job and of the JVM does for all jobs, whatever becomes of one of its steps."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_session_is_released_whatever_becomes_of_the_look_for_what_it_has_left
     assert driver.java.is_released
     assert not Path(session.directory).exists()
     assert end.is_quiet
-    assert str(error) in end.left, "nobody has looked, so nobody can say that nothing is left"
+    assert str(error) in end.left, "the look failed, so it is not known that nothing is left"
     assert "cannot be ended" in caplog.text
 
 
@@ -170,7 +170,7 @@ def test_a_catalog_goes_even_when_workers_of_its_job_cannot_be_ended(
     with ours, theirs:
         made = SparkHost(driver, nothing, ours, SystemClock(), SeededEntropy(1))
         with pytest.raises(PermissionError):
-            made._end_job({"job_id": "j"})
+            made._end_job("j")
     assert driver.forgotten == ["j"]
 
 

@@ -102,7 +102,7 @@ def test_an_earlier_life_leaves_it_nothing(tmp_path: Path) -> None:
     assert [path.name for path in settings.work_directory.iterdir()] == ["own"]
     assert [path.name for path in found.work_directory.iterdir()] == ["cds"]
     assert [path.name for path in found.cds_directory.iterdir()] == ["spark-1.jsa"]
-    assert (found.cds_directory / "spark-1.jsa").stat().st_uid == 0, "nobody else can change it"
+    assert (found.cds_directory / "spark-1.jsa").stat().st_uid == 0, "no other user can change it"
     for directory, mode in ((settings.work_directory, 0o711), (found.work_directory, 0o700)):
         assert (directory.stat().st_uid, directory.stat().st_mode & 0o777) == (made.uid, mode)
     for log in (settings.log_file("jvm"), crash_file(settings)):

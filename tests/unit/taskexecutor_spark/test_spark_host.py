@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SeededEntropy
-from runtime.taskexecutor.spark_host.host import SparkHost, says_that_the_jvm_is_gone
+from runtime.taskexecutor.spark_host.host import SparkHost, says_that_the_jvm_is_lost
 from runtime.taskexecutor.worker_protocol.worker_environment import JOB_ID_VARIABLE
 from tests.kit.spark.spark_box import spark_settings
 
@@ -34,7 +34,7 @@ THROWN = Py4JJavaError("An error occurred while calling o1.f", SimpleNamespace(_
     ],
 )
 def test_an_exception_of_java_is_an_answer(error: Exception, is_gone: bool) -> None:
-    assert says_that_the_jvm_is_gone(error) is is_gone
+    assert says_that_the_jvm_is_lost(error) is is_gone
 
 
 class _Driver:
@@ -71,5 +71,5 @@ def test_workers_of_a_job_end_even_when_its_catalog_stays(tmp_path: Path, daemon
     with ours, theirs:
         host = SparkHost(driver, SimpleNamespace(), ours, SystemClock(), SeededEntropy(1))  # type: ignore[arg-type]  # no archive
         with pytest.raises(Py4JJavaError):
-            host._end_job({"job_id": "j" * 32})
+            host._end_job("j" * 32)
     assert daemon.wait(100) == -9

@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.SQLExecution;
 final class EndedQueries {
   private EndedQueries() {}
 
-  /** Whoever's they are. A query is known before its first job, so one that nobody knows is over, not yet to come. */
+  /** Of all sessions. Spark knows a query before its first job, so a query that it does not know is over. */
   static void forget(SparkContext original) {
     DAGScheduler scheduler = original.dagScheduler();
     Object[] known = scheduler.activeQueryToJobs().keySet().toArray();

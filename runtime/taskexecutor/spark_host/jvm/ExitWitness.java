@@ -8,7 +8,7 @@ import java.util.Iterator;
 import java.util.Map;
 import org.apache.hadoop.util.ShutdownHookManager;
 
-/** Writes down whose call ends the JVM (R23). It runs when the JVM exits, before anything of Spark is gone. */
+/** Writes down which session's call ends the JVM (R23). It runs when the JVM exits, before Spark stops anything. */
 public final class ExitWitness extends Thread {
   /** Hooks run one after the other, the highest first; the one that stops the SparkContext has 40. */
   private static final int BEFORE_SPARK = 1000;
@@ -26,7 +26,7 @@ public final class ExitWitness extends Thread {
     this.file = file;
   }
 
-  /** From now on an exit leaves three lines in the file: the tag of its session or nothing, its thread, who called it. */
+  /** From now on an exit leaves three lines in the file: the tag of its session or nothing, its thread, its caller. */
   public static void install(String file) {
     ShutdownHookManager.get().addShutdownHook(new ExitWitness(Paths.get(file, new String[0])), BEFORE_SPARK);
   }
@@ -42,7 +42,7 @@ public final class ExitWitness extends Thread {
         }
       }
     } catch (Exception error) {
-      error.printStackTrace(); // the JVM's log; nobody can be told any more
+      error.printStackTrace(); // the JVM's log; there is no other way any more
     }
   }
 

@@ -23,7 +23,7 @@ final class JobWarehouse {
 
   JobWarehouse(String job) {
     directory = new File(job, "spark-warehouse");
-    // Where the JVM is another user than who has made the job's directory, there is a place for it.
+    // Where the JVM is another user than the maker of the job's directory, there is a place for it.
     File place = new File(new File(job).getParentFile(), "tables");
     before = place.isDirectory() ? new File(place, "before-tables") : new File(job + ".before-tables");
   }

@@ -19,7 +19,7 @@ final class JvmJavaLogLevels extends JvmPart {
     for (Enumeration it = all.getLoggerNames(); it.hasMoreElements(); ) {
       String name = (String) it.nextElement();
       Logger logger = all.getLogger(name);
-      if (logger != null && logger.getLevel() != null) { // one that nobody uses any more is freed
+      if (logger != null && logger.getLevel() != null) { // an unused logger is freed
         found.put(name, logger.getLevel());
       }
     }

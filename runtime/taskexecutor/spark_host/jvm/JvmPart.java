@@ -3,7 +3,7 @@ package org.apache.spark;
 import java.util.Map;
 import java.util.regex.Pattern;
 
-/** One part of what a JVM has once for all who run in it (R45): read, and put back, value by value. */
+/** One part of what a JVM has once for all sessions (R45): read, and put back, value by value. */
 abstract class JvmPart {
   private static final Pattern HIDDEN =
       Pattern.compile(".*(passw|passphrase|secret|token|key|credential).*", Pattern.CASE_INSENSITIVE);
@@ -18,7 +18,7 @@ abstract class JvmPart {
   /** What it is now, by key; the key of a part that is one value is "". */
   abstract Map read() throws Exception;
 
-  /** Put a value back; null takes the key away. Whoever cannot says so: then another JVM has to take this one's place. */
+  /** Put a value back; null removes the key. Throws where it cannot: then another JVM has to take this one's place. */
   void write(String key, Object value) throws Exception {
     throw new UnsupportedOperationException(name + " cannot be put back");
   }
@@ -28,7 +28,7 @@ abstract class JvmPart {
     return false;
   }
 
-  /** True if a session takes a copy when it is opened, which nobody can put back. */
+  /** True if a session takes a copy when it is opened, which cannot be put back. */
   boolean isCopied() {
     return false;
   }

@@ -14,7 +14,7 @@ import org.apache.spark.sql.classic.SparkSession;
 
 /**
  * What all jobs share in this JVM without being asked (R45): noted before the first one, compared when one rests, put back
- * when nobody works. A session works from its `begin` until it rests, or is settled after its end; whoever works when a
+ * when no session works. A session works from its `begin` until it rests, or is settled after its end; one that works when a
  * change is seen may have made it. No session begins to work in a JVM that is seen to be changed.
  */
 public final class JvmState {
@@ -105,7 +105,7 @@ public final class JvmState {
   }
 
   /**
-   * What has become of a change for which others are waited for: "" when it is gone, "waits" while they have time. After
+   * What has become of a change for which others are waited for: "" when it is put back, "waits" while they have time. After
    * `millis` it is put back under them, if it can be; then told as by `settle`.
    */
   public static synchronized String putBack(long millis) throws Exception {
@@ -134,7 +134,7 @@ public final class JvmState {
     return told.toString();
   }
 
-  /** All is well: whoever waits may begin. */
+  /** All is well: sessions that wait may begin. */
   private static void open() {
     isChanged = false;
     JvmState.class.notifyAll();

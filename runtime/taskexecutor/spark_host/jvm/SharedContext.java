@@ -19,7 +19,7 @@ public final class SharedContext extends SparkContext {
     return made;
   }
 
-  /** Why nobody can run jobs any more; null as long as they can. */
+  /** Why no session can run jobs any more; null as long as they can. */
   public static String problemOf(SparkContext original) {
     if (original.isStopped()) {
       return "the SparkContext has stopped";

@@ -19,7 +19,7 @@ import scala.concurrent.impl.ExecutionContextImpl;
  * A pool whose threads work for all sessions. Each piece of work brings its session along, but a thread would also keep
  * the one for which it was started, and Spark leaves that of a query which fails: its threads inherit nothing, and keep
  * nothing (R25). There are as many as there is work at once: work of one job that waits for more work here, as a query
- * does for its subqueries, would otherwise hold all of them, and everybody's queries (R22).
+ * does for its subqueries, would otherwise hold all of them, and the queries of all sessions (R22).
  */
 final class SharedThreads extends ThreadPoolExecutor {
   private static final long IDLE_SECONDS = 60;

@@ -9,7 +9,7 @@ import scala.Option;
 /**
  * Python's accumulator of one session: what its tasks have added goes to the session's process. Spark's own sends it on
  * the scheduler's only thread and waits for the answer, so a process that is frozen, or does not yield its interpreter,
- * would stop the jobs of all. This one sends on a thread of the session; who waits for it, SlotAccumulators says (R22).
+ * would stop the jobs of all. This one sends on a thread of the session; SlotAccumulators says which threads wait for it (R22).
  */
 public final class SlotAccumulator extends PythonAccumulatorV2 {
   private final LinkedList updates = new LinkedList();

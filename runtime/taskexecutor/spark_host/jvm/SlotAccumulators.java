@@ -7,13 +7,14 @@ import java.util.Set;
 import org.apache.spark.api.python.PythonAccumulatorV2;
 
 /**
- * Python's accumulators of one session, and who waits for them (R22). Spark promises a script that what a job's tasks have
+ * Python's accumulators of one session, and the threads that wait for them (R22).
+ * Spark promises a script that what a job's tasks have
  * added is there when the job's results are, which it keeps by letting the scheduler wait. Here instead wait:
- * - who runs a job, or asks for the result of a submitted one: the thread of a py4j call, of rows that are served lazily,
+ * - a thread that runs a job, or asks for the result of a submitted one: the thread of a py4j call, of rows that are served lazily,
  *   of a stream, of the user's. It waits for what was merged until then, before it hands on the last of the results;
- * - who runs a query, at its end: stages may have run that no job of that thread has followed.
- * Nobody else waits: not the scheduler, not a thread that works for all sessions (the query that it works for does), and
- * no py4j call as such, because the script may make one while it takes an update in. Who waits ends with the session.
+ * - a thread that runs a query, at its end: stages may have run that no job of that thread has followed.
+ * No other thread waits: not the scheduler, not a thread that works for all sessions (the query that it works for does), and
+ * no py4j call as such, because the script may make one while it takes an update in. A wait ends with the session.
  */
 final class SlotAccumulators {
   private final Set registered = Collections.synchronizedSet(new LinkedHashSet());
@@ -45,7 +46,7 @@ final class SlotAccumulators {
         ((SlotAccumulator) all[i]).await();
       }
     } catch (InterruptedException error) {
-      Thread.currentThread().interrupt(); // whoever interrupts wants an end, and no value any more
+      Thread.currentThread().interrupt(); // an interrupt asks for an end, and for no value any more
     }
   }
 

@@ -64,7 +64,7 @@ public final class SlotContext extends SparkContext {
     return made;
   }
 
-  /** With which each script of a query begins, so that it is known whose it is; empty where nobody looks. */
+  /** The words that each script of a query begins with, so that its session is known; empty without a look for it. */
   String scriptWords() {
     return scriptWords;
   }
@@ -100,7 +100,7 @@ public final class SlotContext extends SparkContext {
     SlotAccumulator own = accumulators.replace((PythonAccumulatorV2) accumulator);
     super.register(own);
     accumulator.metadata_$eq(own.metadata());
-    // Whoever plans merges into the one that functions name, which must not be the given one: that would take the only
+    // A planner merges into the one that functions name, which must not be the given one: that would take the only
     // connection which Python's server serves.
     SlotSession session = SlotSession.current();
     if (session != null) {
@@ -241,7 +241,7 @@ public final class SlotContext extends SparkContext {
     setRawTags(new LinkedHashSet());
   }
 
-  /** Without the session's own tag, which nobody has set and nobody can remove. */
+  /** Without the session's own tag, which the job has not set and cannot remove. */
   private List ownTags() {
     List found = new ArrayList();
     for (Iterator it = rawTags().iterator(); it.hasNext(); ) {
@@ -273,7 +273,7 @@ public final class SlotContext extends SparkContext {
     super.cancelJobsWithTag(tag);
   }
 
-  // --- files: every task of every job would fetch them, and fail where they are gone (R22) ---------------------------
+  // --- files: every task of every job would fetch them, and fail where they are deleted (R22) ---------------------------
 
   public void addFile(String path) {
     refuseForAll("ADD FILE", "spark.sparkContext.addFile", path);

@@ -19,8 +19,8 @@ import scala.collection.mutable.WeakHashMap;
 
 /**
  * What Spark finds as its environment: the one of this JVM, with Python workers that serve all jobs. When the daemon that
- * forks them is lost, the next worker comes from another one, and no task fails for it (R23). And who plans a query,
- * instead of running a task, does not say for whom: its worker is told, before anything else (R22).
+ * forks them is lost, the next worker comes from another one, and no task fails for it (R23). And a planner of a query,
+ * instead of running a task, does not name its session: its worker is told, before anything else (R22).
  */
 public final class SlotEnv extends SparkEnv {
   private static final String TASKS = "pyspark.worker";
@@ -37,7 +37,7 @@ public final class SlotEnv extends SparkEnv {
     SparkEnv$.MODULE$.set((SparkEnv) Fields.copy(SparkEnv.get(), SlotEnv.class));
   }
 
-  /** Who plans asks for Spark's own daemon, whatever the conf says. */
+  /** A planner asks for Spark's own daemon, whatever the conf says. */
   private String daemonFor(String asked) {
     return conf().get(DAEMON, asked);
   }
@@ -46,7 +46,7 @@ public final class SlotEnv extends SparkEnv {
       String program, String module, String asked, scala.collection.immutable.Map environment, boolean isForked) {
     String daemon = daemonFor(asked);
     Tuple2 made;
-    endLostDaemons(null, 0); // what rests of theirs may be dead, which nobody sees before somebody has reaped it
+    endLostDaemons(null, 0); // what rests of theirs may be dead, which shows only when it is reaped
     try {
       made = super.createPythonWorker(program, module, daemon, environment, isForked);
     } catch (Exception error) {
@@ -58,7 +58,7 @@ public final class SlotEnv extends SparkEnv {
     if (isForked && !TASKS.equals(module) && conf().contains(DAEMON)) {
       try {
         tell((PythonWorker) made._1());
-      } catch (Exception error) { // nobody else would ever give it up
+      } catch (Exception error) { // no other code would ever give it up
         destroyPythonWorker(program, module, asked, environment, (PythonWorker) made._1());
         throw rethrown(error);
       }
@@ -66,7 +66,7 @@ public final class SlotEnv extends SparkEnv {
     return made;
   }
 
-  /** Spark has its daemon kill a worker; where that is gone, nobody would. */
+  /** Spark has its daemon kill a worker; without the daemon nothing would. */
   public synchronized void destroyPythonWorker(
       String program, String module, String asked, scala.collection.immutable.Map environment, PythonWorker worker) {
     try {

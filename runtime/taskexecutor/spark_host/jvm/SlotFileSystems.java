@@ -11,7 +11,7 @@ import org.apache.spark.SlotSession;
 
 /**
  * Hadoop's cache of opened file systems, in which a session finds its own only (R22): they are found by scheme, host and
- * user, and hold the conf, so the keys, of whoever opened them. Local ones hold nothing and stay everybody's.
+ * user, and hold the conf, so the keys, of the code that opened them. Local ones hold nothing, and all sessions share them.
  */
 public final class SlotFileSystems extends HashMap {
   private SlotFileSystems(Map opened) {
@@ -37,7 +37,7 @@ public final class SlotFileSystems extends HashMap {
     return super.get(key);
   }
 
-  /** What was opened with credentials of before is kept where nobody looks for it: see fileSystemsFor. */
+  /** What was opened with credentials of before is kept under a key that no look uses: see fileSystemsFor. */
   public Object put(Object kept, Object opened) {
     FileSystem.Cache.Key key = (FileSystem.Cache.Key) kept;
     SlotSession session = key.unique < 0L ? SlotSession.current() : null;

@@ -3,7 +3,7 @@ package org.apache.spark;
 import scala.concurrent.CanAwait;
 import scala.concurrent.duration.Duration;
 
-/** A submitted job of one session: who blocks for its result gets it when the accumulators have what it added (R22). */
+/** A submitted job of one session: a thread that blocks for its result has it when the accumulators have what it added (R22). */
 public final class SlotFutureAction extends SimpleFutureAction {
   private SlotAccumulators accumulators;
 

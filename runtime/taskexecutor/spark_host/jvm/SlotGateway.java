@@ -15,7 +15,7 @@ import py4j.PythonClient;
 import py4j.ReturnObject;
 
 /**
- * A session's py4j gateway that ends no JVM (R23), changes none for other jobs, and starts no program in it, of which nobody
+ * A session's py4j gateway that ends no JVM (R23), changes none for other jobs, and starts no program in it, of which no component
  * could tell whose it is (R29). It is a guard against accidents, no
  * boundary against intent.
  */
@@ -25,7 +25,7 @@ public final class SlotGateway extends Gateway {
 
   private static final String SPARK = "org.apache.spark.";
 
-  /** What Spark has once for all who use it, below its package. What a session has of its own is elsewhere, as in `sql`. */
+  /** What Spark has once for all sessions, below its package. What a session has of its own is elsewhere, as in `sql`. */
   private static final Pattern SHARED =
       Pattern.compile(
           "(broadcast|deploy|executor|internal|memory|metrics|network|resource|rpc|scheduler|shuffle|status|storage|ui)"

@@ -46,8 +46,8 @@ public final class SlotHadoopConf {
   }
 
   /**
-   * Keys of Hadoop's conf with credentials of services outside, for what is planned from here on (R51). Those of before
-   * give way, what the job itself has set stays. Not in the conf of its SQL, which is shown and logged.
+   * Keys of Hadoop's conf with credentials of services outside, for what is planned from here on (R51). They replace
+   * earlier credentials, and leave what the job itself has set. Not in the conf of its SQL, which is shown and logged.
    */
   synchronized void give(Map values) {
     for (Iterator it = given.keySet().iterator(); it.hasNext(); ) {

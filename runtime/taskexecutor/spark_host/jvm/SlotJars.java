@@ -46,7 +46,7 @@ final class SlotJars {
     return file;
   }
 
-  /** A copy that nobody deletes before the JVM ends. */
+  /** A copy that stays until the JVM ends. */
   static File keep(File jar) throws Exception {
     Path folder = new File(System.getProperty("java.io.tmpdir"), "jars").toPath();
     Files.createDirectories(folder, new FileAttribute[0]);

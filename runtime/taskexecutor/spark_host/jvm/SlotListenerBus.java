@@ -53,7 +53,7 @@ public final class SlotListenerBus extends LiveListenerBus {
     shared.removeListener(listener);
   }
 
-  /** The bus belongs to all: nobody stops it from here. */
+  /** The bus belongs to all sessions: none stops it from here. */
   public void stop() {}
 
   void removeAdded() {

@@ -12,7 +12,7 @@ import scala.runtime.AbstractPartialFunction;
 
 /**
  * The scripts of `SELECT TRANSFORM ... USING`, which the JVM starts: each begins with words of its session, by which the
- * shell says for whom it runs (R29). A rule of every session, those too that a session makes.
+ * shell names its session (R29). A rule of every session, those too that a session makes.
  */
 public final class SlotScripts extends Rule {
   private final String words;

@@ -172,7 +172,7 @@ public final class SlotSession {
     return (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
   }
 
-  /** The shared state with conf, cache, catalog and global temporary views of its own; the status store is everybody's. */
+  /** The shared state with conf, cache, catalog and global temporary views of its own; all share the status store. */
   private SharedState stateOf(SharedState shared) throws Exception {
     shared.externalCatalog();
     shared.globalTempViewManager(); // made, so that no other session's first use makes it
@@ -447,7 +447,7 @@ public final class SlotSession {
   /**
    * The open session for which another thread works, which stands still; null where that cannot be known. A task says
    * whose it is. Else the thread serves a connection of the session, or has inherited its local properties; those of a
-   * fork-join pool prove nothing, because whoever comes first makes its threads, and all use them.
+   * fork-join pool prove nothing, because the first session makes its threads, and all use them.
    */
   static SlotSession of(Thread thread) throws Exception {
     ThreadLocal tasks = (ThreadLocal) Fields.get(TaskContext$.class, null, "taskContext");

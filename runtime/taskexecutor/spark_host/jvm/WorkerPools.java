@@ -30,7 +30,7 @@ public final class WorkerPools {
     }
   }
 
-  /** A job has left, and the workers that it had for itself serve nobody. */
+  /** A job has left, and the workers that it had for itself serve no other. */
   public static void forgetJob(String job) throws Exception {
     synchronized (SparkEnv.get()) {
       for (Iterator it = all().entrySet().iterator(); it.hasNext(); ) {

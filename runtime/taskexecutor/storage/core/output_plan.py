@@ -104,8 +104,8 @@ class OutputPlan:
 
     @classmethod
     def decode(cls, data: bytes) -> OutputPlan | None:
-        """The inverse; None for what is no whole plan. Raises InvalidInputError for one of a later version, and for one
-        that no mover has written: any writer to the base can leave a plan there (R52).
+        """A plan from `encode`; None for what is no whole plan. Raises InvalidInputError for one of a later version,
+        and for one that no mover has written: any writer to the base can leave a plan there (R52).
         """
         fields = _fields(data)
         if fields is None:
@@ -155,7 +155,7 @@ class OutputPlan:
 
 
 def planned_mode(data: bytes) -> str | None:
-    """That of a stored plan, of whatever version; None for what is no whole plan."""
+    """The mode of a stored plan, of whatever version; None for what is no whole plan."""
     fields = _fields(data)
     return str(fields.get("mode", "")) if fields is not None else None
 
@@ -225,7 +225,7 @@ def make_plan(base: str, mode: str, written: Mapping[str, Mapping[str, Written]]
 
 
 def _void_markers(mode: str, files: Mapping[str, PlannedFile], present: Present, asides: set[str]) -> Iterator[str]:
-    """Those of directories whose files are replaced; what is set aside takes its own along."""
+    """Markers of directories whose files are replaced; a directory that is set aside takes its markers along."""
     partitions = {_parent(name) for name in files}
     for name in present.markers:
         is_replaced = mode == OVERWRITE or (mode == OVERWRITE_PARTITIONS and _parent(name) in partitions)
