@@ -1,8 +1,8 @@
-"""Files that change while a process runs: certificates, keys, tokens (R47).
+"""Watched: the content of files that change while a process runs, such as certificates, keys and tokens (R47).
 
-Whoever uses a value asks for it each time, and no more often than every LOOK_SECONDS the files are looked at then: no
-thread, no timer, and nobody who holds an old value for longer than he uses it. What cannot be used is told once, and
-the value before stays; each later look tries it again, since the reason may pass while the files stay as they are.
+Users read `value` for each use. A read looks at the files, at most every LOOK_SECONDS, so there is no thread and no
+timer. Unusable content is logged once, and the value before stays; each later look tries again, because the reason may
+pass while the files stay as they are.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _State = tuple[tuple[int, ...], ...]
 
 
 class Watched(Generic[T]):
-    """What some files hold. Any thread may ask for it."""
+    """The content of some files. Thread-safe."""
 
     def __init__(self, what: str, paths: Sequence[Path], read: Callable[[], T], clock: Clock) -> None:
-        """Reads them. `read` raises InvalidInputError for what cannot be used, here too."""
+        """Reads the files. Raises what `read` raises, which is InvalidInputError for unusable content."""
         self._what = what
         self._paths = tuple(dict.fromkeys(paths))
         self._read = read
         self._clock = clock
         self._lock = threading.Lock()
-        # Before reading: what changes in between is found by the next look.
+        # Before reading: the next look finds a change in between.
         self._state = self._look()
         self._value = read()
         self._told: tuple[_State, str] | None = None
-        """What could not be used at the last look, and why."""
+        """The unusable state at the last look, and the error, which was logged."""
         self._next_look = clock.monotonic() + LOOK_SECONDS
 
     @property
     def value(self) -> T:
-        """The same object until the files hold another one."""
+        """The present value. The same object until the files change."""
         if self._clock.monotonic() >= self._next_look:
             with self._lock:
                 self._look_again()
@@ -60,7 +60,7 @@ class Watched(Generic[T]):
         try:
             value = self._read()
         except Exception as error:
-            # The boundary of whoever reads: what is in the files is not ours.
+            # The boundary of `read`, which parses files of others.
             if self._told != (state, str(error)):
                 if not isinstance(error, InvalidInputError):
                     logger.exception("reading the %s failed", self._what)

@@ -33,7 +33,7 @@ BEFORE = ClusterState({"a": "RUNNING", "b": "CREATED", "c": "FAILED", "d": "INIT
         ({"a": "FINISHED", "b": "CANCELED"}, 3, 9, ""),
         ({"a": "RESTARTING", "b": "FAILED"}, 2, 8, ""),
         ({}, 2, 8, ""),
-        ({"a": "INITIALIZING", "b": "RUNNING"}, 2, 8, "1 jobs have no owner that decides for them"),
+        ({"a": "INITIALIZING", "b": "RUNNING"}, 2, 8, "1 jobs have no owner"),
         ({"a": "RUNNING"}, 1, 8, "1 of 2 JobMaster processes are ready"),
         ({"a": "RUNNING"}, 2, 7, "7 of 8 slots are there"),
     ],

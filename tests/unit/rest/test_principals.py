@@ -297,7 +297,7 @@ async def test_junk_is_told_once_however_often_it_is_written(
             await kv.txn(Txn((), (Put(KEYS.principal("sam"), b"x" * size),)), timeout=5)
             await until(lambda seen=f"{size} bytes": leader.problems().get("sam", "").startswith(seen))  # type: ignore[misc]
     assert [one for one in caplog.messages if "principal 'sam'" in one] == [
-        "nobody signs in as principal 'sam': 1 bytes that are no JSON"
+        "no client can sign in as principal 'sam': 1 bytes that are no JSON"
     ]
 
 
