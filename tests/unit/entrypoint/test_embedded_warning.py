@@ -42,7 +42,7 @@ def test_a_plain_one_of_an_earlier_release_is_not_used(tmp_path: Path) -> None: 
 def test_an_etcd_of_ones_own_that_lets_everybody_in_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_allowed: bool
 ) -> None:
-    """Its records are sealed all the same (R38), under a key that only those make who come to write."""
+    """Its records are sealed nevertheless (R38). Only processes that write make the key."""
     credentials = (
         ["high-availability.etcd.allow-unauthenticated=true"]
         if is_allowed

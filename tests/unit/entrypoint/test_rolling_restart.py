@@ -1,4 +1,4 @@
-"""When a cluster is whole again, and how the processes of a rolling restart are treated."""
+"""When a cluster is whole again, and the steps of a rolling restart."""
 
 from __future__ import annotations
 

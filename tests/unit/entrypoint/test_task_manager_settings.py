@@ -1,4 +1,4 @@
-"""What a TaskManager's process makes of its options."""
+"""From options to the settings of a TaskManager."""
 
 from __future__ import annotations
 

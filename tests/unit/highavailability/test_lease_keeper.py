@@ -171,7 +171,7 @@ async def stands_still(lease: Lease) -> None:
 
 
 async def seconds_until_it_ends(pair: Pair, lease: Lease, most: float) -> float:
-    """In the store; whoever asks the holder meanwhile is never told more than that."""
+    """Seconds until the lease ends in the store. The holder never claims a longer validity meanwhile."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while await pair.is_stored(lease):

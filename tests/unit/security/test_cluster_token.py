@@ -63,7 +63,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever owns it knows it, and may replace it; as root its mode says nothing."""
+    """The owner of a file can read and replace it; for root the file's mode means nothing."""
     path = tmp_path / "token"
     token = new_cluster_token()
     path.write_text(token.reveal())
