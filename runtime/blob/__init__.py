@@ -1,4 +1,4 @@
 """Large objects: a store on any fsspec directory, the BlobServer, and the client with its local cache.
 
-Objects are immutable, named by digest and upload (R19), complete and synced before anybody can see them (R20).
+Objects are immutable, named by digest and upload (R19), complete and synced before any reader can see them (R20).
 """

@@ -1,4 +1,4 @@
-"""File work never runs on the loop: a small pool of threads of its own, so that nothing else waits behind it."""
+"""BlockingIo: file work runs in a small pool of threads, so that neither the loop nor other work waits for it."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class BlockingIo:
         return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: call(*args, **kwargs))
 
     def close(self) -> None:
-        """Wait for what runs and end the threads. Idempotent."""
+        """Wait for running calls and end the threads. Idempotent."""
         self._executor.shutdown(wait=True)

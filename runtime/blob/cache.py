@@ -1,7 +1,7 @@
 """The local cache of objects: one file per key, bounded in bytes, least recently used goes first, pinned ones stay.
 
-Blocking parts only; the client runs them in its threads. The bookkeeping lives on the loop. What a former process has
-left in the directory is taken over; half-written files are removed.
+The client runs the blocking methods in its threads, and the bookkeeping on its loop. Files that a former process has
+left in the directory are taken over; half-written ones are removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PARTIAL = ".part"
 
 
 class BlobCache:
-    """Which objects are here, how large they are, and who uses them."""
+    """The cached objects, their sizes, and how many users pin each."""
 
     def __init__(self, directory: Path, *, size_bytes_max: int) -> None:
         self._directory = directory.absolute()
@@ -30,7 +30,7 @@ class BlobCache:
         self.size_bytes = 0
 
     def scan(self) -> None:
-        """Blocking, at start: take over what is there, oldest use first."""
+        """Take over the files in the directory, oldest first. Blocking; called at start."""
         with translated(f"blob cache {self._directory}"):
             self._directory.mkdir(parents=True, exist_ok=True)
             found = sorted(self._scanned())
@@ -51,24 +51,24 @@ class BlobCache:
                 yield status.st_mtime, entry.name, status.st_size
 
     def path(self, key: str) -> Path:
-        """Where the object lies, or would."""
+        """The file of the object, whether it is cached or not."""
         return self._directory / key
 
     def partial(self, key: str) -> Path:
-        """Where it is written before it is complete."""
+        """The file to which the object is written until it is complete."""
         return self._directory / f"{key}{_PARTIAL}"
 
     def __contains__(self, key: str) -> bool:
         return key in self._sizes
 
     def pin(self, key: str) -> None:
-        """Somebody uses it: it stays. Counted."""
+        """Keep the object until it is unpinned. Pins are counted."""
         self._pins[key] = self._pins.get(key, 0) + 1
         if key in self._sizes:
             self._sizes.move_to_end(key)
 
     def unpin(self, key: str) -> None:
-        """One user less."""
+        """Take back one pin."""
         left = self._pins[key] - 1
         if left:
             self._pins[key] = left
@@ -82,11 +82,11 @@ class BlobCache:
         self.size_bytes += size_bytes
 
     def forget(self, key: str) -> None:
-        """Its file turned out to be gone."""
+        """Forget an object whose file does not exist."""
         self.size_bytes -= self._sizes.pop(key, 0)
 
     def evict(self) -> list[Path]:
-        """Drop what has to go for the bound; its files are to be deleted. Pinned ones may keep it above the bound."""
+        """Forget objects until the cache is within its bound, but no pinned ones. Returns the files to delete."""
         evicted = []
         for key in list(self._sizes):
             if self.size_bytes <= self._size_bytes_max:

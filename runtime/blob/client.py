@@ -1,9 +1,9 @@
 """BlobSharedClient: objects for a JobMaster process or a TaskManager, through a local cache.
 
-Storage first; where this process does not see it, the leader's BlobServer. One download serves all who ask at the same
-time. What comes is verified. R20 in one place: with `Patience` storage that is away is asked again without limit, and
-only an authoritative "not found" or a wrong digest, twice, ten seconds apart, is an error; without, every failure is
-the caller's, who is patient himself because he has somebody to tell the reason to.
+It reads from storage, or, where this process does not see the storage, from the leader's BlobServer. Concurrent callers
+share one download. The digest is verified. R20: with `Patience` the client asks unreachable storage again without
+limit, and raises only when "not found" or a wrong digest comes twice, ten seconds apart. Without `Patience` it raises
+every failure, for callers that repeat by themselves and report the reason meanwhile.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class BlobSharedClient:
         """Downloads begun."""
 
     async def start(self) -> None:
-        """Take over what the cache directory holds."""
+        """Take over the files in the cache directory."""
         await self._io.run(self._cache.scan)
         await self._scope.open()
         await self._evict()
@@ -97,7 +97,7 @@ class BlobSharedClient:
         await self._scope.wait_failed()
 
     async def acquire(self, key: str) -> Path:
-        """The object as a local file that stays until `release`. Never write to it.
+        """The object as a local file that stays until `release`. The caller must not write to it.
 
         Raises NotFoundError, DigestMismatchError, UnavailableError when the client is stopped; without patience also
         RetryableError while storage is away.
@@ -149,7 +149,7 @@ class BlobSharedClient:
             task = self._scope.start(f"download {key[:8]}", self._download_outcome(key))
             self._downloads[key] = task
             task.add_done_callback(lambda _: self._downloads.pop(key, None))
-        # Who gives up does not take the download from the others.
+        # A cancelled caller does not cancel the download of the others.
         await asyncio.wait([task])
         if task.cancelled():
             message = f"the blob client was stopped before object {key} was here"
@@ -159,7 +159,7 @@ class BlobSharedClient:
             raise failure
 
     async def _download_outcome(self, key: str) -> FlinklikeError | None:
-        """A failure is an answer to those who wait, not the end of the scope."""
+        """The failure of a download as a value: it must not end the scope that all downloads share."""
         try:
             size = await self._fetch_patiently(key, self._settings.patience)
             self._cache.add(key, size)
@@ -208,7 +208,7 @@ class BlobSharedClient:
         return await self._save(key, chunks)
 
     async def _save(self, key: str, chunks: AsyncIterator[bytes]) -> int:
-        """Into a partial file, verified, then under its name. Nothing is synced: the cache may be lost."""
+        """Write into a partial file, verify, rename. Without a sync: the cache may be lost."""
         partial = self._cache.partial(key)
         digest = hashlib.sha256()
         size = 0
@@ -270,7 +270,7 @@ def _read(path: Path) -> bytes:
 
 
 def _remove(file: BinaryIO, path: Path) -> None:
-    # Already failing: the first error counts, and what stays is removed at the next start.
+    # A failure is being handled: its error counts. The next start removes the file.
     with suppress(OSError):
         file.close()
     with suppress(OSError):

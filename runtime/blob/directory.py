@@ -1,7 +1,7 @@
-"""A storage directory: a local path or any fsspec URL. Blocking calls; the store runs them in its threads.
+"""StorageDirectory: a local path or any fsspec URL. Its calls block; the store runs them in its threads.
 
 Invariant: a file that can be seen under its name is complete and, on a local path, synced: it is written under
-`tmp/`, synced, renamed into place, and the directory is synced after (R20).
+`tmp/`, synced, renamed into place, and then the directory is synced (R20).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StoredFile:
 
 
 class StagedFile(Protocol):
-    """A file that nobody sees yet."""
+    """A file that is not published yet: no reader sees it."""
 
     def write(self, data: bytes) -> None:
         """Append."""
@@ -49,11 +49,11 @@ class StagedFile(Protocol):
         """Sync it and give it its name, relative to the directory's root. At most once."""
 
     def discard(self) -> None:
-        """Forget it. Idempotent, harmless after `publish`, and never an error: what stays is swept later."""
+        """Delete the file. Idempotent, without effect after `publish`. Never raises: leftovers are swept later."""
 
 
 class StorageDirectory(Protocol):
-    """Names are relative, with `/`."""
+    """Files below a root. Names are relative, with `/`."""
 
     @property
     def url(self) -> str:
@@ -66,13 +66,13 @@ class StorageDirectory(Protocol):
         """Read a file. Raises NotFoundError."""
 
     def files(self, folder: str) -> Sequence[StoredFile]:
-        """What lies in a folder; empty when it does not exist."""
+        """The files in a folder; none when it does not exist."""
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Names of the folders in a folder."""
+        """Names of the folders in a folder; none when it does not exist."""
 
     def delete(self, name: str) -> None:
-        """Idempotent."""
+        """Delete a file. Idempotent."""
 
 
 def open_directory(url: str) -> StorageDirectory:
@@ -84,7 +84,7 @@ def open_directory(url: str) -> StorageDirectory:
 
 @contextmanager
 def _written(what: str) -> Iterator[None]:
-    """`translated` for writes: whoever may not write finds no room either."""
+    """`translated` for writes: a missing permission counts as a full storage."""
     with translated(what):
         try:
             yield
@@ -95,7 +95,7 @@ def _written(what: str) -> Iterator[None]:
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Storage's errors as ours: it takes nothing more, has no such file, or is away."""
+    """Translate OSError: StorageExhaustedError, NotFoundError, or UnavailableError for all others."""
     try:
         yield
     except FileNotFoundError as error:
@@ -147,7 +147,7 @@ class LocalDirectory:
         return sorted(found, key=lambda file: file.name)
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Folders."""
+        """Names of folders."""
         with (
             translated(f"listing of {folder}"),
             suppress(FileNotFoundError),
@@ -165,8 +165,8 @@ class LocalDirectory:
 class _LocalStagedFile:
     def __init__(self, root: Path, name: str) -> None:
         self._root = root
-        # A cancelled caller discards while his last write may still run in its thread: the descriptor must not be
-        # closed, and perhaps given to another file, under it.
+        # A cancelled caller discards while its last write may still run in a thread: the descriptor must not be closed,
+        # and perhaps reused for another file, meanwhile.
         self._lock = Lock()
         self._path = root / TMP / name
         with _written(f"write of {TMP}/{name}"):
@@ -180,7 +180,7 @@ class _LocalStagedFile:
                 view = view[self._file.write(view) or 0 :]
 
     def publish(self, name: str) -> None:
-        """Bytes first, then the name, then the folder that holds the name."""
+        """Sync the content, rename, sync the folder."""
         target = self._root / name
         with self._lock, _written(f"write of {name}"):
             os.fsync(self._file.fileno())
@@ -213,7 +213,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 class RemoteDirectory:
-    """Anything that fsspec can write: what has been closed is durable there."""
+    """A URL for fsspec. A closed file counts as durable."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -251,7 +251,7 @@ class RemoteDirectory:
         ]
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Folders."""
+        """Names of folders."""
         return [
             str(entry["name"]).rstrip("/").rpartition("/")[2]
             for entry in self._list(folder)
@@ -296,7 +296,7 @@ class _RemoteStagedFile:
     def discard(self) -> None:
         """Close and remove."""
         with suppress(OSError):
-            # Closing writes what is still buffered, also where that has failed before.
+            # Closing flushes the buffer, even when a flush has failed before.
             self._file.close()
         with suppress(OSError):
             self._fs.rm_file(self._path)

@@ -1,4 +1,4 @@
-"""One small file of a cluster in the storage, replaced as a whole: how far its store was (R35)."""
+"""MarkFile: one small file of a cluster in the storage, replaced as a whole, for the mark of its store (R35)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MarkFile:
         self._entropy = entropy
 
     async def read(self) -> bytes | None:
-        """None: there is none. Raises UnavailableError."""
+        """The content, None when there is no file. Raises UnavailableError."""
         return await self._io.run(self._read)
 
     async def write(self, data: bytes) -> None:

@@ -11,7 +11,7 @@ from runtime.blob.store import BlobStore, DigestMismatchError
 
 @dataclass(frozen=True, slots=True)
 class PackedArchive:
-    """Where one archive lies: the fields of a DoneRecord."""
+    """The place of one archive in a pack: the fields of a DoneRecord."""
 
     key: str
     offset: int
@@ -20,7 +20,7 @@ class PackedArchive:
 
 
 async def write_pack(store: BlobStore, archives: Sequence[bytes]) -> Sequence[PackedArchive]:
-    """One synced object with all of them; their places in the same order."""
+    """Write all archives into one synced object. Returns their places in the same order."""
     assert archives, "an empty pack"
     key = await store.write_object(b"".join(archives))
     packed, offset = [], 0
@@ -31,7 +31,7 @@ async def write_pack(store: BlobStore, archives: Sequence[bytes]) -> Sequence[Pa
 
 
 async def read_packed(store: BlobStore, archive: PackedArchive) -> bytes:
-    """One archive back. Raises NotFoundError, DigestMismatchError."""
+    """Read one archive. Raises NotFoundError, DigestMismatchError."""
     data = await store.read_range(archive.key, offset=archive.offset, size_bytes=archive.size_bytes)
     if hashlib.sha256(data).hexdigest() != archive.sha256:
         message = f"archive at {archive.offset} of {archive.key} does not have its digest"

@@ -1,7 +1,7 @@
-"""R19 as arithmetic: when may an object be newly referenced, when may it be deleted.
+"""R19 as arithmetic: until when a new job may refer to an object, and from when on the object may be deleted.
 
-The upload's time is part of its key, so no clock but the uploader's is asked twice, and it cannot be lost. Hours lie
-between the two limits: clocks of hosts may differ by less than R.
+The upload's time is part of the key, so it cannot be lost. The two limits are R apart: the clocks of hosts may differ
+by less than that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REFERENCE_MILLIS = 24 * 3600 * 1000
 """R."""
 
 _CLIENT_MILLIS = 3600 * 1000
-"""What a client has between asking what is missing and its submit."""
+"""Time of a client between the question which blobs are missing and its submit."""
 
 
 def new_upload_id(epoch_millis: int, entropy: Entropy) -> str:
@@ -53,15 +53,15 @@ class Retention:
     reference_millis: int = REFERENCE_MILLIS
 
     def may_be_referenced(self, key: BlobKey, now_millis: int) -> bool:
-        """Within R of its upload."""
+        """True within R after the upload."""
         return now_millis - _uploaded_at(key) < self.reference_millis
 
     def may_be_offered(self, key: BlobKey, now_millis: int) -> bool:
-        """Long enough within R that whoever is told of it now can still refer to it."""
+        """True while a client that gets the key now still has time to refer to it."""
         return now_millis - _uploaded_at(key) < self.reference_millis - min(_CLIENT_MILLIS, self.reference_millis // 4)
 
     def may_be_deleted(self, key: BlobKey, now_millis: int) -> bool:
-        """After 2R, if nothing refers to it."""
+        """True from 2R after the upload on, for an object without references."""
         return now_millis - _uploaded_at(key) > 2 * self.reference_millis
 
 

@@ -1,8 +1,8 @@
-"""R20: is the storage that we see the storage that the leader sees?
+"""StorageProbe (R20): proves that a process and the leader see the same storage.
 
-The leader challenges: it writes a nonce under the process's name. The process reads it and writes an answer that only
-who has read the nonce can write; the leader reads that back. Unshared storage is found at start, not at the first loss.
-The files are those of one leader term: one that has been frozen, and does not know that it is over, touches no other's.
+The leader writes a nonce under the process's name. The process reads it and writes an answer that needs the nonce; the
+leader reads the answer. So unshared storage is found at start, not at the first failover. The files belong to one term:
+a leader that was frozen and has lost its term does not touch those of its successor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StorageProbe:
         self._entropy = entropy
 
     async def challenge(self, incarnation: Incarnation, term: int, nonce: str) -> None:
-        """Leader: write a nonce for a process, the same one again when it is not sure that it was written."""
+        """Leader: write a nonce for a process. Idempotent: it may be repeated when its outcome is unknown."""
         await self._io.run(self._write, _challenge_file(incarnation, term), nonce)
 
     async def answer(self, incarnation: Incarnation, term: int) -> None:
@@ -61,7 +61,7 @@ class StorageProbe:
             )
             raise StorageNotSharedError(message)
         for name in (_challenge_file(incarnation, term), _answer_file(incarnation, term)):
-            # The answer was right: a few bytes that stay behind change nothing of that.
+            # The answer was right. A file that stays does no harm.
             with suppress(RetryableError):
                 await self._io.run(self._directory.delete, f"{_FOLDER}/{name}")
 

@@ -26,7 +26,7 @@ _DELETES_MAX = 10_000
 
 
 class DigestMismatchError(PermanentError):
-    """Bytes do not have the digest that they were announced with."""
+    """Content does not have its announced digest."""
 
 
 class BlobTooLargeError(InvalidInputError):
@@ -43,14 +43,14 @@ class BlobStoreSettings:
 
 @dataclass(frozen=True, slots=True)
 class MissingBlobs:
-    """`missing` digests must be uploaded; `keys` has, for each other one, an object that may be referred to."""
+    """`missing` digests must be uploaded; `keys` has an object for each other digest, to which a new job may refer."""
 
     missing: tuple[str, ...]
     keys: dict[str, str]
 
 
 References = Callable[[], Awaitable[Collection[str]]]
-"""A linearizable read of every object key that anything durable refers to."""
+"""A linearizable read of all object keys to which durable state refers."""
 
 
 class BlobStore:
@@ -94,7 +94,7 @@ class BlobStore:
 
     @contextmanager
     def _naming_room(self, what: str) -> Iterator[None]:
-        """Storage that takes no more says where it is, and for what there was no room."""
+        """Add the storage's URL, and the object, to a StorageExhaustedError."""
         try:
             yield
         except StorageExhaustedError as error:
@@ -118,7 +118,7 @@ class BlobStore:
         return digest.hexdigest()
 
     async def write_object(self, data: bytes, /) -> str:
-        """Store bytes that are in memory; the key. Synced on return (R20)."""
+        """Store bytes, and return the key. Synced on return (R20)."""
         if len(data) > self._settings.object_bytes_max:
             message = f"object of {len(data)} bytes is larger than blob.max-size, {self._settings.object_bytes_max}"
             raise BlobTooLargeError(message)
@@ -139,7 +139,7 @@ class BlobStore:
     # --- reading -----------------------------------------------------------------------------------------
 
     async def chunks(self, key: BlobKey) -> AsyncIterator[bytes]:
-        """The object's bytes. Raises NotFoundError; the reader verifies the digest."""
+        """The object's bytes. Raises NotFoundError; the caller verifies the digest."""
         file = await self._io.run(self._directory.open, _name(key))
         try:
             while chunk := await self._io.run(_read, file, CHUNK_BYTES):
@@ -161,7 +161,7 @@ class BlobStore:
             return file.read()
 
     async def read_range(self, key: str, *, offset: int, size_bytes: int) -> bytes:
-        """A piece of an object; shorter at its end. Raises NotFoundError; the reader verifies what he gets."""
+        """A range of an object, shorter at its end. Raises NotFoundError; the caller verifies the content."""
         return await self._io.run(self._read_piece, _name(parse_blob_key(key)), offset, size_bytes)
 
     def _read_piece(self, name: str, offset: int, size_bytes: int) -> bytes:
@@ -172,7 +172,7 @@ class BlobStore:
     # --- R19 ---------------------------------------------------------------------------------------------
 
     async def missing(self, digests: Sequence[str]) -> MissingBlobs:
-        """Which digests must be uploaded (again), and keys for the others."""
+        """Which digests must be uploaded, perhaps again, and keys for the others."""
         missing, keys = [], {}
         for digest in dict.fromkeys(digests):
             key = await self._io.run(self._newest, check_digest(digest))
@@ -183,7 +183,7 @@ class BlobStore:
         return MissingBlobs(tuple(missing), keys)
 
     async def not_referable(self, keys: Sequence[str]) -> Sequence[str]:
-        """Those that a new job may not refer to: not there, or uploaded too long ago. To be asked at submit."""
+        """The keys to which a new job may not refer: missing objects, and old uploads. Called at submit."""
         now = self._clock.epoch_millis()
         refused = []
         for text in dict.fromkeys(keys):
@@ -194,7 +194,10 @@ class BlobStore:
         return refused
 
     async def collect(self, references: References) -> int:
-        """Delete what is older than 2R and not referred to; how many. `references` is read after the candidates."""
+        """Delete objects older than 2R without references. Returns their number.
+
+        `references` is called after the candidates are listed.
+        """
         candidates = await self._io.run(self._old, self._clock.epoch_millis())
         if not candidates:
             return 0
@@ -205,7 +208,7 @@ class BlobStore:
         return len(unused)
 
     async def collect_staged(self) -> int:
-        """Delete what uploads that never ended have left behind, older than 2R; how many."""
+        """Delete files of unfinished uploads that are older than 2R. Returns their number."""
         return await self._io.run(self._delete_old_staged, self._clock.epoch_millis())
 
     def _delete_old_staged(self, now_millis: int) -> int:

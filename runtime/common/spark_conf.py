@@ -104,7 +104,7 @@ OWNED: Mapping[str, str] = {
             "spark.authenticate.secret.driver.file",
             "spark.authenticate.secret.executor.file",
         ),
-        "Spark shows its conf to whoever asks: that of a spark:// cluster is in taskmanager.spark.secret-file, and "
+        "Spark shows its conf to every task: the secret of a spark:// cluster is in taskmanager.spark.secret-file, and "
         "with local[...] each JVM makes its own",
     ),
     **dict.fromkeys(

@@ -1,6 +1,6 @@
-"""`bin/commit-outputs.sh [-D key=value ...] [--job-is-over] ...`: what `repeat_commit` does, when the job is over.
+"""`bin/commit-outputs.sh [-D key=value ...] [--job-is-over] ...`: runs `repeat_commit` for a job that is over.
 
-The cluster that is asked is the one whose etcd the configuration of this host names, as its TaskManagers ask it (R27).
+It asks the etcd of this host's configuration whether the job is over, as a TaskManager would (R27).
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def _settings(configuration: Configuration, layout: Layout) -> HighAvailabilityS
 
 
 async def _ask(job_id: JobId, settings: HighAvailabilitySettings) -> KnownJob:
-    """What is stored of the job, read linearizably. Nothing is written there."""
+    """The state of the job in etcd, read linearizably. Writes nothing."""
     if settings.etcd is None:
-        message = "high-availability.type is none, and its jobs are known to nobody but the JobManager"
+        message = "high-availability.type is none: only the JobManager knows its jobs"
         raise UnavailableError(message)
     keys, timeout = Keys.of_cluster(settings.cluster_id), settings.timeout
     async with opened_store(settings, SystemClock(), SystemEntropy()) as kv:
@@ -76,7 +76,7 @@ async def _ask(job_id: JobId, settings: HighAvailabilitySettings) -> KnownJob:
         if cluster is None:
             message = f"etcd holds none that is called {settings.cluster_id} (high-availability.cluster-id)"
             raise UnavailableError(message)
-        graph = await is_there(keys.graph(job_id))  # before what comes in its place
+        graph = await is_there(keys.graph(job_id))  # before the result: cleaning deletes the graph
         is_over = await is_there(keys.result(job_id)) or await is_there(keys.done(job_id))
         return KnownJob(cluster, is_going_on=graph and not is_over, is_over=is_over)
 

@@ -1,4 +1,4 @@
-"""Component factories: what a leadership term of a JobManager consists of, in either mode.
+"""Component factories: they build the components of a JobManager's leadership term, in either mode.
 
 The switch `jobmanager.jobmaster.single.enable` chooses the factory and nothing else.
 """
@@ -45,7 +45,7 @@ from runtime.security.delegation_tokens import DelegationTokenManager, ProviderC
 
 @dataclass(frozen=True, slots=True)
 class JobManagerServices:
-    """What lives as long as the process and every term uses."""
+    """Services that live as long as the process. Every term uses them."""
 
     incarnation: Incarnation
     rpc: RpcService
@@ -138,7 +138,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
 
     @abstractmethod
     def _task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
-        """Nothing of a TaskManager runs any more: tell the owners that are in this process."""
+        """A TaskManager is dead: tell the owners in this process."""
 
     @abstractmethod
     async def _known_processes(self) -> Sequence[ProcessKnown]:
@@ -187,7 +187,7 @@ class JobMasterPrimaryComponentFactory(DispatcherResourceManagerComponentFactory
         )
 
     def _task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
-        """The owners are in other processes, which follow the TaskManagers' keys."""
+        """No effect: the owners are in other processes, which follow the TaskManagers' keys."""
 
     async def _known_processes(self) -> Sequence[ProcessKnown]:
         async for registered in self._services.ha.follow_job_masters():
@@ -235,7 +235,7 @@ class TaskManagerKeys:
         self._term = term
 
     async def follow(self) -> AsyncIterator[Sequence[GuardedTaskManager]]:
-        """All, now and after each change."""
+        """All TaskManagers, now and after each change."""
         async for stored in self._follow():
             yield list(stored.values())
 

@@ -1,4 +1,4 @@
-"""Processes that have slots run below a guard, which is the same command (R13).
+"""A process with slots runs as a child of its guard, which is the same command (R13).
 
 Standard library only at this level: the guard loads this module and nothing of the rest.
 """
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def run_guarded(
     name: str, load: Callable[[], Callable[[GuardChannel], ClusterProcess]], at_end: Callable[[], None] = lambda: None
 ) -> int:
-    """Become the guard, or, below one, the process; the exit code. `load` imports the process, below a guard only.
+    """Become the guard, or, as a child of one, the process. Returns the exit code.
 
-    `at_end` is called above the guard, when nothing runs any more.
+    `load` imports the process; only the child calls it. The watcher calls `at_end` when all processes have ended.
     """
     from runtime.security.file_mask import keep_files_private  # noqa: PLC0415 - standard library only
     from runtime.system.linux import refuse_tracing  # noqa: PLC0415 - standard library only

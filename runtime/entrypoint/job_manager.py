@@ -82,15 +82,15 @@ logger = logging.getLogger(__name__)
 STOP_GRACE = 1.0
 
 MARK_PERIOD = 60.0
-"""Seconds of the store's history that a restore may lose unseen, if every process was away meanwhile."""
+"""Seconds between two marks: so much history may be lost without notice when etcd is restored while no process runs."""
 
 
 class RestFrontend(Protocol):
-    """What answers clients, whether or not this process leads: `RestServer`."""
+    """The REST endpoint of a process that leads or stands by: `RestServer`."""
 
     @property
     def port(self) -> int:
-        """Where it listens, after `bind`."""
+        """The port on which it listens, after `bind`."""
 
     def bind(self) -> None:
         """Take the port."""
@@ -109,7 +109,7 @@ class MakeRest(Protocol):
 
 
 class ClusterEntrypoint:
-    """Implements `ClusterProcess`. `make_rest` makes what answers clients, `make_guards` what dials guards."""
+    """Implements `ClusterProcess`. `make_rest` makes the REST endpoint, `make_guards` the dialler of guards."""
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class ClusterEntrypoint:
                 rest.stop()
 
     async def _wait_ready(self, runner: DispatcherRunner, other: Watch[str], predecessor: Predecessor) -> None:
-        """A JobManager serves when it leads, or when somebody else does, and lives, and it stands by."""
+        """Return when this JobManager leads, or when another one leads and lives, so that this one stands by."""
 
         async def stands_by() -> None:
             _ = await predecessor.is_held.wait_until(bool)
@@ -269,7 +269,7 @@ class ClusterEntrypoint:
 
 
 class _Leading:
-    """The components of this process's term, for REST, and where it is answered while another process leads."""
+    """The components of this process's term, for REST; and the REST address of another leader."""
 
     def __init__(self, blobs: RestBlobs, services: JobManagerServices) -> None:
         self._blobs = blobs
@@ -307,7 +307,8 @@ class _Leading:
         return LeaderComponents(term.dispatcher, resource_manager, self._blobs, self.rest_address)
 
     def _term(self) -> TermComponents | None:
-        """One whose lease was ended by somebody else hears of its successor before its own next renewal."""
+        """The term; None when a later leader is known. A process whose lease was revoked may hear of its successor
+        before it renews its lease."""
         term = None if self.runner is None else self.runner.serving
         latest = self.retrieval.leader.value
         if term is not None and latest is not None and latest.epoch > term.dispatcher.token.revision:
@@ -318,7 +319,7 @@ class _Leading:
 def _sign_in(
     context: ProcessContext, scope: Scope, token: Token | None, principals: Principals | None
 ) -> SignIn | None:
-    """How people show who they are, None where nobody is asked."""
+    """The sign-in of REST clients, None without authentication."""
     if token is None or principals is None:
         return None
     settings = jwt_settings(context.configuration)
@@ -331,10 +332,10 @@ def _sign_in(
 
 
 def _preparation(principals: Principals | None) -> Callable[[], Awaitable[None]]:
-    """What a term of this process begins with: nobody signs in by what the leader before has revoked (R48)."""
+    """The first step of a term: it reads all principals, so that tokens revoked by the last leader end (R48)."""
 
     async def nothing() -> None:
-        """Nobody signs in."""
+        """There are no principals."""
 
     return nothing if principals is None else principals.catch_up
 

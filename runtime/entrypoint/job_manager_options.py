@@ -77,12 +77,12 @@ def resource_manager_settings(configuration: Configuration) -> ResourceManagerSe
 
 
 def limit_settings(configuration: Configuration) -> LimitSettings:
-    """What one principal may ask (R49)."""
+    """Limits of one principal's requests (R49)."""
     return LimitSettings(configuration.get(security.PRINCIPAL_REQUESTS), configuration.get(security.PRINCIPAL_RUNNING))
 
 
 def audit_log(configuration: Configuration, layout: Layout, environment: Mapping[str, str], clock: Clock) -> AuditLog:
-    """Beside the log of this process, by its name; by those of host and process where it has no log (R49)."""
+    """The audit log (R49): beside the log of this process, or named by host and process when it has none."""
     log_file = environment.get(LOG_FILE_VARIABLE)
     if log_file:
         path = Path(log_file).with_name(f"audit-{Path(log_file).stem.removeprefix('flinklike-')}.jsonl")
@@ -103,7 +103,7 @@ def rest_settings(configuration: Configuration) -> RestSettings:
 
 
 def rest_tls(configuration: Configuration) -> RestTls | None:
-    """What REST shows and trusts (R46); None for plain text. Raises InvalidInputError."""
+    """REST's certificate and trusted CAs (R46); None for plain text. Raises InvalidInputError."""
     get = configuration.get
     if not get(security.SSL_REST_ENABLED):
         return None
@@ -115,14 +115,14 @@ def rest_tls(configuration: Configuration) -> RestTls | None:
 
 
 def rest_facts(configuration: Configuration, address: str) -> dict[str, str]:
-    """What clients on this host are told of it."""
+    """The part of the ready file that tells clients of this host how to reach REST."""
     if not configuration.get(security.SSL_REST_ENABLED):
         return {"address": address, "url": f"http://{address}"}
     return {"address": address, "url": f"https://{address}", "ca": configuration.get(security.SSL_REST_CA)}
 
 
 def _rest_hosts(configuration: Configuration) -> tuple[str, ...]:
-    """The names that are this endpoint's without being said: what others are told, and this host's own."""
+    """Host names of this endpoint that need not be configured: those that others are told, and this host's."""
     told = [
         configuration.get(jm.REST_ADDRESS),
         *(one.rpartition(":")[0] for one in configuration.get(jm.REST_ADDRESSES)),
@@ -132,12 +132,12 @@ def _rest_hosts(configuration: Configuration) -> tuple[str, ...]:
 
 
 def forward_seal(configuration: Configuration, layout: Layout) -> ForwardSeal:
-    """What stand-bys show the leader, and no client has (R48)."""
+    """The seal with which stand-bys sign forwarded requests (R48). No client has its key."""
     return ForwardSeal(load_or_create_cluster_key(layout.cluster_key_file(configuration)))
 
 
 def jwt_settings(configuration: Configuration) -> JwtSettings | None:
-    """Whose JSON Web Tokens sign in (R48), None where nobody's do."""
+    """Issuer, audiences and claims of JSON Web Tokens that sign in (R48), None when none do."""
     get = configuration.get
     if not get(security.JWT_ISSUER):
         return None
@@ -153,7 +153,7 @@ def jwt_settings(configuration: Configuration) -> JwtSettings | None:
 
 
 def jwt_keys(configuration: Configuration, clock: Clock) -> FileKeys | FetchedKeys:
-    """Their keys. Raises InvalidInputError for a file that cannot be used."""
+    """The keys that verify JSON Web Tokens. Raises InvalidInputError for a file that cannot be used."""
     get = configuration.get
     key_set = get(security.JWT_JWKS)
     if "://" not in key_set:

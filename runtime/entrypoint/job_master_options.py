@@ -1,4 +1,4 @@
-"""From options to the settings of JobMasters, in whichever process they run."""
+"""From options to the settings of JobMasters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runtime.scheduler.core.failover_settings import FailoverSettings
 
 
 def job_master_settings(configuration: Configuration, *, can_fence: bool = False) -> JobMasterSettings:
-    """What the cluster's configuration says to every JobMaster. Raises InvalidInputError."""
+    """Settings of every JobMaster of the cluster. Raises InvalidInputError."""
     isolation_timeout = seconds(configuration, ISOLATION_TIMEOUT)
     return JobMasterSettings(
         failover=FailoverSettings(

@@ -1,4 +1,4 @@
-"""What a process has that runs JobMasters: the JobMaster process, and the JobManager in standalone mode."""
+"""The parts of a process that runs JobMasters: a JobMaster process, or the JobManager in standalone mode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CENSUS_RETRY = RetryPolicy(delay_initial=0.05, delay_max=1.0)
 def serve_job_masters(
     context: ProcessContext, rpc: RpcService, ha: HighAvailabilityServices, heartbeats: HeartbeatService
 ) -> TaskManagerConnections:
-    """The streams from TaskManagers to the JobMasters of this process. Whoever calls this runs them."""
+    """The streams from TaskManagers to the JobMasters of this process. The caller runs the result."""
     timing = heartbeat_timing(context.configuration)
     connections = TaskManagerConnections(heartbeats, timing, context.clock)
     connections.ask_census = CensusAsker(_census_settings(context, ha), rpc).ask
@@ -54,7 +54,7 @@ def job_manager_runner_factory(
 
 
 def fence_keeper(context: ProcessContext, ha: HighAvailabilityServices) -> FenceKeeper | None:
-    """Fences of the JobMasters of this process (R14), where TaskManagers can read them. Whoever calls this runs it."""
+    """Fences of the JobMasters of this process (R14), None without etcd. The caller runs the result."""
     return FenceKeeper(ha.owner_fences(), context.entropy.child("fences")) if ha.is_durable else None
 
 

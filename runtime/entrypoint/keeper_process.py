@@ -1,7 +1,7 @@
-"""The keeper of this process's lease as a process of its own (R40): forked once, before there are threads.
+"""The lease keeper (R40): a process that is forked once, before its parent, the lease's holder, has threads.
 
-It shares no interpreter, no lock and no connection with the process whose lease it keeps, and ends with it. That one
-renews by itself when its keeper has ended, or is late.
+The keeper shares no interpreter, lock or connection with the holder, and ends with it. The holder renews the lease by
+itself when the keeper has ended, or is late.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from runtime.system.linux import die_with_parent, set_process_name
 logger = logging.getLogger(__name__)
 
 _STOPPED = frozenset(b"TtZX")
-"""States of a process in /proc that the system runs no more: stopped, traced, ended."""
+"""States in /proc of a process that the system does not run: stopped, traced, ended."""
 _STATE_BYTES_MAX = 4096
 
 
 class KeeperProcess:
-    """Implements `LeaseKeeper`. `ended` is a pipe whose other end only the keeper has."""
+    """Implements `LeaseKeeper` in the holder. `ended` is a pipe whose other end only the keeper has."""
 
     def __init__(self, shared: SharedLease, pid: int, ended: int) -> None:
         self._shared = shared
@@ -43,23 +43,23 @@ class KeeperProcess:
         self.is_there = True
 
     def keep(self, held: HeldLease) -> None:
-        """Renew this one from now on. Said again, it shows that the holder's loop turns."""
+        """Renew this lease from now on. A repeated call shows that the holder's loop turns."""
         self._held = held.lease
         self._shared.say_held(held)
 
     def kept(self, lease: int) -> KeptLease | None:
-        """The latest word of that lease."""
+        """The keeper's latest record of that lease, None when there is none."""
         kept = self._shared.kept()
         return kept if kept is not None and kept.lease == lease else None
 
     def release(self, lease: int) -> None:
-        """Renew that one no more. Idempotent."""
+        """Stop renewing that lease. Idempotent."""
         if lease == self._held:
             self._held = 0
             self._shared.say_held(HeldLease(0, 0.0, 0.0, 0.0))
 
     async def watch(self) -> None:
-        """Notice the end of the keeper, and say so."""
+        """Wait for the end of the keeper, and log it."""
         over = asyncio.Event()
         loop = asyncio.get_running_loop()
         loop.add_reader(self._ended, over.set)
@@ -89,13 +89,13 @@ class KeeperProcess:
 
 
 def fork_keeper(configuration: Configuration, layout: Layout) -> KeeperProcess | None:
-    """A keeper for the lease that this process is going to hold; None where leases do not outlive it anyway."""
+    """Fork a keeper for the lease that this process is going to hold; None when leases are in its own memory."""
     if configuration.get(ha.HA_TYPE) != "etcd":
         return None
     shared = SharedLease()
     ended, alive = os.pipe()
     parent, state = os.getpid(), open_own_state()
-    # What both have is not looked at by either's collector, which would copy it.
+    # Excludes shared pages from garbage collection, which would copy them.
     gc.freeze()
     pid = os.fork()
     if pid == 0:
@@ -107,23 +107,23 @@ def fork_keeper(configuration: Configuration, layout: Layout) -> KeeperProcess |
 
 
 def _run(shared: SharedLease, parent: int, state: int, settings: Callable[[], HighAvailabilitySettings]) -> NoReturn:
-    """The keeper's life. It never leaves by an exception: above it is the code of the process that was forked."""
+    """The keeper's main function. No exception leaves it: the code above belongs to the forked process."""
     try:
         die_with_parent(parent)
         set_process_name("lease-keeper")
-        # Those are for the process above, which ends this one behind its own orderly stop.
+        # These signals are for the parent, which ends the keeper after its own orderly stop.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         asyncio.run(_keep(shared, state, settings))
-    except BaseException:  # noqa: BLE001 - the boundary of the process: it is printed, and its end is noticed above
+    except BaseException:  # noqa: BLE001 - the boundary of the process: the parent notices its end
         traceback.print_exc()
     finally:
         os._exit(1)
 
 
 async def _keep(shared: SharedLease, state: int, settings: Callable[[], HighAvailabilitySettings]) -> None:
-    # Nothing is read or dialled before the process above has come so far as to hold a lease.
-    while shared.held() is None:  # noqa: ASYNC110 - it is said in memory that another process writes
+    # The keeper reads no file and dials no etcd before its parent holds a lease.
+    while shared.held() is None:  # noqa: ASYNC110 - the parent writes it in shared memory
         await asyncio.sleep(_FIRST_LOOK)
     keeping = await lease_keeping(
         settings(), shared, SystemClock(), BootClock(), SystemEntropy(), is_stopped=lambda: is_stopped(state)
@@ -135,15 +135,15 @@ _FIRST_LOOK = 0.1
 
 
 def open_own_state() -> int:
-    """By it `is_stopped` sees this process from another one.
+    """A descriptor by which `is_stopped` sees this process from another one.
 
-    That one could not open it: where /proc is mounted with hidepid, who refuses tracing (R50) is hidden from everybody.
+    The other process could not open it: with hidepid, /proc hides a process that refuses tracing (R50).
     """
     return os.open("/proc/self/stat", os.O_RDONLY)
 
 
 def is_stopped(state: int) -> bool:
-    """Does the system run that process no more? Its threads may be on their way into that."""
+    """True when the system does not run that process. Its threads may still be about to stop."""
     try:
         return os.pread(state, _STATE_BYTES_MAX, 0).rpartition(b")")[2].split()[0][0] in _STOPPED
     except OSError:

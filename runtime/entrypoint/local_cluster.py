@@ -1,8 +1,8 @@
 """`python -m runtime.entrypoint.local_cluster [-D key=value ...]`: a JobManager and a TaskManager in one process.
 
-For `run_local()`: jobs live in memory, the parts talk over the local transport, slots are the same processes as
-everywhere. Says one line of JSON on stdout when jobs can be submitted; ends when its standard input does, so that it
-never outlives who started it. Then it removes the directory that was made for it: who started it may be gone.
+For `run_local()`: jobs live in memory, the parts use the local transport, and slots are the same processes as in a
+cluster. Prints one line of JSON when jobs can be submitted. Ends when its standard input ends, so it never outlives its
+parent, and removes the directory that the parent has made for it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ DIRECTORY_PREFIX = "flinklike-local-"
 
 
 def _remove_directory() -> None:
-    """That of the call, by its name; never another one."""
+    """Remove the directory of this call. Its name is checked, so that no other directory is removed."""
     directory = Path(os.environ.get(DIRECTORY_VARIABLE, ""))
     if directory.name.startswith(DIRECTORY_PREFIX):
         delete_tree(directory)
 
 
 def main() -> int:
-    """Become the guard, or, below one, the cluster; the exit code."""
+    """Become the guard, or, as a child of one, the cluster. Returns the exit code."""
     return run_guarded("local cluster", _load, _remove_directory)
 
 

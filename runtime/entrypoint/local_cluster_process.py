@@ -21,7 +21,7 @@ from runtime.taskexecutor.guard.channel import GuardChannel
 
 @dataclass
 class _PartContext(ProcessContext):
-    """One part's context: its readiness is the cluster's business."""
+    """The context of one part, which reports ready to the cluster instead of a file."""
 
     facts: Watch[Mapping[str, str] | None] = field(default_factory=lambda: Watch(None))
 
@@ -62,7 +62,7 @@ class LocalCluster:
 
 
 def _stop_with_standard_input() -> None:
-    """An orderly stop when the other end of standard input is closed."""
+    """Begin an orderly stop when the parent closes standard input."""
     loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()
 

@@ -1,4 +1,4 @@
-"""Where a process logs to: the file that its script names (rotated), and stderr without one or in the foreground."""
+"""Logging of a process: to the file that its script names, rotated; to stderr without a file or in the foreground."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHATTY = ("asyncio", "grpc", "httpx", "uvicorn", "fsspec")
 
 
 class PrintableFormatter(logging.Formatter):
-    """What jobs have named and said is in these lines too (R41)."""
+    """Escapes control characters: log lines hold names and texts of jobs (R41)."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, or lines, of a record."""

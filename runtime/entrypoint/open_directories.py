@@ -1,4 +1,4 @@
-"""Directories outside of the run directory that others can read (R41): they may be shared on purpose, and are told."""
+"""Warnings about directories outside of the run directory that other users can read (R41), perhaps on purpose."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runtime.security.file_mask import SHOWS
 
 
 def open_directories(configuration: Configuration, layout: Layout) -> Iterator[str]:
-    """A sentence for each of storage and exchange that others can read."""
+    """A warning for each of storage and exchange directory that other users can read."""
     urls = ((HA_STORAGE_DIR, layout.storage_url(configuration)), (EXCHANGE_DIR, layout.exchange_url(configuration)))
     for option, url in urls:
         local = url.removeprefix("file://")
@@ -24,6 +24,6 @@ def open_directories(configuration: Configuration, layout: Layout) -> Iterator[s
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
         except OSError:
-            continue  # it is made later, for this user only, or who uses it says what is wrong
+            continue  # the directory is made later, for this user only, or its user reports the error
         if mode & SHOWS:
             yield f"others can read {path} ({option.key}, mode {mode:04o}), where jobs have their data: chmod 700 it"

@@ -1,8 +1,9 @@
-"""Is the process of the candidate before us surely gone? A stand-by that knows does not wait for its lease.
+"""Predecessor: proves that the process of the candidate before this one is dead, so that a stand-by need not wait for
+its lease.
 
-While it lives, a stream to it is open. When that ends, or none can be opened, its address is dialled. A frozen process,
-or one that cannot be reached, proves nothing. Should a proof be wrong (a firewall answers, names mean other hosts
-elsewhere), the fencing of terms still protects (protocol.md 4).
+While the predecessor lives, a stream to it is open. When the stream ends, or none can be opened, its address is
+dialled. A frozen or unreachable process proves nothing. Should a proof be wrong (a firewall answers, names mean other
+hosts elsewhere), the fencing of terms still protects (protocol.md 4).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _RETRY = RetryPolicy(delay_initial=0.05, delay_max=1.0)
 
 
 class Predecessor:
-    """Both ends: the candidate behind us holds on to `listen`, `proof_of_death` holds on to the one before us."""
+    """Both ends of such streams: `listen` accepts those of later candidates, `proof_of_death` opens one."""
 
     def __init__(
         self, incarnation: Incarnation, rpc: RpcService, prove_death: ProveDeath, entropy: Entropy, *, timeout: float
@@ -41,14 +42,14 @@ class Predecessor:
         self._timeout = timeout
         self._streams = 0
         self.is_held: Watch[bool] = Watch(False)  # noqa: FBT003 - the first value
-        """True while a stream says that the one before us lives."""
+        """True while a stream proves that the predecessor lives."""
 
     def listen(self) -> None:
-        """Accept the streams of candidates that wait for our end."""
+        """Accept the streams of later candidates."""
         self._rpc.server.add_stream_handler(_KIND, _hold, check=lambda _target, _sender: None)
 
     async def proof_of_death(self, record: LeaderRecord) -> str:
-        """Why that process is surely gone, once it is (`ProofOfDeath`)."""
+        """The proof in words, once that process is dead (`ProofOfDeath`)."""
         attempt = 0
         while True:
             try:
@@ -59,7 +60,7 @@ class Predecessor:
                 attempt = 0
                 await self._hold_until_ended(stream)
             if await self._prove_death(record.address, record.incarnation):
-                return "nobody, or another process, listens at its address"
+                return "no process, or another one, listens at its address"
             await asyncio.sleep(_RETRY.delay(attempt, self._entropy))
             attempt += 1
 
@@ -87,6 +88,6 @@ class Predecessor:
 
 
 async def _hold(stream: MessageStream) -> None:
-    """Nothing is said; the stream is there as long as both processes are."""
+    """Hold the stream open until one of the two processes ends. It carries no messages."""
     while True:
         _ = await stream.receive()

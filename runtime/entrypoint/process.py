@@ -1,8 +1,8 @@
 """The frame of every process of the cluster: arguments, configuration, logging, signals, exit code.
 
-Exit codes: 1 = it did not come up, with one sentence on stderr; 2 = it failed while it served; 3 = its guard starts it
-again under a new incarnation; 143 / 130 = stopped by SIGTERM / SIGINT; 0 = it had nothing left to do, or has handed
-over all that it had when it was asked to stop.
+Exit codes: 1 = the start failed, with one sentence on stderr; 2 = the process failed while it served; 3 = the guard
+starts it again under a new incarnation; 143 / 130 = stopped by SIGTERM / SIGINT; 0 = it had no work left, or has handed
+over all its work when it was asked to stop.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ EXIT_RUNTIME_FAILURE = 2
 STOP_DEADLINE = 8.0
 """Seconds for an orderly stop; the scripts kill after 10."""
 _PRINTS_INTERVAL = 1.0
-"""gRPC prints a line about what any stranger says wrongly, 35 MB a second of them if he likes (R52)."""
+"""Seconds. gRPC prints a line for each wrong byte of a client without a token: up to 35 MB a second (R52)."""
 
 
 class NewLifeError(PermanentError):
-    """This life of the process is over: its guard begins another one, under a new incarnation (R1, R14)."""
+    """This life of the process ends, and its guard starts another one, under a new incarnation (R1, R14)."""
 
 
 @dataclass(slots=True)
 class Leaving:
-    """What a process does when it is asked to stop, before it is cancelled, and for how many seconds at most.
+    """The work of a process between a stop signal and its cancellation, for at most `timeout` seconds.
 
-    Set by a process that has something to hand over. `work` returns True when it has left nothing undone.
+    Set by a process that has something to hand over. `work` returns True when it has handed over everything.
     """
 
     work: Callable[[], Awaitable[bool]] | None = None
@@ -73,9 +73,9 @@ class Leaving:
 
 @dataclass
 class ProcessContext:
-    """What a process is made from. `store` takes the place of the etcd that is configured.
+    """The environment of a process. `store` replaces the configured etcd.
 
-    `boot_clock` goes on while the host is suspended: deadlines that another host waits for as well are on it (R14).
+    `boot_clock` goes on while the host is suspended: deadlines for which other hosts wait too are on it (R14).
     `lease_keeper` renews the lease of this process (R40).
     """
 
@@ -96,7 +96,7 @@ class ProcessContext:
         self.incarnation = Incarnation(self.entropy.hex_id())
 
     def ready(self, facts: Mapping[str, str]) -> None:
-        """The process serves now."""
+        """Called when the process begins to serve: logs `facts`, and writes them to the ready file."""
         self.is_ready = True
         logger.info("ready: %s", ", ".join(f"{key} {value}" for key, value in facts.items()))
         report_ready(self.environment, facts)
@@ -106,13 +106,13 @@ class ClusterProcess(Protocol):
     """One kind of process."""
 
     async def run(self, context: ProcessContext) -> None:
-        """Come up, say `context.ready`, serve until cancelled, then stop in order."""
+        """Start, call `context.ready`, serve until cancelled, then stop in order."""
 
 
 def run_process(
     name: str, make: Callable[[], ClusterProcess], arguments: Sequence[str], *, has_lease: bool = False
 ) -> int:
-    """Run one process to its end; the exit code. One that `has_lease` gets a keeper for it."""
+    """Run one process to its end. Returns the exit code. A process that `has_lease` gets a lease keeper."""
     if sys.flags.optimize:
         return _refuse(f"{name} does not run under python -O: its assertions are part of it")
     environment = os.environ
@@ -144,9 +144,9 @@ def run_process(
 
 
 def _allow_connections() -> None:
-    """As many descriptors as may be had: 1024, what is common, are gone within a second of a flood (R39).
+    """Raise the limit of descriptors as far as allowed: a flood uses up the usual 1024 within a second (R39).
 
-    Not where user code runs, which may still use select().
+    Not in processes that run user code, which may use select().
     """
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -182,7 +182,7 @@ async def _supervise(
 
 
 async def leave(main: asyncio.Task[Any], stop: StopSignal, leaving: Leaving) -> bool:
-    """Let a process whose `main` runs hand over what it has; True when it could. A second signal ends that."""
+    """Let a process whose `main` runs hand over its work; True when it could. A second signal ends the wait."""
     if leaving.work is None or not stop.is_patient:
         return False
     async with Scope("leave") as scope:
@@ -205,7 +205,7 @@ async def _left(work: Callable[[], Awaitable[bool]], timeout: float) -> bool:
 
 
 async def _bound_prints(context: ProcessContext) -> None:
-    """Cut what this process, its Spark and the embedded etcd print; Python's own log rotates itself."""
+    """Cut the output files of this process, its Spark and the embedded etcd. Python's log file is rotated elsewhere."""
     log_file = context.environment.get(LOG_FILE_VARIABLE)
     if not log_file:
         return
@@ -222,10 +222,10 @@ async def _bound_prints(context: ProcessContext) -> None:
 
 
 async def _outcome(make: Callable[[], ClusterProcess], context: ProcessContext) -> BaseException | None:
-    """What the process has failed with, as a value: the supervisor turns it into words and an exit code."""
+    """The error of the process as a value: the supervisor turns it into a sentence and an exit code."""
     try:
         await make().run(context)
-    except Exception as error:  # noqa: BLE001 - the boundary of the process: _failed tells it
+    except Exception as error:  # noqa: BLE001 - the boundary of the process: _failed logs it
         return error
     return None
 
@@ -248,7 +248,7 @@ def _failed(name: str, failure: BaseException, *, is_ready: bool) -> int:
 
 
 def first_cause(failure: BaseException) -> BaseException:
-    """The first of all that a group of failures began with."""
+    """The first error in a group of errors, however deep; an error that is no group as it is."""
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return failure

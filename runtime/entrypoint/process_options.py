@@ -1,6 +1,6 @@
-"""From options to the settings of what every process has: names on the network, tokens, storage, heartbeats.
+"""From options to the settings that all processes have: network, credentials, etcd, heartbeats.
 
-A TaskManager and a JobMaster process load this: nothing of REST or of the JobManager belongs here.
+TaskManagers and JobMaster processes load this module, so it imports nothing of REST or of the JobManager.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _AUTHENTICATION = security.SECURITY_AUTHENTICATION.key
 
 
 class EtcdNotRunningError(InvalidInputError):
-    """Nothing is wrong with the configuration, but the embedded etcd does not run."""
+    """The embedded etcd does not run. The configuration is right."""
 
 
 def seconds(configuration: Configuration, option: ConfigOption[timedelta]) -> float:
@@ -55,16 +55,16 @@ def millis(configuration: Configuration, option: ConfigOption[timedelta]) -> int
 
 
 def cluster_token(configuration: Configuration, layout: Layout) -> Token | None:
-    """The cluster's token, made now if nobody has, and read again when it changes; None without authentication."""
+    """The cluster's token: made when its file is missing, read again when it changes. None without authentication."""
     if configuration.get(security.SECURITY_AUTHENTICATION) == "none":
         if configuration.get(security.SECURITY_ALLOW_UNAUTHENTICATED):
-            logger.warning("%s is none, beyond this host too: who reaches a port runs code here", _AUTHENTICATION)
+            logger.warning("%s is none, beyond this host too: any client can run code here", _AUTHENTICATION)
         return None
     return WatchedClusterToken(layout.token_file(configuration), SystemClock())
 
 
 def internal_credential(configuration: Configuration, layout: Layout) -> Token | None:
-    """What processes show each other (R48), made now if nobody has; None without authentication."""
+    """The credential of links between processes (R48), made when its file is missing. None without authentication."""
     if configuration.get(security.SECURITY_AUTHENTICATION) == "none":
         return None
     path = layout.internal_token_file(configuration)
@@ -74,22 +74,22 @@ def internal_credential(configuration: Configuration, layout: Layout) -> Token |
 
 
 def former_credential(configuration: Configuration, layout: Layout) -> Token | None:
-    """The cluster's token, where processes of an earlier release are about, which know nothing else (D-029)."""
+    """The cluster's token, for processes of an earlier release (D-029), None when it is not accepted."""
     if not configuration.get(security.INTERNAL_ACCEPT_TOKEN):
         return None
-    logger.warning("%s: whoever has the cluster's token is let in by each process", security.INTERNAL_ACCEPT_TOKEN.key)
+    logger.warning("%s: every process lets in clients with the cluster's token", security.INTERNAL_ACCEPT_TOKEN.key)
     return cluster_token(configuration, layout)
 
 
 def internal_tls(configuration: Configuration, address: ConfigOption[str]) -> Watched[TlsMaterial] | None:
-    """Certificates of this host for links between processes, which others accept at `address` (R46).
+    """Certificates of this host for links between processes (R46); None for plain text.
 
-    Raises InvalidInputError.
+    Raises InvalidInputError, also when other processes would not accept them at `address`.
     """
     get = configuration.get
     if not get(security.SSL_INTERNAL_ENABLED):
         return None
-    # Dear to load, and not always needed.
+    # Loaded only where it is used: the import takes long.
     from runtime.security.own_certificate import check_own_certificate  # noqa: PLC0415
     from runtime.security.tls_files import TlsFiles, watch_tls  # noqa: PLC0415
 
@@ -111,7 +111,7 @@ def rpc_settings(
     bind_host: ConfigOption[str],
     port: ConfigOption[int],
 ) -> RpcSettings:
-    """What a process is on the network."""
+    """Address, credentials, limits and certificates of a process."""
     limits = RpcLimits(
         message_size_max=configuration.get(c.RPC_MAX_MESSAGE_SIZE),
         outbox_messages_max=configuration.get(c.RPC_OUTBOX_MAX),
@@ -131,7 +131,7 @@ def rpc_settings(
 def high_availability_settings(
     configuration: Configuration, layout: Layout, *, makes_key: bool = True
 ) -> HighAvailabilitySettings:
-    """Where everything durable is. The cluster's key is made now if nobody has, unless `makes_key` is false.
+    """Settings of the durable state. With `makes_key` the cluster's key is made when its file is missing.
 
     Raises InvalidInputError.
     """
@@ -154,7 +154,7 @@ def high_availability_settings(
 
 def _external_etcd(configuration: Configuration) -> EtcdSettings:
     if configuration.get(ha.ETCD_ALLOW_UNAUTHENTICATED):
-        logger.warning("%s: everybody who reaches etcd can run code in this cluster", ha.ETCD_ALLOW_UNAUTHENTICATED.key)
+        logger.warning("%s: every client of etcd can run code in this cluster", ha.ETCD_ALLOW_UNAUTHENTICATED.key)
     if configuration.get(ha.ETCD_USERNAME) and not configuration.get(ha.ETCD_TLS_CA):
         logger.warning(
             "%s is not set: the password of etcd's user and all records cross the network in plain text",
@@ -173,7 +173,7 @@ def _external_etcd(configuration: Configuration) -> EtcdSettings:
 
 
 def _embedded_etcd(configuration: Configuration, layout: Layout) -> EtcdSettings:
-    """That of this run directory, with its certificates (R37). Raises EtcdNotRunningError."""
+    """The embedded etcd of this run directory, with its certificates (R37). Raises EtcdNotRunningError."""
     settings = embedded.EmbeddedEtcdSettings(layout.etcd, layout.etcd_log)
     running = embedded.running(settings)
     if running is None:
@@ -181,7 +181,7 @@ def _embedded_etcd(configuration: Configuration, layout: Layout) -> EtcdSettings
         raise EtcdNotRunningError(message)
     if running.is_plain:
         message = (
-            f"the embedded etcd of {layout.run} was started by an earlier release, and lets everybody in: "
+            f"the embedded etcd of {layout.run} was started by an earlier release, without authentication: "
             "bin/start-cluster.sh replaces it"
         )
         raise EtcdNotRunningError(message)
@@ -194,21 +194,21 @@ def _embedded_etcd(configuration: Configuration, layout: Layout) -> EtcdSettings
         tls_cert=client,
         tls_key=client,
         quota_bytes=configuration.get(ha.ETCD_QUOTA),
-        # It is known to be old, and said above.
+        # The warning above has told it.
         allow_unsafe_version=True,
     )
 
 
 def heartbeat_timing(configuration: Configuration) -> HeartbeatTiming:
-    """How often and how long."""
+    """Interval and timeout of heartbeats, in seconds."""
     return HeartbeatTiming(seconds(configuration, c.HEARTBEAT_INTERVAL), seconds(configuration, c.HEARTBEAT_TIMEOUT))
 
 
 def guard_dialler(configuration: Configuration) -> GuardDialler:
-    """How TaskManagers' guards are asked whether they live (R13)."""
+    """The dialler that asks TaskManagers' guards whether they live (R13)."""
     return GuardDialler(timeout=seconds(configuration, c.HEARTBEAT_INTERVAL))
 
 
 def trusts_refusal(configuration: Configuration) -> bool:
-    """Does a refused connection prove that a JobManager or JobMaster process is gone?"""
+    """True when a refused connection proves that a JobManager or JobMaster process is dead."""
     return configuration.get(c.TRUST_CONNECTION_REFUSED)

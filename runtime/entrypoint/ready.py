@@ -1,4 +1,4 @@
-"""Tells whoever started this process that it serves: one JSON file, written at once."""
+"""The ready file, which tells the script that started this process that it serves: one JSON file, written at once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The name of a TaskManager, which outlives its process (D-058): its logs are below it, and people look for it.
+"""The name of a TaskManager, which outlives its process (D-058). Its log directory has this name.
 
-Not its incarnation, which is never used again: tokens, keys and streams go by that one.
+The incarnation is another id, one for each life: tokens, keys and streams carry it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _DRAWN = re.compile(r"[0-9a-f]{8}")
 
 
 def kept_resource_id(file: Path | None, host: str, incarnation: Incarnation) -> str:
-    """`<host>-<8 hex>`: as the file says if it is of this host, else a new one, which the file says from now on.
+    """`<host>-<8 hex>`: the name in the file if it is of this host, else a new one, which is written to the file.
 
-    Without a file, and where it cannot be written, the name is of this life only.
+    Without a file, and when it cannot be written, the name is for this life only.
     """
     fresh = f"{host}-{incarnation[:8]}"
     if file is None:

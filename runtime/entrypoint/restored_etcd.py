@@ -1,9 +1,9 @@
-"""`bin/restored-etcd.sh` (R35): what a cluster may believe after its etcd was restored, and what it may not.
+"""`bin/restored-etcd.sh` (R35): prepares a cluster for a new start after its etcd was restored from a snapshot.
 
-Between the snapshot and now jobs may have ended, and tasks may have run, of which nothing is known. So each job that
-has no result is to be cancelled, with that reason, unless the operator knows that nothing is lost (`--keep-jobs`). The
-cluster gets a new uuid, so that a process which is still there, somewhere, stops everything (R1), and no TaskManager is
-known any more. The mark in the storage is written last. May be repeated.
+etcd knows nothing of jobs that have ended, and of tasks that have run, since the snapshot. So each job without a result
+is to be cancelled, with that reason, unless the operator knows that nothing is lost (`--keep-jobs`). The cluster gets a
+new uuid, so that a process that still runs somewhere stops its work (R1), and all TaskManagers are forgotten. The mark
+in the storage is written last. The script may be repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         prog="restored-etcd.sh", description="Let a cluster begin again whose etcd was restored from a snapshot."
     )
     parser.add_argument(
-        "--keep-jobs", action="store_true", help="nothing has happened since the snapshot: unfinished jobs go on"
+        "--keep-jobs", action="store_true", help="no job has run since the snapshot: unfinished jobs go on"
     )
     given, dynamic = parser.parse_known_args(arguments)
     try:

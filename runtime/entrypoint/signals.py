@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: an orderly stop with a deadline, then the end. SIGTERM leaves time to drain."""
+"""SIGTERM and SIGINT: an orderly stop with a deadline. SIGTERM leaves time to drain."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 class StopSignal:
     """Remembers the first signal that asks this process to stop; a second one ends it at once.
 
-    Where the process has something to hand over first, a second signal puts an end to that, and a third one to the
-    process.
+    While the process hands over its work, a second signal ends only that, and a third one the process.
     """
 
     def __init__(self, can_leave: Callable[[], bool]) -> None:
@@ -26,19 +25,19 @@ class StopSignal:
         self._asked = asyncio.Event()
         self._insisted = asyncio.Event()
         self.is_patient = False
-        """True when the process may take its time to hand over: after SIGTERM. Ctrl-C wants the end."""
+        """True when the process may take its time to hand over: after SIGTERM, but not after SIGINT."""
         self.exit_code = 0
 
     async def wait(self) -> None:
-        """Return when somebody has asked."""
+        """Return after the first signal."""
         await self._asked.wait()
 
     async def insisted(self) -> None:
-        """Return when somebody has asked twice."""
+        """Return after the second signal."""
         await self._insisted.wait()
 
     def ask(self, number: signal.Signals) -> None:
-        """A signal has arrived."""
+        """Handle a signal."""
         if self._asked.is_set():
             if not self.is_patient or not self._can_leave() or self._insisted.is_set():
                 logger.warning("another %s: ending at once", number.name)

@@ -1,4 +1,4 @@
-"""Options to the users of slots and of Spark's JVM (R50), and what of it cannot be enforced."""
+"""From options to the users of slots and of Spark's JVM (R50), and which isolation cannot be enforced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MASK = "spark.hadoop.fs.permissions.umask-mode"
 
 
 def slot_users(configuration: Configuration, slots: int) -> SlotUsers | None:
-    """None where tasks run as the TaskManager's user, which is told. Raises InvalidInputError."""
+    """The users of slots; None, with a log line, when tasks run as the TaskManager's user. Raises InvalidInputError."""
     uids = configuration.get(tm.SLOT_UIDS)
     if uids is None:
         logger.info("%s", NOT_ENFORCED.format(f"users of their own ({tm.SLOT_UIDS.key} is not set)"))
@@ -42,8 +42,8 @@ def slot_users(configuration: Configuration, slots: int) -> SlotUsers | None:
         return None
     if not configuration.get(SSL_REST_ENABLED):
         logger.warning(
-            "%s is false: a task that listens on the port of a JobManager which has ended on this host hears tokens of "
-            "who asks there",
+            "%s is false: a task that listens on the port of a JobManager which has ended on this host gets the tokens "
+            "of its clients",
             SSL_REST_ENABLED.key,
         )
     has_spark = configuration.get(tm.SPARK_ENABLED)
@@ -58,7 +58,7 @@ def slot_users(configuration: Configuration, slots: int) -> SlotUsers | None:
 
 
 def spark_account(configuration: Configuration, users: SlotUsers, umask: int) -> SparkAccount | None:
-    """As whom Spark runs beside them; None without Spark. `umask`: of tasks. Raises InvalidInputError."""
+    """The account of Spark's JVM beside slot users; None without Spark. `umask`: of tasks. Raises InvalidInputError."""
     if not users.has_spark:
         return None
     if umask == UNCHANGED:
@@ -70,19 +70,19 @@ def spark_account(configuration: Configuration, users: SlotUsers, umask: int) ->
 
 
 def beside_slot_users(settings: SparkSettings, users: SlotUsers, account: SparkAccount) -> SparkSettings:
-    """What the JVM writes is its jobs' as well, where Hadoop decides on the mode too."""
+    """Settings with which the JVM's files belong to its jobs too; Hadoop's umask is one of them."""
     conf = {_MASK: f"{account.umask:03o}", **settings.spark_conf}
     return replace(settings, spark_conf=conf, slot_gids=users.slot_gids)
 
 
 def not_enforced(users: SlotUsers | None, controllers: Sequence[str]) -> tuple[str, ...]:
-    """For people: REST and the command line show it. `controllers`: of the slots' control groups."""
+    """Names of the isolation that is missing, for REST and the command line. `controllers`: of the control groups."""
     wanted = {"users": users is not None, **{name: name in controllers for name in CONTROLLERS}}
     wanted["pids"] = wanted["pids"] or users is not None  # by RLIMIT_NPROC, which counts by user
-    wanted["spark"] = users is None or not users.has_spark  # without users it is the least of what is not
+    wanted["spark"] = users is None or not users.has_spark  # without slot users it is not worth a name of its own
     return tuple(name for name, is_there in wanted.items() if not is_there)
 
 
 def shown_directories(directories: Sequence[Path], exchange: str | None, users: SlotUsers, spark: Path) -> list[Path]:
-    """Those that slots, and Spark's user, have to get to."""
+    """The directories that slots, and Spark's user, have to reach."""
     return [*directories, *([] if exchange is None else [Path(exchange)]), *([spark] if users.has_spark else [])]

@@ -1,4 +1,4 @@
-"""The storage directory of a process: blobs, large records and archives."""
+"""The parts of a process that use the storage directory: blobs, large records, archives, the store's mark."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ def mark_file(configuration: Configuration, layout: Layout, io: BlockingIo, entr
 
 
 COLLECTION_PERIOD = 3600.0
-"""Seconds; what is collected is two days old, so nothing is gained by looking more often."""
+"""Seconds. Objects are collected when they are two days old, so a shorter period gains nothing."""
 
 
 class BlobCollector:
-    """R19, for the leader: objects that nothing refers to are deleted. A reconciler."""
+    """R19, for the leader: deletes objects to which nothing refers. A reconciler."""
 
     def __init__(self, store: BlobStore, ha: HighAvailabilityServices) -> None:
         self._store = store
         self._ha = ha
 
     async def activate(self) -> int:
-        """How many objects were deleted."""
+        """Collect, and return the number of deleted objects."""
         await self._store.collect_staged()
         return await self._store.collect(lambda: referenced_objects(self._ha.job_reader()))
 
 
 class StoredGraphs:
-    """Graphs that did not travel inline, read by a process that sees the storage (`GraphSource`)."""
+    """`GraphSource` of a process that sees the storage: graphs that are not inline."""
 
     def __init__(self, store: BlobStore) -> None:
         self._store = store
@@ -69,7 +69,7 @@ class StoredGraphs:
 
 
 class RestBlobs:
-    """The BlobServer in the words of REST (`runtime.rest.context.BlobEndpoint`)."""
+    """The BlobServer as REST's `BlobEndpoint` (`runtime.rest.context`)."""
 
     def __init__(self, server: BlobServer) -> None:
         self._server = server
@@ -80,7 +80,7 @@ class RestBlobs:
         return {sha256: _blob_key(key) for sha256, key in found.keys.items()}, found.missing
 
     async def upload(self, sha256: str, chunks: AsyncIterator[bytes], /) -> BlobKey:
-        """Store and verify. To a client both refusals are about what it has sent."""
+        """Store and verify. Raises InvalidInputError and MessageTooLargeError: both are the client's errors."""
         try:
             return await self._server.upload(chunks, sha256=sha256)
         except DigestMismatchError as error:

@@ -21,7 +21,7 @@ def _load() -> type[TaskManagerProcess]:
 
 
 def main() -> int:
-    """Become the guard, or, below one, the TaskManager; the exit code."""
+    """Become the guard, or, as a child of one, the TaskManager. Returns the exit code."""
     return run_guarded("TaskManager", _load)
 
 

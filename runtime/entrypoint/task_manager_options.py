@@ -1,4 +1,4 @@
-"""From options to the settings of a TaskManager's parts, and what it registers with."""
+"""From options to the settings of a TaskManager's parts, and to its registration."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 SPARK_MASTER = "spark.master"
 DEFAULT_MASTER = "local[*]"
 _ENDED_JOBS_INTERVALS = 10
-"""After so many heartbeat intervals jobs that nobody comes for are looked up again (R16)."""
+"""Heartbeat intervals after which jobs without an owner are looked up again (R16)."""
 
 
 def slots_of(configuration: Configuration) -> int:
@@ -99,7 +99,7 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
 def spark_settings(
     context: ProcessContext, directory: WorkingDirectory, users: SlotUsers | None, account: SparkAccount | None
 ) -> SparkSettings:
-    """What is open is told."""
+    """Settings of Spark. Logs a warning when its driver asks for no secret."""
     settings = _spark_settings(context, directory.spark)
     if users is not None and account is not None:
         settings = beside_slot_users(settings, users, account)
@@ -132,7 +132,7 @@ def attempt_logs(context: ProcessContext, registration: RegisterTaskManager) -> 
 
 
 def _secrets_directory(configuration: Configuration) -> str:
-    """Its files may come and go. Raises InvalidInputError when it is not there: no job with a secret would run."""
+    """The directory of secrets. Raises InvalidInputError when it is missing: no job with a secret would run."""
     directory = configuration.get(tm.SECRETS_DIRECTORY)
     if directory and not Path(directory).is_dir():
         message = f"{tm.SECRETS_DIRECTORY.key}: {directory} is no directory here: make it, or correct the path"
@@ -193,7 +193,7 @@ def slot_settings(
 
 
 def _slot_cgroups(configuration: Configuration, registration: RegisterTaskManager) -> SlotCgroups | None:
-    """R50. Raises InvalidInputError where they are required and cannot be had."""
+    """R50. Raises InvalidInputError where control groups are required and not available."""
     wish = configuration.get(tm.SLOT_CGROUPS)
     if wish == "off":
         logger.info("%s", NOT_ENFORCED.format(f"control groups ({tm.SLOT_CGROUPS.key} is off)"))
@@ -226,10 +226,10 @@ def _spark_cluster(configuration: Configuration) -> str:
 
 
 def _open_spark(settings: SparkSettings) -> str:
-    """R44: what somebody has said twice is said once more, at each start."""
+    """R44: the warning, at each start, about a driver without a secret."""
     return (
-        f"Spark's driver asks nobody for a secret ({tm.SPARK_ALLOW_UNAUTHENTICATED.key}): who reaches it at "
-        f"{settings.bind_address} runs code as this user; start the cluster at {settings.master} with "
+        f"Spark's driver asks for no secret ({tm.SPARK_ALLOW_UNAUTHENTICATED.key}): every client that reaches it at "
+        f"{settings.bind_address} can run code as this user; start the cluster at {settings.master} with "
         f"spark.authenticate and set {tm.SPARK_SECRET_FILE.key}"
     )
 

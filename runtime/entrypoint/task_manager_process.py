@@ -61,9 +61,10 @@ from runtime.taskexecutor.storage.directory_tree import local_path
 logger = logging.getLogger(__name__)
 
 _END_STATED = 300.0
-"""Seconds: longer than leaders and etcd are usually away. The next start here says it as well."""
+"""Seconds for which the guard states the TaskManager's end: longer than leaders and etcd are usually away. The next
+start on this host states it again."""
 _END_STATED_IN_MEMORY = 60.0
-"""A JobManager without etcd that does not ask at once has forgotten."""
+"""The same without etcd: a JobManager asks at once, or it was restarted and has forgotten the TaskManager."""
 
 MakePool = Callable[
     [SlotSettings, ProcessSparkEnvironment | None, Clock, Entropy, ProcessGuard | None, OrphanReaper], StartableSlotPool
@@ -71,7 +72,7 @@ MakePool = Callable[
 """Makes the slots of a TaskManager."""
 
 CheckGuard = Callable[[RegisterTaskManager, Configuration], Awaitable[None]]
-"""Looks whether the guard is reached where others will look for it."""
+"""Checks that the guard is reached at the address that others are told."""
 
 
 class GuardError(PermanentError):
@@ -79,12 +80,12 @@ class GuardError(PermanentError):
 
 
 async def _check_guard(registration: RegisterTaskManager, configuration: Configuration) -> None:
-    """An address that does not lead to the guard proves no death: said now, when it can still be mended."""
+    """Log a warning when the guard's address does not lead to the guard: then no death could be proved there."""
     address, incarnation = registration.guard_address, registration.incarnation
     if not await guard_dialler(configuration).is_guard_of(address, incarnation, registration.boot_id):
         logger.warning(
             "the guard of this TaskManager is not reached at %s from here (taskmanager.host, taskmanager.bind-host): "
-            "should it be so for the others too, they find out that it has died by timeouts only",
+            "if other processes do not reach it either, only timeouts will tell them that this TaskManager is dead",
             address,
         )
 
@@ -94,7 +95,8 @@ def _connect(guard: GuardChannel) -> GuardConnection:
 
 
 class TaskManagerProcess:
-    """Implements `ClusterProcess`. Without `states_end` its end is nobody's business: who would ask ends with it."""
+    """Implements `ClusterProcess`. Without `states_end` the guard does not state its end: in a local cluster, the
+    JobManager ends with it."""
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ def _listening_guard(guard: GuardChannel, configuration: Configuration) -> str:
 
 
 def _facts(registration: RegisterTaskManager) -> dict[str, str]:
-    """What the start script shows."""
+    """The content of the ready file."""
     return {
         "address": registration.address,
         "guard": registration.guard_address,
@@ -200,7 +202,7 @@ def _make_runner(
         services=services,
         guard=guard,
         lives=lives,
-        # Without durable services nobody holds a deadline: nothing is worth marking.
+        # Without durable services there are no fences, so the guard need not mark exclusive tasks.
         pool=make_pool(
             slots,
             spark,
@@ -229,7 +231,7 @@ def _stated_for(services: HighAvailabilityServices | None) -> float:
 def _job_users(
     context: ProcessContext, users: SlotUsers, account: SparkAccount | None, directory: WorkingDirectory, logs: Path
 ) -> JobUsers:
-    """R50: whatever runs user code is started by this process after this, and gets no key of who has started it."""
+    """R50: users of jobs. Before user code starts, this process leaves the keyring of the user who has started it."""
     join_empty_keyring()
     exchange = local_path(context.layout.exchange_url(context.configuration))
     shown = shown_directories([directory.jobs, logs], exchange, users, directory.spark)
@@ -237,7 +239,7 @@ def _job_users(
 
 
 def _services(context: ProcessContext, store: BlobStore) -> HighAvailabilityServices | None:
-    """None where jobs live in the JobManager's memory: then there is nothing durable to take part in."""
+    """The durable state; None when jobs live in the JobManager's memory."""
     settings = high_availability_settings(context.configuration, context.layout)
     if settings.etcd is None:
         return None

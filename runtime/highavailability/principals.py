@@ -101,7 +101,7 @@ class PrincipalStore:
 
     def _tell(self, problems: Mapping[str, str]) -> None:
         for name in sorted(problems.keys() - self._told):
-            logger.warning("nobody signs in as principal %a: %s", name[:_SHOWN_MAX], problems[name])
+            logger.warning("no client can sign in as principal %a: %s", name[:_SHOWN_MAX], problems[name])
         self._told = frozenset(problems)
 
 

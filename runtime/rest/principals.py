@@ -135,10 +135,10 @@ class Principals:
             )
             raise UnauthenticatedError(message)
 
-    def find_certificate(self, certificate: str) -> Principal | None:
-        """Who signs in by a certificate of that name, which was verified. Raises UnavailableError as `find`."""
+    def find_by_certificate(self, name: str) -> Principal | None:
+        """The principal that signs in by a verified certificate of that name. Raises UnavailableError as `find`."""
         self._check_loaded()
-        found = self._certificates.get(certificate, {})
+        found = self._certificates.get(name, {})
         # Two admins may have given it to two at once: then it is nobody's until one of them is revoked.
         return next(iter(found.values())) if len(found) == 1 else None
 

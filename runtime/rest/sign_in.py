@@ -69,7 +69,7 @@ class TokenSignIn:
         name = client_name_of(scope)
         if not name:
             return None
-        found = self._principals.find_certificate(name)
+        found = self._principals.find_by_certificate(name)
         if found is None:
             message = (
                 f"no principal signs in by the certificate of {name[:80]!r}: show a token, or have an admin run "

@@ -11,7 +11,7 @@ from runtime.rpc.switchboard import check_size
 
 
 class Invoke(Protocol):
-    """Carry an encoded request to the peer and bring the encoded response, or raise what R2 knows of the outcome."""
+    """Send an encoded request and return the encoded response. Raises as `RpcService.connect` says (R2)."""
 
     def __call__(self, method: GatewayMethod, request: bytes, /) -> Awaitable[bytes]:
         """One call."""
@@ -27,7 +27,7 @@ class _Client:
         self._message_size_max = message_size_max
 
     async def call(self, method: GatewayMethod, request: Any) -> Any:
-        """Encode, check, carry, decode."""
+        """Encode and check the request, invoke, decode the response."""
         data = codec.encode(request)
         check_size(type(request).__name__, len(data), self._message_size_max)
         return codec.decode(method.response_type, await self._invoke(method, data))

@@ -1,11 +1,11 @@
 """Dataclasses of `runtime.gateways` <-> protobuf, by field name.
 
-For each dataclass one encoding and one decoding function is generated on first use, as `dataclasses` itself does:
-a message costs a few microseconds. Nothing here knows a particular message; a field without a counterpart in the
+For each dataclass one encoding and one decoding function is generated on first use, as `dataclasses` itself does, so
+that a message costs a few microseconds. The codec knows no particular message; a field without a counterpart in the
 `.proto` of the same name is a BugError at first use, and a test finds it before.
 
-Text from outside may hold lone surrogates, which protobuf refuses; they travel as backslash escapes, because one
-odd file name in a stack trace must not end a stream that many jobs share.
+Text from outside may hold lone surrogates, which protobuf refuses. They travel as backslash escapes: an odd file name
+in a stack trace must not end a stream that many jobs share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The transports' own messages, and frames: everything that was queued for a stream, written at once."""
+"""The transports' own messages, and frames: a frame holds all messages that were queued for a stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ErrorDetails:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRequest:
-    """Asks a chunk source for one object."""
+    """Request to a chunk source for one object."""
 
     source: str
     key: str

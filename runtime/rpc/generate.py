@@ -1,8 +1,7 @@
 """Makes `runtime/rpc/generated` from `runtime/rpc/proto`: `python -m runtime.rpc.generate`.
 
-The sources are the `.proto` files; what is generated is committed, and a test compares. Every message of
-`runtime.gateways` has a message of the same name and the same fields there (also tested), so that a schema change is
-one edit here and one there.
+The sources are the `.proto` files; the generated modules are committed, and a test compares them. Every message of
+`runtime.gateways` has a message of the same name with the same fields in a `.proto` file, which a test checks too.
 """
 
 from __future__ import annotations

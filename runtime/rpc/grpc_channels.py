@@ -1,8 +1,8 @@
 """Channels of a process, one per peer and purpose, their options, and the metadata that calls carry.
 
-The options are measured, not guessed: without `max_reconnect_backoff_ms` a peer that was away for a minute stays away
-for up to two; without `http2.ping_timeout_ms` a frozen peer is noticed after a minute instead of seconds; with
-SO_REUSEPORT a new process would bind beside a frozen one.
+The options are measured: without `max_reconnect_backoff_ms` a peer that was unreachable for a minute stays so for up to
+two; without `http2.ping_timeout_ms` a frozen peer is noticed after a minute instead of seconds; with SO_REUSEPORT a new
+process would bind beside a frozen one.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ ACCEPTED_KEY = "flinklike-accepted"
 
 METADATA_SIZE_MAX = 32 * 1024
 CONCURRENT_CALLS_MAX = 50
-"""Of one connection (R39). A client of ours that has more to ask waits."""
+"""Concurrent calls of one connection (R39). Further calls of a process of the cluster wait in its channel."""
 WAITING_CALLS_MAX = 5000
-"""Calls wait in one queue of the server, those of strangers among them: of more than these it ends some, whose ever
-they are, of twice as many all. Ours wait a second or two behind so many."""
+"""Calls wait in one queue of the server, those of strangers among them. From this number on the server ends some calls,
+from twice the number on all. The cluster's own calls wait a second or two behind so many."""
 IDLE_CHANNELS_MAX = 64
-"""Channels beyond this number are closed when unused: peers come and go with new ports."""
+"""Channels beyond this number are closed when they are unused: restarted peers have new ports."""
 
 END_OF_CALL: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs lack it
-"""What a read answers at the end of a call."""
+"""The result of a read at the end of a call."""
 
 Options = list[tuple[str, Any]]
 Metadata = tuple[tuple[str, str | bytes], ...]
@@ -93,7 +93,7 @@ def channel_options(settings: RpcSettings) -> Options:
 
 
 def call_metadata(settings: RpcSettings, target: FencingToken | None, sender: FencingToken | None) -> Metadata:
-    """What a call carries beside its message (R1)."""
+    """The metadata of a call: credentials and fencing tokens (R1)."""
     entries: list[tuple[str, str | bytes]] = []
     if settings.credential is not None:
         entries.append((CREDENTIAL_KEY, settings.credential.reveal()))
@@ -107,7 +107,7 @@ def call_metadata(settings: RpcSettings, target: FencingToken | None, sender: Fe
 
 
 def token_of(metadata: Mapping[str, str | bytes], key: str) -> FencingToken | None:
-    """A fencing token out of the metadata. Raises InvalidInputError for one that cannot be read."""
+    """A fencing token from the metadata, None when it has none. Raises InvalidInputError for a malformed one."""
     text = metadata.get(key)
     if text is None:
         return None
@@ -127,7 +127,7 @@ def error_of_trailers(what: str, status: grpc.StatusCode, text: str, trailers: A
 
 
 def error_of_call(what: str, error: grpc.aio.AioRpcError) -> FlinklikeError:
-    """The same for grpc.aio's exception."""
+    """The error for an exception of grpc.aio."""
     return error_of_trailers(what, error.code(), error.details() or "", error.trailing_metadata())
 
 
@@ -153,21 +153,21 @@ class Channel:
 
 
 def open_channel(address: str, credentials: grpc.ChannelCredentials | None, options: Options) -> Any:
-    """A channel that dials when it is used."""
+    """A channel that connects at its first use."""
     if credentials is None:
         return grpc.aio.insecure_channel(address, options=options)
     return grpc.aio.secure_channel(address, credentials, options=options)
 
 
 def no_credentials() -> None:
-    """Nothing is encrypted."""
+    """No credentials: channels are in plain text."""
 
 
 class Channels:
     """Channels by address. Unused ones are closed once there are many.
 
-    `credentials` answers another object when certificates have changed: the next use of an address makes a channel
-    anew, and the one before is closed when nobody uses it any more (R47).
+    `credentials` returns another object when certificates have changed: then the next use of an address makes a new
+    channel, and the old one is closed when it has no users any more (R47).
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Channels:
 
     @contextmanager
     def use(self, address: str) -> Iterator[Channel]:
-        """The channel to `address`, not closed as long as somebody uses it."""
+        """The channel to `address`. It stays open until the block ends."""
         credentials = self._credentials()
         channel = self._channels.get(address)
         if channel is not None and channel.credentials is not credentials:
@@ -208,7 +208,7 @@ class Channels:
             channel.last_used = self._clock.monotonic()
 
     async def close_idle(self) -> None:
-        """Close what was replaced and has no user, and, if there are many, what had none for the idle timeout."""
+        """Close replaced channels without users, and, when there are many channels, idle ones."""
         for old in [one for one in self._replaced if not one.users]:
             self._replaced.remove(old)
             await old.raw.close(None)

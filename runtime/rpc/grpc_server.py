@@ -1,10 +1,10 @@
-"""gRPC's asyncio server, mended: whatever a stranger calls, it goes on (R52).
+"""gRPC's asyncio server, with a fix: no call of a stranger can end it (R52).
 
-`grpc.aio` takes the path of each call for text in the task that accepts calls, so one path that is none ended the whole
-server, without a word to the process. Paths are registered instead, and told apart by gRPC's core, byte by byte; what
-has another one is answered with UNIMPLEMENTED, and its path is not looked at. Should accepting end all the same, the
-process hears it. What strangers put into metadata fills no log. This rests on internals of grpcio, whose version is
-pinned; the contract tests find a change of them.
+`grpc.aio` decodes the path of each call in the task that accepts calls, so one path that is not UTF-8 ended the server,
+and the process did not notice. Here paths are registered, and gRPC's core compares them byte by byte; a call with
+another path is answered with UNIMPLEMENTED, and its path is not decoded. If the accepting task ends nevertheless,
+`on_crash` is called. Metadata of strangers is not logged. The fix uses internals of grpcio, whose version is pinned;
+the contract tests find a change of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from grpc.aio._server import Server
 
 _UNKNOWN = ""
 _NO_TEXT = "Invalid encoding on"
-"""How gRPC begins what it logs, with a traceback, of each name and value in the metadata that is no text."""
+"""Beginning of the message that gRPC logs, with a traceback, for each malformed name or value in metadata."""
 _NO_INTERCEPTORS: tuple[Any, ...] = ()
 
 
@@ -28,10 +28,10 @@ logging.getLogger(cygrpc.__name__).addFilter(lambda record: not str(record.msg).
 
 
 class _AcceptingServer(cygrpc.AioServer):  # type: ignore[misc]  # has no stubs
-    """`AioServer` accepts by awaiting a call of each of these; here they serve for ever, each its own path."""
+    """`AioServer` awaits each `_request_*` method once for a call; here each of them serves its path for ever."""
 
     def attend(self, handlers: Mapping[str, grpc.RpcMethodHandler[Any, Any]], on_crash: Callable[[str], None]) -> None:
-        """Before `start`, once."""
+        """Register the handlers. Called once, before `start`."""
         self._calls: set[asyncio.Task[None]] = set()
         self._on_crash = on_crash
         self._by_path = cygrpc._MethodResolver([], dict(handlers))  # noqa: SLF001
@@ -74,7 +74,7 @@ def mended_server(
     options: Sequence[tuple[str, Any]],
     on_crash: Callable[[str], None],
 ) -> grpc.aio.Server:
-    """A server of these `handlers`, by path. `on_crash` is called with a sentence if it accepts no more."""
+    """A server of these `handlers`, by path. `on_crash` is called with a sentence when it accepts no more calls."""
     server = _Server(options)
     server.attend(handlers, on_crash)
     mended: Any = server

@@ -1,7 +1,7 @@
 """The production transport: one grpc.aio server per process, one channel per peer, streams, chunks.
 
-Not for a virtual-time loop: gRPC does its I/O on threads of its own. Everything that is decided (checks, numbering,
-coalescing, error classes) is shared with the local transport; this module only carries.
+Not for a virtual-time loop: gRPC does its I/O on threads of its own. Checks, numbering, coalescing and error classes
+are shared with the local transport; this module only sends and receives.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ GatewayT = TypeVar("GatewayT")
 
 
 class CannotListenError(PermanentError):
-    """The port is taken, or the address is not this host's. Ends a process at start with this sentence."""
+    """The port is taken, or the address is not this host's. A process with this error does not start."""
 
 
 class GrpcRpcService:
@@ -95,7 +95,7 @@ class GrpcRpcService:
 
     @property
     def server(self) -> RpcServer:
-        """What this process serves."""
+        """The listening half."""
         return self._switchboard
 
     # --- dialling -----------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class GrpcRpcService:
                         raise UnavailableError(message) from error
                     except grpc.aio.AioRpcError as error:
                         failure = error_of_call(what, error)
-                        # A read has no outcome to be unsure of.
+                        # A read has no effect, so its outcome is never unknown.
                         if isinstance(failure, OutcomeUnknownError):
                             raise UnavailableError(str(failure)) from error
                         raise failure from error
@@ -197,10 +197,10 @@ class GrpcRpcService:
                 call.cancel()
 
     async def identify(self, address: str, *, timeout: float) -> Incarnation:
-        """Ask who listens there; see `RpcService.identify`.
+        """Ask the process that listens there; see `RpcService.identify`.
 
-        Dials itself first: gRPC tells a refusal in words only, and also one that is some time ago. A handshake that
-        fails proves nothing: who listens has not said who it is (R46).
+        It opens a plain connection first: gRPC reports a refusal only in its text, and may report an old one. A failed
+        handshake proves nothing, because the peer has not named its incarnation (R46).
         """
         what = f"the process at {address}"
         try:
@@ -218,7 +218,7 @@ class GrpcRpcService:
             raise UnavailableError(message) from error
         except grpc.aio.AioRpcError as error:
             failure = error_of_call(what, error)
-            # A question has no outcome to be unsure of.
+            # A question has no effect, so its outcome is never unknown.
             raise UnavailableError(str(failure)) if isinstance(failure, OutcomeUnknownError) else failure from error
         return Incarnation(answer.decode())
 
@@ -280,7 +280,7 @@ class GrpcRpcService:
 
 
 class _Handlers:
-    """The handlers of all paths. All behaviours authenticate first, and fail through `_abort` only."""
+    """The handlers of all paths. Each authenticates first, and fails through `_abort` only."""
 
     def __init__(
         self,
@@ -295,15 +295,15 @@ class _Handlers:
         self._settings = settings
         self._clock = clock
         self._strangers = strangers
-        # All are served as streams of requests: grpc reads a single request before it calls anybody, and nothing of it
-        # is to be read before the token has been seen.
+        # All are served as streams of requests: gRPC would read a single request before it calls the handler, and no
+        # request may be read before the token is checked.
         self.by_path = {path: grpc.stream_unary_rpc_method_handler(self._unary(path)) for path in known_methods()}
         self.by_path[STREAM_PATH] = grpc.stream_stream_rpc_method_handler(self._stream)
         self.by_path[CHUNK_PATH] = grpc.stream_stream_rpc_method_handler(self._chunks)
         self.by_path[IDENTITY_PATH] = grpc.stream_unary_rpc_method_handler(self._identity)
 
     def _authenticate(self, context: Any) -> dict[str, Any]:
-        """The metadata of a call whose peer has shown the token (R39). Raises UnauthenticatedError."""
+        """The metadata of a call, after the check of its token (R39). Raises UnauthenticatedError."""
         metadata = dict(context.invocation_metadata())
         try:
             self._switchboard.authenticate(metadata.get(CREDENTIAL_KEY), metadata.get(TOKEN_KEY))
@@ -372,7 +372,7 @@ class _Handlers:
 
 
 async def _only_request(context: Any) -> bytes:
-    """The request of a call that has one."""
+    """The request of a unary call. Raises InvalidInputError when the call ends before it."""
     request = await context.read()
     if not isinstance(request, bytes):
         message = "the call has ended before its request was there"
@@ -381,7 +381,7 @@ async def _only_request(context: Any) -> bytes:
 
 
 async def _knock(address: str) -> None:
-    """Raises OSError when nobody takes a connection there."""
+    """Open and close a connection. Raises OSError when no process accepts it."""
     host, _, port = address.rpartition(":")
     _reader, writer = await asyncio.open_connection(host, int(port))
     writer.close()

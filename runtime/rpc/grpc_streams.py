@@ -19,7 +19,7 @@ from runtime.rpc.stream import FrameStream
 logger = logging.getLogger(__name__)
 
 _WRITE_ERRORS = (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError)
-"""What a write raises when its call is over; the reader has the reason."""
+"""Errors of a write after the end of its call; the reader gets the reason."""
 
 
 _Carrier = Callable[[FrameStream, Any], Coroutine[Any, Any, None]]
@@ -58,7 +58,7 @@ async def read_dialed(stream: FrameStream, call: Any) -> None:
     except InvalidInputError as error:
         stream.abort(str(error))
     except asyncio.CancelledError:
-        # `call.cancel()` shows as a cancellation of whoever reads, which is none of this task.
+        # `call.cancel()` raises CancelledError in the reader, without a cancellation of this task.
         stream.end("the call was cancelled")
         if _is_task_cancelled():
             raise

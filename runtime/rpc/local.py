@@ -1,7 +1,7 @@
 """The transport inside one process: same checks, same bytes, no sockets. Runs on any asyncio loop.
 
-Messages are copied through the codec, so nothing is shared by reference that a network would not share. A
-`LocalNetwork` is the wire: the registry of addresses, and the place where a test kills a process.
+Messages are copied through the codec, so the two ends share no objects. A `LocalNetwork` is the registry of addresses;
+tests kill processes there.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ class LocalNetwork:
         return address
 
     def leave(self, address: str) -> None:
-        """Nobody listens there any more."""
+        """Remove an address."""
         self._services.pop(address, None)
 
     def find(self, address: str) -> LocalRpcService:
-        """Who listens there. Raises UnavailableError."""
+        """The service that listens there. Raises NobodyListensError."""
         service = self._services.get(address)
         if service is None:
-            message = f"{address} cannot be reached: nobody listens there"
+            message = f"{address} cannot be reached: no process listens there"
             raise NobodyListensError(message)
         return service
 
     async def kill(self, address: str) -> None:
-        """End the service as a SIGKILL does: no flush, running calls get no answer."""
+        """End the service as SIGKILL does: no flush, and no answer to running calls."""
         await self.find(address).die()
 
 
@@ -87,12 +87,12 @@ class LocalRpcService:
 
     @property
     def incarnation(self) -> Incarnation:
-        """Who this is."""
+        """The incarnation of this process."""
         return self._settings.incarnation
 
     @property
     def server(self) -> RpcServer:
-        """What this process serves."""
+        """The listening half."""
         return self._switchboard
 
     # --- dialling -----------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class LocalRpcService:
             return error_details(error)
 
     def identity(self, token: str | None) -> Incarnation:
-        """Who this is. Raises UnauthenticatedError."""
+        """The incarnation of this process. Raises UnauthenticatedError."""
         self._switchboard.authenticate(token)
         return self._switchboard.incarnation
 
@@ -262,7 +262,7 @@ class LocalRpcService:
         await self._scope.close()
 
     async def die(self) -> None:
-        """End without a word."""
+        """End without closing streams in order."""
         self._network.leave(self._address)
         for stream in [*self._switchboard.open_streams(), *self._dialed]:
             stream.abort("the process was killed")

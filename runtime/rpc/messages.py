@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 def once_per_type(make: Callable[[type[Any]], R]) -> Callable[[type[Any]], R]:
-    """Remember what `make` made for each class. There are as many entries as there are message classes."""
+    """Cache the result of `make` for each class. The number of message classes bounds the cache."""
     made: dict[type[Any], R] = {}
 
     def get(key: type[Any]) -> R:

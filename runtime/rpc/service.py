@@ -1,8 +1,8 @@
-"""RpcService: the only way components of different processes talk, and the seam of the simulation.
+"""RpcService: the transport between components of different processes, which the simulation replaces.
 
-Two kinds of traffic. *Calls*: one request message, one response message, a deadline, tokens (R1). *Streams*: two
-ordered, numbered (R11), coalescing lanes of messages between two processes. Implementations: `grpc_service`
-(production), `local` (one process, messages copied through the codec).
+Two kinds of traffic. *Calls*: one request message, one response message, a deadline, tokens (R1). *Streams*: ordered
+and numbered (R11) messages in both directions between two processes; messages that wait for a write share a frame.
+Implementations: `grpc_service` (production), `local` (one process, messages copied through the codec).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ GatewayT = TypeVar("GatewayT")
 
 
 class NobodyListensError(UnavailableError):
-    """The host lives and says that nobody listens at the address."""
+    """The host lives and refuses the connection: no process listens at the address."""
 
 
 class StreamKind(Enum):
-    """Which pair of components a stream joins; the dialling side is named first."""
+    """The pair of components that a stream joins; the dialling side is named first."""
 
     JOB_MASTER_TO_DISPATCHER = "JOB_MASTER_TO_DISPATCHER"
     TASK_MANAGER_TO_RESOURCE_MANAGER = "TASK_MANAGER_TO_RESOURCE_MANAGER"
@@ -58,16 +58,16 @@ class MessageStream(Protocol):
 
     @property
     def last_heard(self) -> float:
-        """Monotonic time at which anything last arrived."""
+        """Monotonic time at which data last arrived."""
 
     @property
     def last_sent(self) -> float:
         """Monotonic time at which a message was last queued."""
 
     def send(self, message: Any, /) -> None:
-        """Queue a message of `runtime.gateways`. Never blocks, never sleeps to gather more.
+        """Queue a message of `runtime.gateways`. Never blocks, and never waits for further messages.
 
-        One write is in flight; what is queued meanwhile goes in the next. Raises BackpressureError when the
+        One write is in flight; messages that are queued meanwhile go in the next. Raises BackpressureError when the
         bounded outbox is full, MessageTooLargeError above the message size limit, and UnavailableError when the
         stream has ended.
         """
@@ -76,10 +76,10 @@ class MessageStream(Protocol):
         """All messages that have arrived, at least one. Raises UnavailableError at the end of the stream."""
 
     async def close(self) -> None:
-        """End the stream both ways. What is queued is sent first, for at most one second. Idempotent."""
+        """Send queued messages for at most one second, then end the stream. Idempotent."""
 
     def abort(self, reason: str) -> None:
-        """End the stream at once, without sending what is queued. Both ends see UnavailableError. Idempotent."""
+        """End the stream at once, without the queued messages. Both ends see UnavailableError. Idempotent."""
 
 
 StreamHandler = Callable[[MessageStream], Awaitable[None]]
@@ -120,7 +120,7 @@ class RpcService(Protocol):
 
     @property
     def server(self) -> RpcServer:
-        """Where this process listens (after start)."""
+        """The listening half, usable after `start`."""
 
     def connect(
         self,
@@ -144,7 +144,7 @@ class RpcService(Protocol):
         """Read an object from a peer's chunk source over a channel of its own. `timeout` bounds each chunk."""
 
     async def identify(self, address: str, *, timeout: float) -> Incarnation:
-        """Which process listens there, over a connection that is made for this question.
+        """The incarnation of the process that listens there, over a new connection.
 
         Raises NobodyListensError, and UnavailableError when no answer comes within `timeout`.
         """
@@ -153,9 +153,9 @@ class RpcService(Protocol):
         """Bind and listen."""
 
     async def wait_failed(self) -> None:
-        """Wait between start and stop, and raise what has ended the transport's background tasks.
+        """Wait between start and stop, and raise the failure of a background task.
 
-        Whoever owns the service runs this: without them no stream can be opened any more.
+        The owner of the service runs this: after such a failure no stream can be opened any more.
         """
 
     async def stop(self, *, grace: float) -> None:

@@ -24,8 +24,8 @@ MIB = 1024 * 1024
 class RpcLimits:
     """Bounds of one stream and of one message, the same on both ends.
 
-    A frame of 1 MiB is what loopback and 10 Gbit/s carry in about a millisecond; 1000 messages per frame is where
-    coalescing has brought all it can. The inbox bound is where a slow receiver starts to slow down its peer.
+    Loopback and 10 Gbit/s carry a frame of 1 MiB in about a millisecond; more than 1000 messages per frame gain nothing
+    more. At the inbox bound a slow receiver begins to slow down its peer.
     """
 
     message_size_max: int = 4 * MIB
@@ -45,13 +45,13 @@ class RpcLimits:
 
 @dataclass(frozen=True, slots=True)
 class RpcSettings:
-    """What a process is on the network. `port` 0 picks a free one; `credential` None: no authentication.
+    """Network settings of a process. `port` 0 picks a free one; `credential` None: no authentication.
 
-    `former`: the cluster's token, which is shown and taken beside it while processes of an earlier release are about.
+    `former`: the cluster's token, which is sent and accepted too while processes of an earlier release run.
 
-    `connections_max` are taken at once, those of strangers among them until they are cut off (R39).
+    `connections_max`: concurrent connections, including those of strangers until they are cut off (R39).
 
-    `tls` None: nothing is encrypted (R46).
+    `tls` None: plain text (R46).
 
     `address` is the host that others dial, `bind_host` where this process listens.
     """

@@ -61,12 +61,12 @@ _BY_STATUS = {status: error_class for error_class, status in STATUS_OF_ERROR.ite
 
 
 def is_bug(error: BaseException) -> bool:
-    """True for what must be logged where it happened: nobody raised it on purpose for a caller."""
+    """True for errors that are not raised on purpose for a caller: they must be logged where they happen."""
     return not isinstance(error, FlinklikeError) or isinstance(error, BugError)
 
 
 def error_details(error: Exception) -> ErrorDetails:
-    """What crosses of an error."""
+    """The part of an error that is sent to the caller."""
     if is_bug(error):
         name, message = RemoteFailureError.__name__, f"the peer failed with {type(error).__name__}: {error}"
     else:
@@ -95,7 +95,7 @@ def _bounded(problems: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def status_of(details: ErrorDetails) -> grpc.StatusCode:
-    """The gRPC status of an error that crosses."""
+    """The gRPC status of an error that is sent to the caller."""
     error_class = _BY_NAME.get(details.class_name)
     return grpc.StatusCode.UNKNOWN if error_class is None else STATUS_OF_ERROR[error_class]
 
@@ -120,18 +120,18 @@ _REASONS = {
     "Socket closed": "it has ended the handshake: it does not accept our certificate (its CA, its dates), or "
     "the two differ in security.ssl.internal.enabled",
 }
-"""What gRPC says of a handshake (R46), the special before the general."""
+"""gRPC's messages about failed handshakes (R46), the special before the general."""
 
 
 def _why_not_reached(text: str) -> str:
-    """What gRPC says of a handshake that failed, in our words: one line says what to mend."""
+    """A sentence about a failed handshake that says what to do, "" for other failures."""
     return next((f" ({words})" for found, words in _REASONS.items() if found in text), "")
 
 
 def error_without_details(what: str, status: grpc.StatusCode, text: str) -> FlinklikeError:
-    """The error of a call that failed in the transport, or at a peer that is not ours.
+    """The error of a call that failed in the transport, or at a peer that is no process of the cluster.
 
-    Only what surely was not executed is an UnavailableError; when in doubt the outcome is unknown (R2).
+    UnavailableError only when the call was surely not executed; otherwise the outcome is unknown (R2).
     """
     if status is grpc.StatusCode.UNAVAILABLE and "failed to connect" in text.lower():
         return UnavailableError(f"{what}: the peer cannot be reached{_why_not_reached(text)}")

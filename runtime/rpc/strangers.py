@@ -1,8 +1,8 @@
-"""Cuts strangers off (R39): looks at the connections of this process's port from a thread of its own.
+"""StrangerWatch (R39): a thread that looks at the connections of this process's port, and cuts strangers off.
 
-gRPC owns the sockets and tells nobody of a connection before its first call. The system does: each is a descriptor of
-this process, and tells how many bytes have come. Nothing is copied, and a connection whose peer has shown the token is
-asked nothing any more. A thread, because a flood may keep the serving loop busy.
+gRPC owns the sockets, and reports no connection before its first call. But each is a descriptor of this process, and
+the system tells how many bytes it has received. Data is not copied, and a connection whose peer has shown the token is
+not asked any more. It is a thread, because a flood may keep the serving loop busy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CALM_PAUSE = 0.5
 ALERT_PAUSE = 0.05
 HANDSHAKE_PAUSE = 0.02
 ALERT_SECONDS = 10.0
-"""For which the looks are more frequent, behind the last one that cut somebody off."""
+"""Seconds of frequent looks after the last one that has cut a connection off."""
 TOLD_EVERY = 10.0
 
 _BYTES_RECEIVED = struct.Struct("=128xQ")
@@ -40,8 +40,8 @@ _V4_IN_V6 = "::ffff:"
 class StrangerWatch:
     """Watches one port of this process between `start` and `stop`.
 
-    `admit` and `refuse` are called by the serving loop, for each call, with its peer as gRPC names it. `on_crash` is
-    called, on the watch's thread, with a sentence if it has ended by a bug: nobody is cut off any more.
+    The serving loop calls `admit` or `refuse` for each call, with gRPC's name of the peer. The watch's thread calls
+    `on_crash`, with a sentence, when the watch has ended by a bug.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class StrangerWatch:
             self._wake.set()
 
     def note_handshake(self) -> None:
-        """A connection begins its TLS handshake: one that fails is seen only by who looks now. From any thread."""
+        """A TLS handshake begins: only an immediate look sees a connection whose handshake fails. Thread-safe."""
         if self._clock.monotonic() - self._looked_at > HANDSHAKE_PAUSE:
             self._wake.set()
 
@@ -109,7 +109,7 @@ class StrangerWatch:
             # The boundary of the thread: what it raises would go to stderr alone.
             logger.exception("the watch over strangers has failed")
             if self._on_crash is not None:
-                self._on_crash(f"nobody watches over strangers any more: {type(error).__name__}: {error}")
+                self._on_crash(f"the watch over strangers has failed: {type(error).__name__}: {error}")
 
     def _watch(self) -> None:
         while not self._is_stopped:
@@ -126,7 +126,7 @@ class StrangerWatch:
         with self._lock:
             shown, self._shown = self._shown, set()
             refused, self._refused = self._refused, Counter()
-        # What was said so far is of connections that are seen now, or are over.
+        # Calls so far belong to connections that are seen now, or have ended.
         try:
             connections = self._sockets.connections()
         except OSError:
@@ -207,7 +207,7 @@ class _Sockets:
         self._seen: dict[int, _Seen | None] = {}
 
     def connections(self) -> list[Connection]:
-        """All that there are now. Of sockets that are something else it is remembered that they are."""
+        """The present connections. Other sockets are remembered, so that they are not asked again."""
         seen: dict[int, _Seen | None] = {}
         found = []
         for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - at every look, without an object for each
@@ -230,14 +230,14 @@ class _Sockets:
         return found
 
     def end(self, connection: Connection) -> None:
-        """Nothing more is read of it; gRPC finds it closed."""
+        """Shut a connection down; gRPC then finds it closed."""
         one = self._seen[connection.number]
         assert one is not None, connection
         with suppress(OSError), _Borrowed(connection.number, one.descriptor) as found:
             found.shutdown(socket.SHUT_RDWR)
 
     def _ask(self, number: int, descriptor: int) -> _Seen | None:
-        """None: it listens, or is none of this port."""
+        """The connection of a socket; None when it listens, or belongs to another port."""
         try:
             with _Borrowed(number, descriptor) as found:
                 if found.family not in {socket.AF_INET, socket.AF_INET6} or found.getsockname()[1] != self.port:
@@ -259,7 +259,7 @@ class _Sockets:
 
 
 class _Borrowed:
-    """The socket behind a descriptor that is somebody else's. Raises OSError if there is another one by now."""
+    """A duplicate of the socket behind gRPC's descriptor. Raises OSError if the descriptor is another socket by now."""
 
     def __init__(self, number: int, descriptor: int) -> None:
         duplicate = os.dup(descriptor)
@@ -290,5 +290,5 @@ def parse_peer(name: str) -> Peer | None:
 
 
 def _plain(address: str) -> str:
-    """One name for one address: gRPC and the system differ in those of v4 on a socket of v6, and in scopes."""
+    """A normal form of an address: gRPC and the system write IPv4 on an IPv6 socket, and scopes, in different ways."""
     return address.partition("%")[0].removeprefix(_V4_IN_V6)

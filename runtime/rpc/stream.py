@@ -1,12 +1,12 @@
 """FrameStream: one end of a stream, the same for every transport.
 
-Sending side: `send` encodes at once and queues; the transport takes frames with `next_frame`, one at a time, and each
-frame holds everything that was queued while the previous one was being written (adaptive coalescing, no timer).
-Receiving side: the transport hands frames to `deliver`, which waits while the receiver is far behind, so that a slow
-receiver slows down its peer and nothing else.
+Sending side: `send` encodes and queues a message; the transport takes frames with `next_frame`, one at a time, and each
+frame holds all messages that were queued while the previous one was written (no timer).
+Receiving side: the transport passes frames to `deliver`, which waits while the receiver is far behind: a slow receiver
+slows down only its peer.
 
-A stream ends once, with a reason. What had arrived before can still be received, unless this end has ended it, or a
-newer stream has replaced it (R11).
+A stream ends once, with a reason. Messages that have arrived before can still be received, unless this end has ended
+the stream, or a newer stream has replaced it (R11).
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class FrameStream:
 
     @property
     def name(self) -> str:
-        """What logs and errors call this stream."""
+        """The stream's name in logs and errors."""
         return f"{self.hello.kind.name} #{self.hello.number} of {self.hello.dialer}"
 
     @property
     def last_heard(self) -> float:
-        """When anything last arrived. A peer that waits for our own receiver is not silent."""
+        """When data last arrived; now while the peer waits for this end's receiver."""
         return self._clock.monotonic() if self._is_held_up else self._heard_at
 
     # --- the component's side ---------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ class FrameStream:
         _wake(self._writer)
 
     async def receive(self) -> Sequence[Any]:
-        """Everything that has arrived; see `MessageStream.receive`."""
+        """All messages that have arrived; see `MessageStream.receive`."""
         while not self._inbox:
             if self._end_reason:
                 text = f"stream {self.name} has ended: {self._end_reason}"
@@ -131,7 +131,7 @@ class FrameStream:
         return bool(self._end_reason)
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called once when the stream ends: the transport lets go of its call."""
+        """Call `callback` once when the stream ends, so that the transport ends its call."""
         self._on_end = callback
         if self._end_reason:
             callback()
@@ -172,13 +172,13 @@ class FrameStream:
 
     @property
     def has_room(self) -> bool:
-        """Will `deliver` return at once?"""
+        """True when `deliver` would return at once."""
         limits = self._limits
         is_behind = len(self._inbox) >= limits.inbox_messages_max or self._inbox_size >= limits.inbox_size_max
         return bool(self._end_reason) or not is_behind
 
     async def deliver(self, frame: bytes) -> None:
-        """A frame has arrived. Waits while the receiver is far behind. Raises InvalidInputError for garbage."""
+        """Take a frame. Waits while the receiver is far behind. Raises InvalidInputError for a malformed one."""
         self._heard_at = self._clock.monotonic()
         messages = decode_frame(frame)
         await self._wait_for_room()
@@ -200,7 +200,7 @@ class FrameStream:
                 self._heard_at = self._clock.monotonic()
 
     def end(self, reason: str, *, is_clean: bool = False) -> None:
-        """The stream is over. Idempotent: the first reason counts. `is_clean`: nothing was lost on the way."""
+        """End the stream. Idempotent: the first reason counts. `is_clean`: no message was lost."""
         if self._end_reason:
             return
         self.is_closed_cleanly = is_clean
@@ -216,13 +216,13 @@ class FrameStream:
             self._on_end()
 
     async def wait_ended(self) -> str:
-        """Why the stream has ended, as soon as it has."""
+        """Wait for the end of the stream, and return its reason."""
         await self._ended.wait()
         return self._end_reason
 
 
 async def receive_introduction(stream: MessageStream, *, within: float) -> list[Any]:
-    """What a dialer says first. Raises UnavailableError, the stream being aborted, when it says nothing."""
+    """The first messages of a dialer. When none come, aborts the stream and raises UnavailableError."""
     try:
         async with asyncio.timeout(within):
             return list(await stream.receive())

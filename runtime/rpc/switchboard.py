@@ -1,7 +1,7 @@
-"""The serving half of every transport: what is served, and the checks that come before (token, R1, R11).
+"""Switchboard: the serving half of every transport, with its checks (token, R1, R11).
 
-Order of the checks of a call or stream: the cluster's token, then R1 by the check of whoever serves, then (streams)
-the incarnation and the stream's number. Only then is anything decoded or run.
+Order of the checks of a call or stream: the credential, then R1 by the check of the serving component, then (streams)
+the incarnation and the stream's number. Only then the message is decoded, and the endpoint called.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def known_methods() -> dict[str, GatewayMethod]:
 
 
 class Switchboard:
-    """Implements `RpcServer`. The transport feeds it; it knows nothing of sockets."""
+    """Implements `RpcServer`. The transport calls it; it has no sockets."""
 
     def __init__(self, settings: RpcSettings) -> None:
         self._settings = settings
@@ -119,13 +119,13 @@ class Switchboard:
 
     @property
     def incarnation(self) -> Incarnation:
-        """Who this is."""
+        """The incarnation of this process."""
         return self._settings.incarnation
 
     def authenticate(self, presented: str | bytes | None, former: str | bytes | None = None) -> None:
-        """Raises UnauthenticatedError when processes show each other a credential, and this is not it (R48).
+        """Raises UnauthenticatedError when `presented` is not the credential of links between processes (R48).
 
-        `former`: the cluster's token, taken from processes of an earlier release where that is asked for.
+        `former`: the cluster's token, which is accepted from processes of an earlier release when that is configured.
         """
         settings = self._settings
         if settings.credential is None or (settings.former is not None and settings.former.matches(former)):
@@ -133,7 +133,7 @@ class Switchboard:
         settings.credential.require(presented)
 
     async def call(self, path: str, target: FencingToken | None, sender: FencingToken | None, request: bytes) -> bytes:
-        """Serve one authenticated call. Raises what crosses to the caller."""
+        """Serve one authenticated call. The transport sends what it raises to the caller."""
         method = self._methods.get(path)
         if method is None:
             message = f"there is no call {path}"
@@ -149,7 +149,7 @@ class Switchboard:
         return data
 
     def accept(self, hello: StreamHello) -> StreamHandler:
-        """Whether a stream may open: its handler, or UnavailableError / StaleTokenError."""
+        """The handler of a stream that may open. Raises UnavailableError, StaleTokenError."""
         served = self._kinds.get(hello.kind)
         if served is None:
             message = f"streams of kind {hello.kind.name} are not accepted here (now)"
@@ -167,7 +167,7 @@ class Switchboard:
         return served.handler
 
     def opened(self, stream: FrameStream) -> None:
-        """An accepted stream opens: older ones of its dialer end, and what they had not delivered is dropped (R11)."""
+        """An accepted stream opens. Older streams of its dialer end, and drop what they have not delivered (R11)."""
         key = (stream.hello.kind, stream.hello.dialer)
         older = self._streams.pop(key, None)
         self._streams[key] = _Numbered(stream.hello.number, stream)

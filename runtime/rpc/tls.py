@@ -1,8 +1,7 @@
 """TLS of the links between processes: both ends show a certificate of the cluster's CA (R46).
 
-gRPC asks for the server's certificate at each handshake, so a renewed one is used by the next connection. Channels are
-made anew when this process's own certificate, or the CAs that it trusts, have changed; what runs on old ones goes on
-(R47).
+gRPC asks for the server's certificate at each handshake, so the next connection gets a renewed one. New channels are
+made when this process's own certificate, or the CAs that it trusts, have changed; calls on old channels go on (R47).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from runtime.security.tls_files import TlsMaterial
 
 
 class ServerTls:
-    """The listening end. `on_handshake` is called from a thread of gRPC whenever one begins."""
+    """The listening end. A thread of gRPC calls `on_handshake` at the beginning of each handshake."""
 
     def __init__(self, source: Watched[TlsMaterial], on_handshake: Callable[[], None]) -> None:
         self._source = source
@@ -25,14 +24,14 @@ class ServerTls:
         self._on_handshake = on_handshake
 
     def credentials(self) -> grpc.ServerCredentials:
-        """They let nobody in who has no certificate."""
+        """Credentials that require a client certificate."""
         fetch: Any = self._fetch  # the stubs do not know that None is an answer
         return grpc.dynamic_ssl_server_credentials(
             _configuration(self._shown), fetch, require_client_authentication=True
         )
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """None: as before."""
+        """The present certificates, None when they have not changed."""
         self._on_handshake()
         material = self._source.value
         if material is self._shown:
@@ -54,7 +53,7 @@ class ClientTls:
         self._credentials: grpc.ChannelCredentials | None = None
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Another object once the files hold something else."""
+        """The credentials: another object once the files have changed."""
         material = self._source.value
         if self._credentials is None or material is not self._made_of:
             self._made_of = material

@@ -1,1 +1,1 @@
-"""Who is let in, by what he shows: tokens, certificates, keys, principals; and who may read the cluster's files."""
+"""Authentication: tokens, certificates, keys and principals; and the private files of the cluster."""

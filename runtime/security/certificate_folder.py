@@ -1,8 +1,8 @@
-"""A directory with two CAs of a cluster and what they have issued: what `flinklike certs` makes and renews (R47).
+"""CertificateFolder: a directory with two CAs of a cluster and their certificates, for `flinklike certs` (R47).
 
-Two, because they let in different people: the CA of the internal links signs for processes of the cluster only, that of
-REST for its servers and for clients. Certificate and key are one file, so that nobody ever reads one of them beside
-the other's successor. Public files (`*-ca.pem`) may be read by all, the others by their owner only.
+The CA of the internal links signs for processes of the cluster only, the CA of REST for its servers and for clients: a
+client's certificate must not open the internal links. Certificate and key are one file, so that a reader never gets one
+of them with the other's successor. Public files (`*-ca.pem`) may be read by all users, the others by their owner only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _END = "-----END CERTIFICATE-----\n"
 
 
 class Kind(Enum):
-    """What a certificate is for."""
+    """The purpose of a certificate."""
 
     INTERNAL = "internal"
     """A process of the cluster, for other processes of it."""
@@ -44,17 +44,17 @@ class Kind(Enum):
 
     @property
     def uses(self) -> tuple[Use, ...]:
-        """Which ends of a connection it may be."""
+        """The ends of a connection that it may serve."""
         return (Use.CLIENT,) if self is Kind.CLIENT else (Use.SERVER, Use.CLIENT)
 
     @property
     def authority(self) -> Authority:
-        """Whose."""
+        """The CA that signs it."""
         return Authority.INTERNAL if self is Kind.INTERNAL else Authority.REST
 
 
 class Authority(Enum):
-    """Who signs."""
+    """The two CAs."""
 
     INTERNAL = "internal"
     REST = "rest"
@@ -62,23 +62,23 @@ class Authority(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """A file that was written anew, and until when it is valid now."""
+    """A renewed file, and the end of its validity."""
 
     path: Path
     ends: datetime
 
 
 class CertificateFolder:
-    """One directory, seen at one time."""
+    """One directory, at the time `now`."""
 
     def __init__(self, directory: Path, now: datetime) -> None:
         self._directory = directory
         self._now = now
 
     def init(self, cluster: str) -> list[Path]:
-        """Make both CAs, or the one that an `init` which was interrupted has left out.
+        """Make both CAs, or the one that an interrupted `init` has not made. Returns their public files.
 
-        Raises InvalidInputError where both are there, or one has issued something: that would be worth nothing.
+        Raises InvalidInputError when both exist, or when a missing one has issued certificates: they would be useless.
         """
         missing = [one for one in Authority if not self._key_file(one).exists()]
         if not missing:
@@ -103,7 +103,7 @@ class CertificateFolder:
         return [self._new_authority(one, cluster) for one in missing]
 
     def issue(self, name: str, hosts: Sequence[str]) -> tuple[Path, Path]:
-        """A certificate of the kind `name` for the names and addresses in `hosts`, and the CA that goes with it.
+        """Make a certificate of the kind `name` for the names and addresses in `hosts`. Returns its file, and its CA's.
 
         The first of `hosts` names the file. Raises InvalidInputError.
         """
@@ -132,9 +132,9 @@ class CertificateFolder:
         return path, self.ca_file(kind.authority)
 
     def renew(self, *, before: datetime, everything: bool) -> list[Renewed]:
-        """Issue again what ends before that, or all of it, with the same names; and forget CAs that have ended (R47).
+        """Issue certificates that end before `before` again, or all, with the same names; remove expired CAs (R47).
 
-        Raises InvalidInputError where nothing can be issued any more.
+        Raises InvalidInputError when a CA has expired.
         """
         for authority in Authority:
             _ = self._signing(authority)
@@ -150,7 +150,7 @@ class CertificateFolder:
         return renewed
 
     def renew_authorities(self) -> list[Path]:
-        """New CAs beside the old ones: both are trusted, and what is issued from now on is of the new ones."""
+        """Make new CAs beside the old ones: both are trusted, and the new ones sign from now on."""
         paths = []
         for authority in Authority:
             old = self._authority(authority)
@@ -159,7 +159,7 @@ class CertificateFolder:
         return paths
 
     def drop_old_authorities(self) -> list[Path]:
-        """Trust the newest CAs alone. Raises InvalidInputError where a certificate here is still of an older one."""
+        """Trust only the newest CAs. Raises InvalidInputError when a certificate here was issued by an older one."""
         for kind in Kind:
             newest = self._authority(kind.authority)
             for path in self._issued(kind):
@@ -178,11 +178,11 @@ class CertificateFolder:
         return [path for path in sorted(self._directory.glob(f"{kind.value}-*.pem")) if path not in own]
 
     def ending(self, before: datetime) -> list[Path]:
-        """Public files of CAs that end before that."""
+        """Public files of CAs that end before `before`."""
         return [self.ca_file(one) for one in Authority if self._authority(one).ends < before]
 
     def ca_file(self, authority: Authority) -> Path:
-        """What everybody trusts: one CA, or two while one takes the other's place."""
+        """The public file of a CA, which has two certificates while a new CA replaces the old one."""
         return self._directory / f"{authority.value}-ca.pem"
 
     def _key_file(self, authority: Authority) -> Path:
@@ -248,7 +248,7 @@ def _refuse_long(what: str, text: str, length_max: int) -> None:
 
 
 def _is_address(text: str) -> bool:
-    """IPv6 may begin and end with a colon."""
+    """True for an IP address: one of IPv6 may begin and end with a colon."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

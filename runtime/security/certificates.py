@@ -1,4 +1,4 @@
-"""Certificates as values: names, validity and keys in, PEM out. Others decide where they lie, and for how long."""
+"""Certificates as values: from names, validity and keys to PEM. The callers decide about files and validity."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _CLOCK_SKEW = timedelta(days=1)
 
 
 NAME_BYTES_MAX = 64
-"""Of the name of a subject (X.520)."""
+"""Limit of a subject's name (X.520)."""
 
 
 class Use(Enum):
-    """What its owner may be."""
+    """The ends of a connection at which a certificate may be shown."""
 
     SERVER = "SERVER"
     CLIENT = "CLIENT"
@@ -44,12 +44,12 @@ class Credential:
 
     @property
     def certificate_pem(self) -> bytes:
-        """What everybody may know."""
+        """The certificate without its key."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def pem(self) -> bytes:
-        """Certificate and key in one, so that a file never has one of them without the other."""
+        """Certificate and key together, so that a file never has one of them without the other."""
         key = self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -57,11 +57,11 @@ class Credential:
 
     @property
     def ends(self) -> datetime:
-        """Until when it is valid."""
+        """The end of its validity."""
         return self.certificate.not_valid_after_utc
 
     def is_issued_by(self, authority: Credential) -> bool:
-        """By that very key, not only by one of its name."""
+        """True when that authority's key has signed it. The issuer's name is not enough."""
         try:
             self.certificate.verify_directly_issued_by(authority.certificate)
         except (ValueError, TypeError, InvalidSignature):
@@ -70,7 +70,7 @@ class Credential:
 
 
 def read_credential(pem: bytes) -> Credential:
-    """What `Credential.pem` has made. Raises ValueError when it is anything else, or the two do not belong together."""
+    """The inverse of `Credential.pem`. Raises ValueError for other content, or a key of another certificate."""
     try:
         certificate = x509.load_pem_x509_certificate(pem)
         key = serialization.load_pem_private_key(pem[pem.find(b"-----BEGIN PRIVATE KEY") :], password=None)
@@ -88,7 +88,7 @@ def read_credential(pem: bytes) -> Credential:
 
 
 def new_authority(name: str, *, now: datetime, valid_for: timedelta) -> Credential:
-    """A CA that signs itself, and certificates, but no further CA."""
+    """A self-signed CA, which may sign certificates, but no further CA."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = _named(name)
     usage = _key_usage(signs_certificates=True)
@@ -104,9 +104,9 @@ def new_authority(name: str, *, now: datetime, valid_for: timedelta) -> Credenti
 def issue(
     authority: Credential, name: str, *, hosts: Sequence[str], uses: Sequence[Use], now: datetime, valid_for: timedelta
 ) -> Credential:
-    """A certificate of that CA. `hosts`: the addresses and names under which a server is dialled. Ends with its CA.
+    """A certificate of that CA. `hosts`: the addresses and names under which a server is dialled.
 
-    They say who a server is, however long they are: of its `name` as much is taken as a subject may have.
+    It ends with its CA at the latest. With `hosts`, a `name` that is too long for a subject is cut.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     valid_for = min(valid_for, authority.ends - now)

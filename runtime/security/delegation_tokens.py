@@ -1,7 +1,7 @@
-"""DelegationTokenManager: obtains the credentials of services outside, and has them renewed before they end (R51).
+"""DelegationTokenManager: obtains credentials of external services, and renews them before they end (R51).
 
-One per term of a leading JobManager, in memory alone: a new leader obtains anew, and what TaskManagers have stays in
-use meanwhile. Each provider is asked by itself: one that fails or hangs keeps no other one waiting.
+One per term of a leading JobManager, in memory only: a new leader obtains new tokens, and TaskManagers use the old ones
+meanwhile. Providers are asked independently: one that fails or hangs does not hold up the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runtime.security.token_content import checked_values, encode_values
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How often a provider is asked whether it has others now; one look is one `stat`."""
+"""How often a provider is asked whether it has new tokens; for a file, that is one `stat`."""
 
 ANSWER_SECONDS_MAX = 120.0
 _SLEEP_SECONDS_MAX = 3600.0
@@ -38,7 +38,7 @@ Distribute = Callable[[Sequence[DelegationToken]], None]
 
 
 class ProviderCalls:
-    """One provider and the thread in which it is called. Lives as long as the process, whatever terms come and go."""
+    """One provider and the thread in which it is called. Lives as long as the process, over all its terms."""
 
     def __init__(self, name: str, provider: DelegationTokenProvider) -> None:
         self.name = name
@@ -50,7 +50,7 @@ class ProviderCalls:
         return await self._calls.call(lambda: _checked(self._provider.obtain()))
 
     async def state(self) -> object:
-        """The provider's, in the same way."""
+        """The provider's state. Raises as `obtain`."""
         return await self._calls.call(self._provider.state)
 
 
@@ -59,7 +59,7 @@ def _checked(tokens: ObtainedTokens) -> ObtainedTokens:
 
 
 class _Provider:
-    """What a term knows of one provider."""
+    """The state of one provider in a term."""
 
     def __init__(self, calls: ProviderCalls, settings: RenewalSettings) -> None:
         self.calls = calls
@@ -79,14 +79,17 @@ class DelegationTokenManager:
         self._all_asked: Watch[bool] = Watch(not providers)
 
     async def run(self, distribute: Distribute) -> None:
-        """Obtain, renew and hand to `distribute`, until cancelled. Eternal."""
+        """Obtain and renew tokens, and pass them to `distribute`, until cancelled."""
         async with Scope("delegation-tokens") as scope:
             for provider in self._providers.values():
                 scope.spawn_eternal(provider.calls.name, self._serve(provider, distribute))
             await asyncio.get_running_loop().create_future()
 
     async def wait_asked(self, timeout: float) -> None:
-        """Until each provider has answered or failed once: who registers then is told all there is. Not for longer."""
+        """Return when each provider has answered or failed once, after `timeout` seconds at the latest.
+
+        A TaskManager that registers then gets all tokens that there are.
+        """
         if self._all_asked.value:
             return
         try:
@@ -97,13 +100,13 @@ class DelegationTokenManager:
             logger.warning("TaskManagers register before the delegation tokens of %s are there", ", ".join(missing))
 
     def current(self) -> tuple[DelegationToken, ...]:
-        """What has not ended."""
+        """The tokens that have not expired."""
         now = self._clock.epoch_millis()
         tokens = [one.token for one in self._providers.values() if one.token is not None]
         return tuple(token for token in tokens if not 0 < token.valid_until_millis <= now)
 
     def statuses(self) -> Sequence[DelegationTokenStatus]:
-        """By provider; nothing of the tokens but when they end."""
+        """The state of each provider. Of the tokens it tells only their end."""
         return [
             DelegationTokenStatus(
                 name,
@@ -121,14 +124,14 @@ class DelegationTokenManager:
                 await self._wait_due(provider)
                 tokens = await provider.calls.obtain()
                 self._take(provider, tokens, distribute)
-            except Exception as error:  # noqa: BLE001 - a provider's boundary: what it raises costs nobody else anything
+            except Exception as error:  # noqa: BLE001 - the boundary of one provider: the others go on
                 self._note_failure(provider, error)
             self._asked.add(provider.calls.name)
             if not self._all_asked.value and len(self._asked) == len(self._providers):
                 self._all_asked.set(True)
 
     async def _wait_due(self, provider: _Provider) -> None:
-        """Time has come, or the provider says that it has others."""
+        """Return when a renewal is due, or the provider has new tokens."""
         renewal = provider.renewal
         while True:
             left = renewal.due_at - self._clock.monotonic()
@@ -145,7 +148,7 @@ class DelegationTokenManager:
         name, ends = provider.calls.name, tokens.valid_until_millis
         lifetime = (ends - self._clock.epoch_millis()) / 1000 if ends else None
         if lifetime is not None and lifetime <= 0:
-            message = "what it gave has ended already"
+            message = "its tokens have expired already"
             raise InvalidInputError(message)
         token = DelegationToken(name, encode_values(tokens.values), ends)
         provider.renewal.obtained(self._clock.monotonic(), lifetime)
@@ -161,7 +164,7 @@ class DelegationTokenManager:
 
     def _note_failure(self, provider: _Provider, error: Exception) -> None:
         pause = provider.renewal.failed(self._clock.monotonic())
-        # The text of others' errors may hold what nobody else may read: a URL with its query, a part of an answer.
+        # Errors of libraries may hold secrets in their text, such as a URL with its query.
         said = (
             printable(" ".join(str(error).split()))[:_FAILURE_LENGTH_MAX] if isinstance(error, FlinklikeError) else ""
         )

@@ -1,14 +1,14 @@
-"""How many of the descriptors of a process those take who dial it (R39, R41)."""
+"""The share of a process's descriptors that its clients may take (R39, R41)."""
 
 from __future__ import annotations
 
 import resource
 
 _PORTS_SHARE = 4
-"""Of two ports, REST's and that of the links: so half of the descriptors is left for etcd and files, whoever floods."""
+"""A process has two ports, REST's and gRPC's. Half of the descriptors is left for etcd and files during a flood."""
 
 
 def connections_of_one_port(most: int) -> int:
-    """A quarter of what this process may have, and no more than `most`."""
+    """A quarter of the descriptors that this process may have, at most `most`."""
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if soft == resource.RLIM_INFINITY else min(most, soft // _PORTS_SHARE)

@@ -1,6 +1,6 @@
-"""What processes of a cluster show each other: a credential that neither a client nor a job is given (R48).
+"""The credential of links between processes, which clients and jobs never get (R48).
 
-Derived from the cluster's key, which every process has; or of a file of its own, where it is to change while they run.
+It is derived from the cluster's key, which every process has, or read from a file, which may change while they run.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ _PURPOSE = "links between processes"
 
 
 def derived_credential(key: ClusterKey) -> ClusterToken:
-    """The same in each process that has the key."""
+    """The credential, the same in all processes with this key."""
     return ClusterToken(key.derived(_PURPOSE).hex())

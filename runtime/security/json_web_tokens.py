@@ -1,7 +1,7 @@
-"""JSON Web Tokens of an identity provider: who it says somebody is, and what he may do (R48).
+"""JwtVerifier: from JSON Web Tokens of an identity provider to principals (R48).
 
-Invariants: nothing of a token is believed before its signature is; it is bounded before it is parsed; and no sentence
-about it repeats what it says, but for names of keys and algorithms, shortened.
+Invariants: no claim is used before the signature is verified; a token's length is bounded before it is parsed; no error
+message repeats content of a token, except shortened names of keys and algorithms.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ JWT_LENGTH_MAX = 8 * 1024
 VIA = "jwt"
 _KID_LENGTH_MAX = 256
 _KEPT_MAX = 1000
-"""Tokens that were verified once and need not be again until they end; each is some 300 bytes."""
+"""Verified tokens that are remembered until they expire, about 300 bytes each."""
 _SHOWN_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
 class JwtSettings:
-    """Whose tokens are taken, and which claims say what. `roles`: what a value of the role's claim stands for.
+    """Accepted issuer and audiences, and the names of the claims. `roles`: roles by values of the role's claim.
 
     Without `roles` the values are roles themselves. `leeway`: seconds by which clocks may differ.
     """
@@ -44,13 +44,13 @@ class JwtSettings:
 
 
 class JwtKeySource(Protocol):
-    """Where the keys come from."""
+    """The source of the issuer's keys."""
 
     def keys(self) -> JwtKeys:
-        """Those of now. Raises UnavailableError while none are known yet."""
+        """The present keys. Raises UnavailableError while none are known yet."""
 
     def look_again(self) -> bool:
-        """A token names a key that is not among them: True when it may be soon, and is worth to be shown again."""
+        """Called when a token names an unknown key. True when the key may be known soon: the client may ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _Verified:
 
 
 class JwtVerifier:
-    """Answers whose token that is. Memory only, of one loop."""
+    """Finds the principal of a token. No I/O; for one event loop."""
 
     def __init__(self, settings: JwtSettings, source: JwtKeySource, clock: Clock) -> None:
         self._settings = settings
@@ -70,7 +70,7 @@ class JwtVerifier:
         self._kept: dict[str, _Verified] = {}
 
     def principal(self, token: str) -> Principal:
-        """Raises UnauthenticatedError with what is wrong, UnavailableError while nobody can tell."""
+        """The principal of a token. Raises UnauthenticatedError with the reason; UnavailableError without keys."""
         if len(token) > JWT_LENGTH_MAX:
             message = f"the JWT has more than {JWT_LENGTH_MAX} characters"
             raise UnauthenticatedError(message)
@@ -87,7 +87,7 @@ class JwtVerifier:
         return principal
 
     def _claims(self, token: str, keys: JwtKeys) -> Mapping[str, Any]:
-        """What a token says whose signature, issuer and audience are right."""
+        """The claims of a token with the right signature, issuer and audience. Raises UnauthenticatedError."""
         settings = self._settings
         try:
             header = jwt.get_unverified_header(token)
@@ -108,7 +108,7 @@ class JwtVerifier:
                 algorithms=sorted(key.algorithms),
                 audience=settings.audiences,
                 issuer=settings.issuer,
-                # Its clock is the system's; ours is asked below.
+                # The library would read the system's clock; `_check_times` reads the injected one.
                 options={"verify_exp": False, "verify_nbf": False, "verify_iat": False, "require": ["iss", "aud"]},
             )
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
@@ -126,7 +126,7 @@ class JwtVerifier:
         return UnauthenticatedError(f"there is no key {kid[:_SHOWN_MAX]!r} in security.jwt.jwks")
 
     def _check_times(self, claims: Mapping[str, Any], now: float) -> float:
-        """When it ends, leeway included."""
+        """The end of the token's validity, leeway included, in seconds since 1970. Raises UnauthenticatedError."""
         leeway = self._settings.leeway
         ends = _time(claims, "exp")
         if ends is None:
@@ -159,7 +159,7 @@ class JwtVerifier:
         raise UnauthenticatedError(message)
 
     def _role(self, value: object) -> Role:
-        """The highest of those that are named."""
+        """The highest of the named roles. Raises UnauthenticatedError when there is none."""
         values = value if isinstance(value, list) else [value]
         known = self._settings.roles or {role.text: role for role in Role}
         found = [known[one] for one in values if isinstance(one, str) and one in known]
@@ -188,7 +188,7 @@ def _are_rights(name: str, role: Role, namespace: str) -> bool:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """`a.b` is the claim of that name, or `b` in `a`; None where there is none."""
+    """The claim `name`; `a.b` may also be `b` within `a`. None when there is none."""
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -198,7 +198,7 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """Seconds since 1970."""
+    """A claim in seconds since 1970, None when it is missing. Raises UnauthenticatedError."""
     value = claims.get(name)
     if value is None:
         return None
@@ -214,7 +214,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _why(error: Exception) -> str:
-    """For who is refused: no text of the library, which may repeat the token's."""
+    """The message for the client, without the library's text, which may repeat content of the token."""
     match error:
         case jwt.InvalidSignatureError():
             return "the JWT's signature is not that of its key"

@@ -1,7 +1,7 @@
-"""Keys that JSON Web Tokens are verified with: of one file, or of a JSON Web Key Set (R48).
+"""Keys that verify JSON Web Tokens: of one file, or of a JSON Web Key Set (R48).
 
-What a key is says by which algorithms it verifies, never what a token says: `none` is among no key's, and the text of
-a public key is nobody's secret. Values only, but for `read_key_file`.
+The kind of a key decides about its algorithms, never the token: no key has `none`, and a public key is never used as
+the secret of an HMAC. Values only, except `read_key_file`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEYS_MAX = 100
 SECRET_BYTES_MIN = 32
 _RSA_BITS_MIN = 2048
 _RSA_BITS_MAX = 8192
-"""A verification with more takes longer than a request should."""
+"""With more bits a verification would take too long for a request."""
 _PEM = b"-----BEGIN"
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
@@ -38,7 +38,7 @@ PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
 @dataclass(frozen=True, slots=True)
 class VerificationKey:
-    """One key and what it verifies. `kid` "": it has no name."""
+    """One key and its algorithms. `kid` "": it has no name."""
 
     kid: str
     algorithms: frozenset[str]
@@ -47,25 +47,25 @@ class VerificationKey:
 
 @dataclass(frozen=True, slots=True)
 class JwtKeys:
-    """Those of an issuer. `has_names`: a token's `kid` says which one; with a file of one key it says nothing."""
+    """The keys of an issuer. `has_names`: a token's `kid` names the key. It has no meaning for a file with one key."""
 
     keys: tuple[VerificationKey, ...]
     has_names: bool
 
     def candidate(self, kid: str, algorithm: str) -> VerificationKey | None:
-        """The one key that may have signed this, or None. A token without `kid` has to leave no choice."""
+        """The key that may have signed a token, None when none fits, or several do because it has no `kid`."""
         fitting = [one for one in self.keys if algorithm in one.algorithms]
         if self.has_names and kid:
             fitting = [one for one in fitting if one.kid == kid]
         return fitting[0] if len(fitting) == 1 else None
 
     def knows(self, kid: str) -> bool:
-        """Is there a key of that name, or are names of no account?"""
+        """True when there is a key of that name, or when names have no meaning."""
         return not self.has_names or not kid or any(one.kid == kid for one in self.keys)
 
 
 def read_key_file(path: Path) -> JwtKeys:
-    """A public key in PEM form, or a secret, which nobody else may read. Raises InvalidInputError."""
+    """A public key in PEM form, or a secret in a private file. Raises InvalidInputError."""
     try:
         with path.open("rb") as file:
             data = file.read(KEY_SET_BYTES_MAX)
@@ -84,7 +84,7 @@ def read_key_file(path: Path) -> JwtKeys:
 
 def _public(pem: bytes) -> VerificationKey:
     if b"PRIVATE KEY-----" in pem:
-        message = "it holds a private key: only who signs tokens should have that, name the public key"
+        message = "it holds a private key, which only the issuer should have: name the public key"
         raise InvalidInputError(message)
     try:
         key = load_pem_public_key(pem)
@@ -104,7 +104,7 @@ def _secret(secret: bytes) -> VerificationKey:
 
 
 def parse_key_set(data: bytes) -> JwtKeys:
-    """A JSON Web Key Set (RFC 7517). Passes over what is of no use; raises InvalidInputError if nothing is left."""
+    """A JSON Web Key Set (RFC 7517). Skips keys that cannot be used; raises InvalidInputError when none is left."""
     if len(data) > KEY_SET_BYTES_MAX:
         message = f"it has more than {KEY_SET_BYTES_MAX} bytes"
         raise InvalidInputError(message)
@@ -127,9 +127,9 @@ def parse_key_set(data: bytes) -> JwtKeys:
 def _usable(entries: Iterable[Any]) -> Iterable[VerificationKey]:
     for entry in entries:
         if not isinstance(entry, dict) or entry.get("kty") not in ["RSA", "EC", "OKP"]:
-            continue  # kty oct is a secret, which has no business in a set that is handed around
+            continue  # kty oct is a secret, and does not belong into a public set
         if "d" in entry:
-            message = "it holds a private key: only who signs tokens should have that"
+            message = "it holds a private key, which only the issuer should have"
             raise InvalidInputError(message)
         operations = entry.get("key_ops", ["verify"])
         if entry.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
@@ -146,7 +146,7 @@ def _usable(entries: Iterable[Any]) -> Iterable[VerificationKey]:
 
 
 def _algorithms_of(key: object) -> frozenset[str]:
-    """By which this key, and no other kind of key, verifies. Raises InvalidInputError."""
+    """The algorithms of this kind of key. Raises InvalidInputError."""
     match key:
         case RSAPublicKey():
             if not _RSA_BITS_MIN <= key.key_size <= _RSA_BITS_MAX:

@@ -1,8 +1,8 @@
-"""Whether others accept what this process shows: tried at its start, by a handshake with itself (R46).
+"""A process tries at its start, by a handshake with itself, whether its peers would accept its certificate (R46).
 
-What a process shows at an address that its certificate does not name, or of a CA that the cluster does not trust, is
-refused by each of its peers, who tell it in their logs: at the start somebody is there who can mend it. What only some
-would refuse is left to them: gRPC takes wildcards, intermediate CAs as ends, and weak keys that others do not.
+Peers refuse a certificate that does not name the process's address, or whose CA the cluster does not trust. They would
+say so in their own logs only; at the start the operator reads the message. A certificate that only some peers would
+refuse passes: gRPC accepts wildcards, intermediate CAs and weak keys that other libraries do not.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _WEAK_KEYS_TOO = "DEFAULT@SECLEVEL=0"
 
 
 def check_own_certificate(files: TlsFiles, host: str, option: str, *, is_mutual: bool) -> None:
-    """`host`: what others are told by that option. `is_mutual`: they are shown the same when this process dials them.
+    """Raises InvalidInputError with the problem. Blocking, for some milliseconds.
 
-    `files` were read before, and hold what they should. Raises InvalidInputError with what is wrong. Blocking, for some
-    milliseconds.
+    `files` are those that `read_tls` has accepted. `host`: the address that others dial, from the option `option`.
+    `is_mutual`: this process shows the certificate also when it dials others.
     """
     try:
         server, client = _contexts(files, is_mutual=is_mutual)
@@ -66,7 +66,7 @@ def _contexts(files: TlsFiles, *, is_mutual: bool) -> tuple[ssl.SSLContext, ssl.
     for context in (server, client):
         context.set_ciphers(_WEAK_KEYS_TOO)
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    client.check_hostname = False  # what is in it is compared by itself
+    client.check_hostname = False  # the caller compares the names
     server.load_cert_chain(files.cert, files.key, password=lambda: b"")
     client.load_verify_locations(files.ca)
     if is_mutual:
@@ -92,7 +92,7 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
             open_ends.remove(end)
         if not open_ends:
             break
-    # In TLS 1.3 a server looks at a client's certificate after the client's handshake is done.
+    # In TLS 1.3 a server verifies the client's certificate after the client's handshake is done.
     try:
         ends[0].read(1)
     except ssl.SSLWantReadError:

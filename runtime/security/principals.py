@@ -1,4 +1,4 @@
-"""Who asks, and what he may do (R48): principals, their roles and namespaces. Values only, and no I/O."""
+"""Principals, their roles and namespaces (R48). Values only, no I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.namespaces import ALL_NAMESPACES, DEFAULT_NAMESPACE, check_namespace
 
 ADMIN_NAME = "admin"
-"""Whoever shows the cluster's own token, or anybody where no token is asked for. Its jobs name no submitter."""
+"""The principal of the cluster's token, and of all clients without authentication. Its jobs name no submitter."""
 
 CERTIFICATE_NAME_MAX = 256
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,126}\Z")
 
 
 class Role(IntEnum):
-    """Each may do all that those below it may."""
+    """Each role includes the rights of the lower ones."""
 
     VIEWER = 1
     SUBMITTER = 2
@@ -29,12 +29,12 @@ class Role(IntEnum):
 
     @property
     def text(self) -> str:
-        """As people write it."""
+        """The role in lower case, as in options and claims."""
         return self.name.lower()
 
     @classmethod
     def parse(cls, text: str) -> Role:
-        """Raises InvalidInputError with those that there are."""
+        """The inverse of `text`. Raises InvalidInputError that lists the roles."""
         for role in cls:
             if role.text == text:
                 return role
@@ -44,7 +44,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who has signed in, by `via`. `namespace`: whose jobs it sees, ALL_NAMESPACES for those of all."""
+    """A signed-in client; `via` names the way. It sees jobs of `namespace`, of all with ALL_NAMESPACES."""
 
     name: str
     role: Role
@@ -53,50 +53,50 @@ class Principal:
 
     @property
     def submitter(self) -> str:
-        """What its jobs carry: nothing for the admin's, as those of earlier releases do."""
+        """The submitter in records of its jobs: "" for the admin, as in records of earlier releases."""
         return "" if self.name == ADMIN_NAME else self.name
 
     @property
     def is_of_all(self) -> bool:
-        """Does it see the jobs of every namespace?"""
+        """True when it sees the jobs of every namespace."""
         return self.namespace == ALL_NAMESPACES
 
     def sees(self, namespace: str) -> bool:
-        """May it know of what is there?"""
+        """True when it sees the jobs of that namespace."""
         return self.namespace in {ALL_NAMESPACES, namespace}
 
     def namespace_for(self, asked: str) -> str:
-        """Where a job goes that it submits; `asked` "" leaves that to the principal."""
+        """The namespace of a job that it submits: `asked`, or its own when `asked` is "". Raises InvalidInputError."""
         if asked:
             return check_namespace(asked)
         return DEFAULT_NAMESPACE if self.is_of_all else self.namespace
 
 
 ADMIN = Principal(ADMIN_NAME, Role.ADMIN, ALL_NAMESPACES)
-"""Shows the cluster's token."""
+"""The principal of the cluster's token."""
 ANYBODY = Principal(ADMIN_NAME, Role.ADMIN, ALL_NAMESPACES, via="none")
-"""Where security.authentication is none."""
+"""The principal of all clients when security.authentication is none."""
 
 
 def is_principal_name(name: str) -> bool:
-    """Can a principal have that name?"""
+    """True when a principal can have that name."""
     return name.rstrip(".").lower() != ADMIN_NAME and _NAME.match(name) is not None
 
 
 def check_principal_name(name: str) -> str:
-    """Raises InvalidInputError."""
+    """Returns the name as it is. Raises InvalidInputError when no principal can have it."""
     if not is_principal_name(name):
         message = (
             f"{name[:40]!r} cannot be the name of a principal: expected up to 127 letters, digits and . _ @ -, "
-            f"beginning with a letter or digit, and not {ADMIN_NAME!r}, in no case and with no dot behind it: he "
-            "has the cluster's own token"
+            f"beginning with a letter or digit, and not {ADMIN_NAME!r}, in no case and with no dot behind it: that is "
+            "the principal of the cluster's token"
         )
         raise InvalidInputError(message)
     return name
 
 
 def check_certificate_name(name: str) -> str:
-    """Raises InvalidInputError."""
+    """Returns the name as it is. Raises InvalidInputError when a certificate cannot have it."""
     if not 0 < len(name) <= CERTIFICATE_NAME_MAX or not name.isprintable() or name != name.strip():
         message = (
             f"{name[:40]!r} cannot be the name in a certificate: expected its common name, or its first other name if "
@@ -121,9 +121,9 @@ def new_token() -> str:
 
 
 def token_digest(token: str) -> str:
-    """What is stored of a token instead of it.
+    """The digest that is stored in place of a token.
 
-    One SHA-256 is enough: a token has 256 random bits, so that nobody finds it by trying, which is all that a slow
-    digest would make harder; and each request takes this digest.
+    One SHA-256 is enough: a token has 256 random bits and cannot be guessed, and a slow digest protects only guessable
+    secrets. Each request computes this digest.
     """
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

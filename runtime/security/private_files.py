@@ -1,4 +1,4 @@
-"""Files that nobody but their owner may read: made once or replaced as a whole, refused when others may read them."""
+"""Files that only their owner may read: made once or replaced as a whole, and refused when others may read them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ROOT = 0
 
 
 def read_private(path: Path, what: str, *, size_max: int, is_own: bool = False) -> bytes:
-    """At most `size_max` + 1 bytes. Raises InvalidInputError when it is missing, or readable by others.
+    """The content, at most `size_max` + 1 bytes.
 
-    `is_own`: and when it is neither this user's nor root's, who may read what others have. Programs that renew
-    certificates and tokens may be users of their own.
+    Raises InvalidInputError when the file is missing, when others may read it, and, with `is_own`, when it belongs to a
+    user other than this one and root. Programs that renew certificates and tokens may run as another user.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -32,7 +32,9 @@ def read_private(path: Path, what: str, *, size_max: int, is_own: bool = False) 
         raise InvalidInputError(message)
     with os.fdopen(descriptor, "rb") as file:
         if is_own and found.st_uid not in {os.geteuid(), _ROOT}:
-            message = f"the {what} file {path} is of another user (uid {found.st_uid}), who knows it: replace it"
+            message = (
+                f"the {what} file {path} belongs to another user (uid {found.st_uid}), who can read it: replace it"
+            )
             raise InvalidInputError(message)
         mode = stat.S_IMODE(found.st_mode)
         if mode & 0o077:
@@ -42,7 +44,7 @@ def read_private(path: Path, what: str, *, size_max: int, is_own: bool = False) 
 
 
 def create_private(path: Path, data: bytes) -> None:
-    """Make it, unless it is there. Of several processes that come at once one makes it, whole and synced."""
+    """Make a file unless it exists. Of processes that call this at the same time, one makes it, whole and synced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _draft(path, data) as draft:
         try:
@@ -53,13 +55,13 @@ def create_private(path: Path, data: bytes) -> None:
 
 
 def replace_private(path: Path, data: bytes) -> None:
-    """Make it, or put it in the place of what is there: nobody ever sees a part of it."""
+    """Make or replace a file. No reader ever sees a part of it."""
     with _draft(path, data) as draft:
         draft.replace(path)
 
 
 def replace_public(path: Path, data: bytes) -> None:
-    """The same for what everybody may read, whatever the umask is."""
+    """Make or replace a file that all users may read, whatever the umask is."""
     with _draft(path, data, mode=0o644) as draft:
         draft.replace(path)
 

@@ -1,4 +1,4 @@
-"""Certificate, key and trusted CAs of one end of TLS, as PEM files: read as a whole, and refused in one sentence."""
+"""PEM files of one end of TLS: certificate, key and trusted CAs, read together and checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIZE_MAX = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """`prefix` is that of the options that name them."""
+    """The files; `prefix` is the common part of the options that name them."""
 
     prefix: str
     cert: Path
@@ -33,7 +33,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class TlsMaterial:
-    """What the files hold: PEM. `ca` may hold several CAs, all of which are trusted (R47)."""
+    """The content of the files: PEM. `ca` may hold several CAs, all of which are trusted (R47)."""
 
     certificates: bytes
     key: bytes = field(repr=False)
@@ -41,7 +41,7 @@ class TlsMaterial:
 
 
 def watch_tls(files: TlsFiles, clock: Clock) -> Watched[TlsMaterial]:
-    """Them, read again when they change. Raises InvalidInputError."""
+    """The content, read again when the files change. Raises InvalidInputError."""
     paths = (files.cert, files.key, files.ca)
     return Watched(
         f"certificate of {files.prefix}", paths, lambda: read_tls(files, clock), now=clock.monotonic, log=logger
@@ -49,7 +49,7 @@ def watch_tls(files: TlsFiles, clock: Clock) -> Watched[TlsMaterial]:
 
 
 def read_tls(files: TlsFiles, clock: Clock) -> TlsMaterial:
-    """Raises InvalidInputError, with the option, when they cannot be used as they are, now."""
+    """The content. Raises InvalidInputError, with the option, when the files cannot be used now."""
     key_pem = _bounded(files, "key", files.key, read_private(files.key, f"{files.prefix}.key", size_max=_SIZE_MAX))
     cert_pem = key_pem if files.cert == files.key else _read(files, "cert", files.cert)
     ca_pem = _read(files, "ca", files.ca)
@@ -77,7 +77,7 @@ def read_tls(files: TlsFiles, clock: Clock) -> TlsMaterial:
 
 
 def _begin_of_key(pem: bytes) -> int:
-    """Before the line that begins the key: PRIVATE KEY, EC PRIVATE KEY, RSA PRIVATE KEY."""
+    """The offset of the line that begins the key: PRIVATE KEY, EC PRIVATE KEY or RSA PRIVATE KEY."""
     return pem.rfind(b"-----BEGIN", 0, max(0, pem.find(b"PRIVATE KEY-----")))
 
 
@@ -92,7 +92,7 @@ def _read(files: TlsFiles, name: str, path: Path) -> bytes:
 
 
 def _bounded(files: TlsFiles, name: str, path: Path, pem: bytes) -> bytes:
-    """A part of a file would be taken for all of it: CAs would be missing."""
+    """The content as it is. Raises InvalidInputError when the file is too large: a part of it would lack CAs."""
     if len(pem) > _SIZE_MAX:
         message = f"{files.prefix}.{name}: {path} has more than {_SIZE_MAX} bytes"
         raise InvalidInputError(message)

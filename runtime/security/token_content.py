@@ -1,4 +1,4 @@
-"""How tokens are written, by whoever obtains them and for whoever reads them: bounded, never quoted (R51)."""
+"""The form of delegation tokens in files, command output and messages: bounded, and never quoted in errors (R51)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def read_tokens(data: bytes, *, must_end: bool) -> ObtainedTokens:
         raise _error(f"it has {len(unknown)} other fields than values and expires_at")
     values = checked_values(content.get("values"))
     if must_end and "expires_at" not in content:
-        raise _error("it has no expires_at, and so nobody would ask for the next ones in time")
+        raise _error("it has no expires_at, by which the next ones would be obtained in time")
     return ObtainedTokens(values, _end(content["expires_at"]) if "expires_at" in content else 0)
 
 
 def checked_values(values: Any) -> Mapping[str, str]:
-    """Names and texts, within bounds. Raises InvalidInputError."""
+    """The values as they are. Raises InvalidInputError unless they are names and texts within bounds."""
     if not isinstance(values, Mapping) or not values or len(values) > VALUES_MAX:
         raise _error(f"its values are not an object of 1 to {VALUES_MAX} texts")
     for name, value in values.items():
@@ -54,12 +54,12 @@ def checked_values(values: Any) -> Mapping[str, str]:
 
 
 def encode_values(values: Mapping[str, str]) -> bytes:
-    """As they travel."""
+    """The values' form in messages and files of tasks."""
     return json.dumps(dict(values), separators=(",", ":")).encode()
 
 
 def decode_values(content: bytes) -> Mapping[str, str]:
-    """The inverse. Raises InvalidInputError."""
+    """The inverse of `encode_values`. Raises InvalidInputError."""
     try:
         values = json.loads(content)
     except (ValueError, RecursionError):

@@ -27,17 +27,17 @@ PROVIDER_GROUP = "airflow_flinklike.delegation_token_providers"
 RECEIVER_GROUP = "airflow_flinklike.delegation_token_receivers"
 
 _PASSED = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""What a command gets of this process's environment, which holds the cluster's own passwords."""
+"""Variables that a command gets. The others may hold the cluster's passwords."""
 
 _TIMEOUT = "30 s"
 _SECONDS_MAX = 100.0
-"""Less than `delegation_tokens.ANSWER_SECONDS_MAX`: who asks waits no longer than that for any provider."""
+"""Less than `delegation_tokens.ANSWER_SECONDS_MAX`, for which the caller waits for any provider."""
 _KILLED_SECONDS = 5.0
 _PIECE = 1 << 14
 
 
 class FileTokenProvider:
-    """A file that another program replaces: read when it changes. Its user's alone, mode 0600."""
+    """A file of mode 0600 that another program replaces: it is read when it changes."""
 
     def __init__(self, options: Mapping[str, str], clock: Clock) -> None:
         del clock
@@ -49,7 +49,7 @@ class FileTokenProvider:
         self._path = Path(path)
 
     def obtain(self) -> ObtainedTokens:
-        """What is in it now."""
+        """The present content. Raises InvalidInputError."""
         data = read_private(self._path, "delegation token", size_max=CONTENT_BYTES_MAX)
         try:
             return read_tokens(data, must_end=False)
@@ -58,7 +58,7 @@ class FileTokenProvider:
             raise InvalidInputError(message) from None
 
     def state(self) -> object:
-        """That of the file."""
+        """Identity and times of the file, which differ after a replacement."""
         return file_state(self._path)
 
 
@@ -86,7 +86,7 @@ class CommandTokenProvider:
         self._environment = {name: os.environ[name] for name in (*_PASSED, *further) if name in os.environ}
 
     def obtain(self) -> ObtainedTokens:
-        """Run it once. What it writes to stderr is nobody's: it could be the tokens."""
+        """Run the command once. Its stderr is discarded, as it could hold tokens."""
         until = self._clock.monotonic() + self._seconds
         process = self._start()
         try:
@@ -101,7 +101,7 @@ class CommandTokenProvider:
         return read_tokens(data, must_end=True)
 
     def state(self) -> object:
-        """Only time tells."""
+        """Always None: only time says when to run the command again."""
         return None
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -131,7 +131,7 @@ class CommandTokenProvider:
                 raise self._error(f"writes more than {CONTENT_BYTES_MAX} bytes")
 
     def _wait_ended(self, process: subprocess.Popen[bytes], until: float) -> None:
-        """And leave it there: as long as it is not reaped, the number of its group is its own."""
+        """Wait for the end without reaping: until then the id of its process group is not reused."""
         descriptor = os.pidfd_open(process.pid)
         try:
             self._wait_readable(descriptor, until)
@@ -146,7 +146,7 @@ class CommandTokenProvider:
                 raise TimeoutError
 
     def _end(self, process: subprocess.Popen[bytes]) -> int:
-        """Whatever it has started in its process group ends with it; its exit code."""
+        """Kill the rest of its process group, and reap it. Returns its exit code."""
         assert process.stdout is not None
         process.stdout.close()
         try:
@@ -174,7 +174,7 @@ _SHIPPED: Mapping[str, Callable[[Mapping[str, str], Clock], DelegationTokenProvi
 
 
 def load_providers(configured: Mapping[str, ProviderOptions], clock: Clock) -> Mapping[str, DelegationTokenProvider]:
-    """Those that are enabled, by name. Raises InvalidInputError that says which option to change."""
+    """The enabled providers by name. Raises InvalidInputError that names the option to change."""
     made: dict[str, DelegationTokenProvider] = {}
     for name, options in configured.items():
         try:
@@ -209,5 +209,5 @@ def load_receivers(configured: Mapping[str, ProviderOptions]) -> Mapping[str, De
 
 @cache
 def _installed(group: str, _path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
-    """By name. Read once: this opens a file of every installed package."""
+    """Entry points of a group by name. Cached, because the look-up opens a file of every installed package."""
     return {one.name: one for one in entry_points(group=group)}

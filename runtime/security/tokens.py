@@ -1,7 +1,7 @@
 """The cluster's token: the secret that REST (bearer) and gRPC (metadata) require, because a submit executes code.
 
-The token file has mode 0600 and is made once, by whichever process comes first; a file that others may read is
-refused. The value never shows in a repr, a log line or an error.
+The token file has mode 0600 and is made once, by the first process; a file that others may read is refused. No repr,
+log line or error shows the value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{16,}\Z")
 
 
 class Token(Protocol):
-    """What a client shows, and what is compared with it."""
+    """A secret that a client shows and a server compares."""
 
     def reveal(self) -> str:
         """The secret itself, for the request that carries it."""
@@ -41,9 +41,9 @@ class Token(Protocol):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ClusterToken:
-    """A secret. `reveal()` is the only way to its value.
+    """A secret. Only `reveal()` returns its value.
 
-    `_others` are accepted too, and never sent: while one token takes the place of another one (R47).
+    `_others` are accepted too, and never sent: while a new token replaces an old one (R47).
     """
 
     _value: str = field(compare=True)
@@ -81,7 +81,7 @@ def new_cluster_token() -> ClusterToken:
 
 
 def read_cluster_token(path: Path) -> ClusterToken:
-    """Read a token file: one token, or a line for each that is accepted, the one to be sent first.
+    """Read a token file: a line for each accepted token, and the one to send first.
 
     Raises InvalidInputError when it is missing, readable by others, or no token.
     """
@@ -95,14 +95,14 @@ def read_cluster_token(path: Path) -> ClusterToken:
 
 
 def load_or_create_cluster_token(path: Path) -> ClusterToken:
-    """Read the token file, or make it. Of several processes that come at once, all get the same token."""
+    """Read the token file, or make it. Processes that call it at the same time get the same token."""
     if not path.exists():
         create_private(path, f"{new_cluster_token().reveal()}\n".encode())
     return read_cluster_token(path)
 
 
 class WatchedClusterToken:
-    """The token of a file, made if nobody has, and read again when the file changes (R47). A `Token`."""
+    """A `Token` in a file, which is made when it is missing, and read again when it changes (R47)."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         _ = load_or_create_cluster_token(path)
@@ -114,13 +114,13 @@ class WatchedClusterToken:
         return "WatchedClusterToken(***)"
 
     def reveal(self) -> str:
-        """The first one."""
+        """The first token in the file."""
         return self._watched.value.reveal()
 
     def matches(self, presented: str | bytes | None) -> bool:
-        """Is it any of them?"""
+        """True for any token in the file."""
         return self._watched.value.matches(presented)
 
     def require(self, presented: str | bytes | None) -> None:
-        """Raises UnauthenticatedError unless it is one of them."""
+        """Raises UnauthenticatedError unless `presented` is a token in the file."""
         self._watched.value.require(presented)

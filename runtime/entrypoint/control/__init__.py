@@ -1,1 +1,1 @@
-"""What the scripts in bin/ do: start and stop the processes of a cluster on this host and, by ssh, on others."""
+"""The code behind the scripts in bin/: starts and stops the cluster's processes, on this host and by ssh on others."""

@@ -72,7 +72,7 @@ def _run_daemon(name: str, arguments: list[str]) -> int:
 
 
 def _ensure(daemon: Daemon, layout: Layout, arguments: list[str]) -> int:
-    """`ensure COUNT PORT`, for start-cluster.sh on another host: at least so many, shown as `RemoteCall` reads it."""
+    """`ensure COUNT PORT`, for start-cluster.sh on another host: start until COUNT run, and print them as JSON."""
     count, port, *options = arguments
     dynamic = parse_dynamic(options)
     load(layout.conf, environment=os.environ, dynamic=dynamic)
@@ -84,7 +84,7 @@ def _ensure(daemon: Daemon, layout: Layout, arguments: list[str]) -> int:
 
 
 def _rolling_restart(arguments: list[str]) -> int:
-    """`[jobmaster] [jobmanager] [taskmanager] [-D key=value ...]`; without a name all of them."""
+    """`[jobmaster] [jobmanager] [taskmanager] [-D key=value ...]`; without a name all kinds."""
     kinds = list(takewhile(KINDS.__contains__, arguments))
     dynamic = parse_dynamic(arguments[len(kinds) :])
     control = ClusterControl(Layout.from_environment(os.environ), os.environ, dynamic, sys.stdout)
@@ -118,7 +118,7 @@ def _airflow_variables(control: ClusterControl) -> dict[str, str]:
 
 
 def _end_in_order() -> None:
-    """SIGTERM and SIGHUP leave through every `finally`, as Ctrl-C does: what was begun is undone."""
+    """Let SIGTERM and SIGHUP end the script through every `finally`, as Ctrl-C does: started processes are stopped."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         for one in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -131,7 +131,7 @@ def _end_in_order() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """0 when all of it was done; 1 with sentences on stderr otherwise."""
+    """Exit code 0 after a success, 1 with sentences on stderr after a failure."""
     _end_in_order()
     keep_files_private(os.environ)
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])

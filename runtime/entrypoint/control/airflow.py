@@ -42,7 +42,7 @@ _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
 def check_example(configuration: Configuration) -> None:
-    """Raises InvalidInputError where the DAG that bin/quickstart.sh runs would fail."""
+    """Raises InvalidInputError when the DAG of bin/quickstart.sh would fail with this configuration."""
     if configuration.get(SLOT_UIDS) is not None:
         message = (
             "the example writes to a local directory, and with taskmanager.slots.uids no task's output goes there: run"
@@ -53,10 +53,10 @@ def check_example(configuration: Configuration) -> None:
 
 
 def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequence[str]) -> dict[str, str]:
-    """Variables of an Airflow that knows our DAGs and the connection `flinklike_default` to all of `rest`."""
+    """Variables of an Airflow with the example DAGs, and the connection `flinklike_default` to all of `rest`."""
     home, data = layout.run / "airflow", layout.run / "data"
     for directory in (home, data):
-        # What is above it may let others through. One that is there is as its owner wants it.
+        # Directories above may let other users through. An existing directory keeps its mode.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     host, _, port = rest[0].rpartition(":")
     connection = {
@@ -77,7 +77,7 @@ def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequ
 
 
 def _tls_of(configuration: Configuration) -> dict[str, object]:
-    """The connection's fields: an Airflow of this user shows what a JobManager shows."""
+    """TLS fields of the connection: an Airflow of this user shows the JobManager's certificate."""
     get = configuration.get
     if not get(SSL_REST_ENABLED):
         return {}
@@ -91,9 +91,9 @@ def shell_exports(environment: Mapping[str, str]) -> str:
 
 
 def run_standalone(layout: Layout, environment: Mapping[str, str], out: TextIO) -> int:
-    """Run `airflow standalone` until Ctrl-C, SIGTERM or SIGHUP; say address and login once all its parts are healthy.
+    """Run `airflow standalone` until Ctrl-C, SIGTERM or SIGHUP; print address and login once all its parts are healthy.
 
-    One that runs already is only shown: two would share one database. `environment` has `airflow_environment` in it.
+    A running one is only shown: two would share one database. `environment` includes `airflow_environment`.
     """
     home = Path(environment["AIRFLOW_HOME"])
     pids = _pids(layout)
@@ -103,7 +103,7 @@ def run_standalone(layout: Layout, environment: Mapping[str, str], out: TextIO) 
             base = f"http://127.0.0.1:{running[-1].number}"
             out.write(f"Already running (bin/stop-cluster.sh stops it).\n{_greeting(base, environment)}")
             return 0
-        _end(pids.read())  # what a killed one has left
+        _end(pids.read())  # parts of a killed one
         port = _free_port(8080)
         process = _launch(home, environment, port, out)
         identity = ProcessId.of(process.pid)
@@ -133,7 +133,7 @@ def stop_standalone(layout: Layout) -> bool:
 
 
 def _pids(layout: Layout) -> PidFile:
-    """Its one record; the number is its port."""
+    """The pid file, with one record; the record's number is the port."""
     return PidFile(layout.pid, "airflow")
 
 
@@ -142,7 +142,7 @@ def _launch(home: Path, environment: Mapping[str, str], port: int, out: TextIO) 
     programs = Path(sys.executable).parent
     variables = {
         **environment,
-        # It starts its parts as `airflow ...`.
+        # `airflow standalone` starts its parts as `airflow ...`.
         "PATH": os.pathsep.join((str(programs), environment.get("PATH", os.defpath))),
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(port),
@@ -209,7 +209,7 @@ def _password(home: Path) -> str:
 
 
 def _free_port(wanted: int) -> int:
-    """`wanted`, or any free port when somebody has it."""
+    """`wanted`, or any free port when it is taken."""
     for port in (wanted, 0):
         with socket.socket() as probe:
             try:
@@ -222,7 +222,7 @@ def _free_port(wanted: int) -> int:
 
 
 def _end(records: Sequence[Record]) -> bool:
-    """SIGINT is the way to stop `airflow standalone`; what is left of its session 15 s later is killed."""
+    """Stop `airflow standalone` by SIGINT; processes of its session that run 15 s later are killed."""
     sessions = [record.process for record in records]
     left = [part for process in sessions for part in _session(process)]
     for process in sessions:
@@ -236,7 +236,7 @@ def _end(records: Sequence[Record]) -> bool:
 
 
 def _session(leader: ProcessId) -> list[ProcessId]:
-    """All living processes of its session, also when it has ended itself: the id is not given away before them."""
+    """All running processes of the leader's session, also after its end: the kernel keeps the id until they end."""
     now = ProcessId.of(leader.pid)
     if now is not None and now != leader:
         return []

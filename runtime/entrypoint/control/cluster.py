@@ -1,8 +1,8 @@
 """start-cluster.sh and stop-cluster.sh: etcd, JobManagers, JobMaster processes and TaskManagers, here and by ssh.
 
-A start brings up what conf/ names and does not run yet, all of it side by side, and ends at the first failure; then it
-stops what it has started on this host. A stop goes by what the run directory records: neither a broken file in conf/
-nor a host out of reach keeps the rest running.
+A start starts all processes side by side that conf/ names and that do not run yet. At the first failure it stops the
+processes that it has started on this host. A stop uses the records in the run directory, so a broken file in conf/ or
+an unreachable host does not keep the other processes running.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _REMOTE_STOP_TIMEOUT = 60.0
 _REMOTE_MARGIN = 20.0
 _ROLL_TIMEOUT = 3600.0
 ROLL = "roll"
-"""What the scripts of one daemon are told on other hosts: replace all that run there, one after the other."""
+"""The verb of a daemon's script on other hosts that replaces all its processes, one after the other."""
 _HEADER = ("process", "host", "pid", "address", "state")
 
 
@@ -72,11 +72,11 @@ class ClusterControl:
         self._host = socket.gethostname()
 
     def configuration(self) -> Configuration:
-        """What the files, the environment and -D say. Raises InvalidConfigurationError."""
+        """The configuration, from file, environment and -D. Raises InvalidConfigurationError."""
         return load(self.layout.conf, environment=self._environment, dynamic=self._dynamic)
 
     def start(self) -> None:
-        """Start what is missing and show what runs where. Raises DaemonError or InvalidInputError."""
+        """Start the missing processes, and show all. Raises DaemonError or InvalidInputError."""
         configuration = self.configuration()
         plan = make_plan(self.layout, configuration)
         prepare_run_directory(self.layout, self._out)
@@ -95,7 +95,7 @@ class ClusterControl:
         self._show(configuration, remote)
 
     def status(self) -> bool:
-        """Show what runs; True when everything that conf/ names for this host does."""
+        """Show all processes; True when all that conf/ names for this host run."""
         configuration = self.configuration()
         plan = make_plan(self.layout, configuration)
         hosts = self._remote_hosts(configuration)
@@ -109,7 +109,7 @@ class ClusterControl:
     def stop(self) -> None:
         """Stop Airflow, TaskManagers, JobMaster processes, JobManagers and the embedded etcd, in that order.
 
-        Raises DaemonError with everything that could not be stopped; the rest is.
+        Raises DaemonError that lists the processes that do not stop, after all others have stopped.
         """
         if stop_standalone(self.layout):
             self._say("Stopping airflow standalone.")
@@ -133,7 +133,7 @@ class ClusterControl:
             raise DaemonError("\n".join(told))
 
     def rolling_restart(self, kinds: Sequence[DaemonKind]) -> None:
-        """Replace what runs, one process after the other, in this order of kinds.
+        """Replace running processes, one after the other, in this order of kinds.
 
         Raises DaemonError when the cluster is not whole again.
         """
@@ -150,7 +150,7 @@ class ClusterControl:
                 self._out.write(call.said())
 
     def restart_here(self, kind: DaemonKind) -> None:
-        """The part of it that is on this host."""
+        """The part of a rolling restart for one kind on this host."""
         configuration = self.configuration()
         token = None
         if configuration.get(SECURITY_AUTHENTICATION) != "none":
@@ -159,14 +159,14 @@ class ClusterControl:
         RollingRestart(self.layout, self._environment, self._dynamic, view, self._out).run(kind)
 
     def _rest_of_all(self, configuration: Configuration) -> list[str]:
-        """Those of other hosts by what the files say."""
+        """REST addresses of all JobManagers; those of other hosts come from conf/masters."""
         port = configuration.get(REST_PORT)
         masters = [one.host for one in make_plan(self.layout, configuration) if one.kind is JOBMANAGER]
         named = [f"{host.name}:{host.port or port}" for host in masters if not host.is_local]
         return list(dict.fromkeys([*self.rest_addresses(configuration), *named]))
 
     def rest_addresses(self, configuration: Configuration) -> list[str]:
-        """host:port of the JobManagers: those of this host say it themselves."""
+        """host:port of the JobManagers on this host, from their ready files; else the configured address."""
         found = [one.address for one in self._daemon(JOBMANAGER).instances() if one.address]
         return found or [f"{configuration.get(REST_ADDRESS)}:{configuration.get(REST_PORT)}"]
 
@@ -179,7 +179,7 @@ class ClusterControl:
         if before is not None and before.is_plain:
             self._say(
                 f"[WARNING] The etcd that ran here (pid {before.pid}, of an earlier release) let in every user of this "
-                "host without asking: it is replaced by one that asks for a certificate, with its data and port."
+                "host: it is replaced by one that requires a certificate, with its data and port."
             )
         elif before is not None:
             self._say(f"[WARNING] The etcd that ran here (pid {before.pid}) is started again: its CA is a new one.")
@@ -191,7 +191,7 @@ class ClusterControl:
     def _bring_up(
         self, configuration: Configuration, here: Sequence[Planned], elsewhere: Sequence[Planned], undo: ExitStack
     ) -> list[Instance]:
-        """Start both side by side; what runs elsewhere. `undo` stops what this has started on this host."""
+        """Start all side by side. Returns the processes on other hosts. `undo` stops those that it has started here."""
         hosts = self._remote_hosts(configuration)
         hosts.remember((one.host.name, one.kind) for one in elsewhere)
         starting: list[Starting] = []
@@ -216,7 +216,7 @@ class ClusterControl:
             self._say(f"What has started on {names} may still run: bin/stop-cluster.sh stops it.")
 
     def _show(self, configuration: Configuration, remote: Sequence[Instance]) -> None:
-        # A file may name this host by a name that ssh reaches: then its processes are seen from both sides.
+        # conf/ may name this host by a name that ssh reaches: then its processes are listed twice.
         rows = dict.fromkeys([*self._etcd(), *self._daemons(), *remote])
         self._say(
             render_table(_HEADER, [(one.process, one.host, str(one.pid), one.address, one.state) for one in rows])
@@ -255,7 +255,7 @@ class ClusterControl:
             return None
 
     def _remote_in_files(self) -> set[tuple[str, DaemonKind]]:
-        """What somebody may have started from another host's copy of these files."""
+        """Hosts in conf/, on which a user of another host may have started processes with the same files."""
         found: set[tuple[str, DaemonKind]] = set()
         for kind, name in FILES.items():
             try:
@@ -272,7 +272,7 @@ class ClusterControl:
 
 
 def _rest_tls(configuration: Configuration) -> ssl.SSLContext | None:
-    """As a JobManager of this host speaks to others. Raises InvalidInputError."""
+    """TLS for requests to JobManagers, with REST's certificate of this host. Raises InvalidInputError."""
     get = configuration.get
     if not get(SSL_REST_ENABLED):
         return None
@@ -286,7 +286,7 @@ def _rest_tls(configuration: Configuration) -> ssl.SSLContext | None:
 
 
 def _check_rest_ports(configuration: Configuration, absent: Sequence[Planned]) -> None:
-    """Say at once that a port is taken, before anything is started. Raises DaemonError."""
+    """Raises DaemonError when a REST port is taken, before any process is started."""
     address = configuration.get(REST_BIND_ADDRESS)
     with ExitStack() as probes:
         for one in absent:
@@ -304,7 +304,7 @@ def _check_rest_ports(configuration: Configuration, absent: Sequence[Planned]) -
                         f"Port {port} is in use by another process: stop that, or move REST with {_move(one, port)}."
                     )
                     raise DaemonError(message) from None
-                # Anything else is the JobManager's to tell.
+                # The JobManager reports other errors.
 
 
 def _move(one: Planned, port: int) -> str:
@@ -319,7 +319,7 @@ def _attempt(stop: Callable[[], None], failures: list[str]) -> None:
 
 
 def _failures(calls: Sequence[RemoteCall]) -> list[str]:
-    """Wait for all of them; what went wrong."""
+    """Wait for all calls. Returns the messages of those that failed."""
     failures: list[str] = []
     for call in calls:
         try:

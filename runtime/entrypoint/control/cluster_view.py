@@ -1,4 +1,4 @@
-"""The cluster as REST shows it, for scripts that have to wait until it is whole again."""
+"""ClusterView: the cluster's state by REST, for scripts that wait until it is whole again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENDED_WELL = frozenset({"FINISHED", "CANCELED"})
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Jobs by state, and who is ready for them."""
+    """Jobs by state, JobMaster processes that are ready, and slots."""
 
     jobs: Mapping[str, str]
     job_masters: int
@@ -30,7 +30,7 @@ class ClusterState:
 
     @property
     def going_on(self) -> frozenset[str]:
-        """Jobs that have an owner who decides for them."""
+        """Jobs that go on under an owner."""
         return frozenset(job_id for job_id, state in self.jobs.items() if state in _GOING_ON)
 
     @property
@@ -39,11 +39,11 @@ class ClusterState:
         return frozenset(job_id for job_id, state in self.jobs.items() if state == "FAILED")
 
     def lacks(self, before: ClusterState) -> str:
-        """What is not there again that was there before; "" when nothing is missing."""
+        """A sentence about what is missing, compared with `before`; "" when nothing is."""
         away = [one for one in before.going_on if self.jobs.get(one, "FINISHED") not in _GOING_ON | _ENDED_WELL]
         away = [one for one in away if one not in self.failed]
         if away:
-            return f"{len(away)} jobs have no owner that decides for them"
+            return f"{len(away)} jobs have no owner"
         if self.job_masters < before.job_masters:
             return f"{self.job_masters} of {before.job_masters} JobMaster processes are ready"
         if self.slots < before.slots:
@@ -52,7 +52,7 @@ class ClusterState:
 
 
 class ClusterView:
-    """REST of any JobManager. `addresses` tells where they listen now: ports may change with a restart."""
+    """Asks any of the JobManagers. `addresses` returns their present addresses: ports may change with a restart."""
 
     def __init__(
         self, addresses: Callable[[], Sequence[str]], token: str | None, tls: ssl.SSLContext | None = None
@@ -63,7 +63,7 @@ class ClusterView:
         self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
 
     def state(self) -> ClusterState | None:
-        """What it shows now; None when nobody answers."""
+        """The present state; None when no JobManager answers."""
         for address in self._addresses():
             try:
                 jobs = self._get(address, "/jobs/overview")["jobs"]

@@ -2,7 +2,7 @@
 
 The verbs and their answers: docs/operations.md, Scripts.
 
-A start succeeds only when the process has written its ready file; if it ends before, the reason it gave is shown. The
+A start succeeds when the process has written its ready file; if the process ends before, its last output is shown. The
 ready file stays while the process lives: it holds the process's addresses, for tables and for clients on this host.
 """
 
@@ -43,15 +43,15 @@ INSIST_AFTER = 0.3
 KILL_TIMEOUT = 10.0
 _RELEASE_TIMEOUT = 10.0
 STATED_FOR = 3.0
-"""So long the end of a TaskManager that was killed is stated: a leader that loses one dials within a second."""
+"""Seconds for which the end of a killed TaskManager is stated: a leader that loses one dials within a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonKind:
-    """`name` is what scripts and files call it, `module` what Python runs.
+    """`name` is its name in scripts and files, `module` the Python module that runs.
 
-    `drains`: it lets its tasks finish first. `keeps_id`: the next one of its number has its name (D-058).
-    `is_guarded`: its process is a watcher, which is never killed before it was told to end everything at once (R30).
+    `drains`: it lets its tasks finish first. `keeps_id`: the next process with its number gets its name (D-058).
+    `is_guarded`: its process is a watcher, which is killed only after a signal to end all its processes (R30).
     """
 
     name: str
@@ -71,7 +71,7 @@ KINDS = {kind.name: kind for kind in (JOBMANAGER, JOBMASTER, TASKMANAGER)}
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A running process of the cluster, as people see it."""
+    """A running process of the cluster, as a row of the table of processes."""
 
     process: str
     host: str
@@ -98,7 +98,7 @@ class Starting:
 
     @property
     def name(self) -> str:
-        """What it is, where it says why, and the last that it has complained of."""
+        """Kind and pid, the log files, and the last warning or error of the log."""
         log = self.out_file.with_suffix(".log")
         return f"{self.kind.name} (pid {self.process.pid}, see {log} and {self.out_file.name}){_last_complaint(log)}"
 
@@ -130,11 +130,11 @@ class Daemon:
         return [self._instance(record) for record in self._pids.running()]
 
     def records(self) -> list[Record]:
-        """The same, as they are recorded."""
+        """The records of the same processes."""
         return self._pids.running()
 
     def options_of(self, record: Record) -> list[str]:
-        """The -D that a process was started with."""
+        """The -D options with which a process was started."""
         words = Path(f"/proc/{record.process.pid}/cmdline").read_text(encoding="utf-8").split("\0")
         return [value for name, value in pairwise(words) if name == "-D"]
 
@@ -144,12 +144,12 @@ class Daemon:
             self._end([record], is_told=False, drain_timeout=drain_timeout)
 
     def command(self, dynamic: Sequence[str]) -> list[str]:
-        """What runs a process of this kind."""
+        """The command line of a process of this kind."""
         options = [argument for text in dynamic for argument in ("-D", text)]
         return [sys.executable, "-m", self.kind.module, *options]
 
     def start(self, dynamic: Sequence[str], count: int) -> None:
-        """Start `count` more and return when they are ready. Raises DaemonError; then none of them runs."""
+        """Start `count` processes, and return when they are ready. After a DaemonError none of them runs."""
         starting: list[Starting] = []
         try:
             while len(starting) < count:
@@ -160,7 +160,7 @@ class Daemon:
             raise
 
     def spawn(self, dynamic: Sequence[str]) -> Starting:
-        """Start one more in the background and record it. `wait_all` tells how it went."""
+        """Start one more process in the background, and record it. `wait_all` waits until it is ready."""
         with self._pids.locked():
             running = self._pids.running()
             if running:
@@ -174,7 +174,7 @@ class Daemon:
         return Starting(self.kind, process, record, self._layout.ready_file(self.kind.name, number), out_file)
 
     def give_up(self, starting: Sequence[Starting]) -> None:
-        """Stop what was just started: others of this kind go on."""
+        """Stop the processes of a start that has failed; others of this kind run on."""
         with self._pids.locked():
             self._end([one.record for one in starting if one.record is not None], is_told=False)
 
@@ -192,7 +192,7 @@ class Daemon:
         os.execve(command[0], command, {**environment, LOG_CONSOLE_VARIABLE: "true"})  # noqa: S606 (the point of start-foreground)
 
     def stop_last(self) -> None:
-        """Stop the one that was started last; nothing running is no error."""
+        """Stop the process that was started last. Without one, say so."""
         with self._pids.locked():
             running = self._pids.running()
             if not running:
@@ -200,21 +200,24 @@ class Daemon:
             self._end(running[-1:])
 
     def stop_all(self) -> None:
-        """Stop all of them, side by side, and who states the end of those that were killed, after some seconds.
+        """Stop all processes of this kind side by side, and some seconds later the guards that state an end.
 
-        JobManagers that have not heard it until then learn it from the next start here (docs/operations.md).
+        JobManagers that have not asked until then learn of the deaths from the next start here (docs/operations.md).
         """
         with self._pids.locked():
             self._end(self._pids.running())
         if self.kind.is_guarded:
             stating = [ProcessId(*one) for one in who_states(self._layout.guards)]
-            wait_ended(stating, STATED_FOR)  # a leader that looks hears it meanwhile
+            wait_ended(stating, STATED_FOR)  # meanwhile a leader can ask
             for process in stating:
                 self._signal(process, signal.SIGTERM)
             wait_ended(stating, KILL_TIMEOUT)
 
     def drain_last(self, timeout: float) -> None:
-        """Stop the one that was started last as soon as its tasks have ended, or run elsewhere, within `timeout`."""
+        """Drain the process that was started last: it stops when its tasks have ended or run elsewhere.
+
+        After `timeout` seconds it is stopped in any case.
+        """
         with self._pids.locked():
             running = self._pids.running()
             if not running:
@@ -238,7 +241,7 @@ class Daemon:
         return process, out_file
 
     def _environment_of(self, number: int) -> dict[str, str]:
-        """What tells a process its files; what an earlier one of this number said is gone."""
+        """Variables that name the files of a process. Deletes the ready file of an earlier one with this number."""
         self._layout.log.mkdir(parents=True, exist_ok=True)
         ready_file = self._layout.ready_file(self.kind.name, number)
         ready_file.unlink(missing_ok=True)
@@ -257,7 +260,7 @@ class Daemon:
         return Instance(self.kind.name, self._host, record.process.pid, (facts or {}).get("address", ""), state)
 
     def _end(self, records: Sequence[Record], *, is_told: bool = True, drain_timeout: float = 0.0) -> None:
-        """End these and forget them; a record goes only with its process. The caller holds the lock."""
+        """End these processes, and delete the records of those that have ended. The caller holds the lock."""
         processes = [record.process for record in records]
         for process in processes:
             if is_told:
@@ -276,7 +279,7 @@ class Daemon:
             self._signal(process, END_AT_ONCE if self.kind.is_guarded else signal.SIGKILL)
         wait_ended(stubborn, KILL_TIMEOUT)
         for process in [process for process in stubborn if self.kind.is_guarded and process.is_running]:
-            # Its guard goes on; should that be killed too, nothing is proved before the next start here (R30).
+            # Its guard goes on. If the guard is killed too, only the next start here proves the death (R30).
             self._say(f"Not everything that {self.kind.name} (pid {process.pid}) has started has ended yet.")
             self._signal(process, signal.SIGKILL)
         wait_ended(stubborn, KILL_TIMEOUT)
@@ -306,13 +309,13 @@ def drain_patience(configuration: Configuration) -> float:
 
 
 def _free_number(running: Sequence[Record]) -> int:
-    """The lowest number that no running instance has: its log may be written again."""
+    """The lowest number that no running process has: its log files may be written again."""
     used = {record.number for record in running}
     return next(number for number in range(len(used) + 1) if number not in used)
 
 
 def _facts(ready_file: Path) -> dict[str, str] | None:
-    """What the process said when it was ready; None before."""
+    """The content of a ready file; None when the process is not ready."""
     try:
         facts = parse_json(ready_file.read_bytes())
     except (OSError, ValueError):
@@ -321,7 +324,7 @@ def _facts(ready_file: Path) -> dict[str, str] | None:
 
 
 def _last_complaint(log: Path) -> str:
-    """The last warning or error of a log, from its end; "" without one."""
+    """The last warning or error at the end of a log; "" when there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _COMPLAINT_BYTES))

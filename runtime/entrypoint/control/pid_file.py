@@ -1,7 +1,7 @@
-"""Pid files: one line a process, `pid start-ticks number`, so that a recycled pid is never taken for ours.
+"""Pid files: a line `pid start-ticks number` for each process, so that a recycled pid is never taken for the process.
 
-The run directory alone says which processes are meant: whoever stops them need not be who started them. `number` is in
-the names of the process's log and of the file with what it said when it was ready.
+A stop needs only the run directory, so any script can stop processes that another one has started. `number` is part of
+the names of the process's log files and of its ready file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATE_FIELD = 0
 _CLOCK = SystemClock()
 _DIGITS_MAX = 18
 _PID_MAX = 1 << 22
-"""Of the kernel: what is larger is no process."""
+"""The kernel's limit: a larger number is not a pid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ProcessId:
         return ProcessId.of(self.pid) == self
 
     def send(self, number: signal.Signals) -> None:
-        """Signal this very process, or nobody when it has ended. Raises PermissionError."""
+        """Signal this process; does nothing when it has ended. Raises PermissionError."""
         with _descriptor(self) as descriptor:
             if descriptor is not None:
                 try:
@@ -57,7 +57,7 @@ class ProcessId:
 
 
 def wait_ended(processes: Iterable[ProcessId], timeout: float) -> None:
-    """Return when all of them have ended, or after `timeout` seconds. They need not be our children."""
+    """Return when all processes have ended, or after `timeout` seconds. They need not be children of this one."""
     deadline = Deadline.after(_CLOCK, timeout)
     for process in processes:
         with _descriptor(process) as descriptor:
@@ -67,14 +67,14 @@ def wait_ended(processes: Iterable[ProcessId], timeout: float) -> None:
 
 @contextmanager
 def _descriptor(process: ProcessId) -> Iterator[int | None]:
-    """A handle that can never mean another process; None when it has ended."""
+    """A pidfd of the process, which can never mean another one; None when the process has ended."""
     try:
         descriptor = os.pidfd_open(min(process.pid, _PID_MAX + 1))
     except ProcessLookupError:
         yield None
         return
     try:
-        # Looked at behind the opening: from here on the descriptor is that process, whatever happens to its pid.
+        # Checked after the opening: from then on the descriptor means that process, even when its pid is reused.
         yield descriptor if process.is_running else None
     finally:
         os.close(descriptor)
@@ -97,7 +97,7 @@ class Record:
 
 
 class PidFile:
-    """The processes of one kind that were started from this run directory, oldest first."""
+    """Records of the processes of one kind that were started from this run directory, oldest first."""
 
     def __init__(self, directory: Path, name: str) -> None:
         self._directory = directory
@@ -115,7 +115,7 @@ class PidFile:
             os.close(descriptor)
 
     def read(self) -> list[Record]:
-        """All recorded processes, dead ones too. Lines that are no record are passed over."""
+        """All records, also of processes that have ended. Lines that are no record are skipped."""
         try:
             lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
@@ -128,7 +128,7 @@ class PidFile:
         ]
 
     def write(self, records: Sequence[Record]) -> None:
-        """Replace the records; the file goes away with the last one."""
+        """Replace the records; without records the file is deleted."""
         if not records:
             self._path.unlink(missing_ok=True)
             return
@@ -138,5 +138,5 @@ class PidFile:
         temporary.replace(self._path)
 
     def running(self) -> list[Record]:
-        """Those that still run."""
+        """The records of processes that run."""
         return [record for record in self.read() if record.process.is_running]

@@ -1,4 +1,4 @@
-"""What the files in conf/ ask for, checked against the configuration before anything is started. Only decides."""
+"""The plan of a start: the processes that conf/ names, checked against the configuration. Starts no process."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _BIND_HOSTS = {JOBMANAGER: JOBMANAGER_BIND_HOST, JOBMASTER: JOBMASTER_BIND_HOST,
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One process that a file asks for."""
+    """One process that a file in conf/ names."""
 
     kind: DaemonKind
     host: Host
 
     def options(self) -> tuple[str, ...]:
-        """What -D says to this one alone: the name under which it is reached, and its port."""
+        """The -D options of this process alone: the name under which it is reached, and its port."""
         names = () if self.host.is_local else tuple(f"{one.key}={self.host.name}" for one in _ADDRESSES[self.kind])
         return (*names, *([f"{REST_PORT.key}={self.host.port}"] if self.host.port else []))
 
@@ -79,7 +79,7 @@ def _same_ports(planned: Sequence[Planned], configuration: Configuration) -> Ite
 
 
 def _several_hosts(planned: Sequence[Planned], configuration: Configuration) -> Iterator[str]:
-    """R20, and what makes processes on different hosts find each other."""
+    """Problems of a cluster on several hosts: shared storage (R20), and addresses that other hosts reach."""
     get = configuration.get
     for kind, host in ((one.kind, one.host) for one in planned):
         if not host.is_local and get(ETCD_EMBEDDED):
@@ -103,10 +103,10 @@ def _loopback(kind: DaemonKind, host: Host, option: ConfigOption[str], configura
 
 
 def missing(planned: Sequence[Planned], running: Sequence[Instance]) -> list[Planned]:
-    """What of the plan for this host has no process yet. A line with a port is served by whoever has that port."""
+    """The planned processes of this host that do not run. A line with a port needs the process with that port."""
     free = list(running)
     left: list[Planned] = []
-    # Lines without a port come last, so that they take nobody's place; the order of starting means nothing else.
+    # Lines without a port come last, so that they do not take the process of a line with one.
     for one in sorted(planned, key=lambda one: one.host.port == 0):
         served = next((found for found in free if _serves(found, one)), None)
         if served is None:
@@ -117,7 +117,7 @@ def missing(planned: Sequence[Planned], running: Sequence[Instance]) -> list[Pla
 
 
 def options_of_next(kind: DaemonKind, layout: Layout, running: Sequence[Instance]) -> tuple[str, ...]:
-    """What -D says to one more process of this host: a JobManager takes the first line of its file that nobody serves.
+    """The -D options of one more process on this host: a JobManager takes the first line of its file without a process.
 
     Raises InvalidInputError for a file that cannot be read.
     """

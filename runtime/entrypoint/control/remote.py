@@ -1,7 +1,7 @@
-"""The same scripts on other hosts, by ssh: which hosts, with which environment, all of them side by side.
+"""RemoteHosts: runs the scripts of bin/ on other hosts by ssh, side by side.
 
-The script goes through standard input: a password in FLINKLIKE__* is in no process list. Which hosts were asked to
-start something is kept in the run directory: stopping needs no valid file in conf/.
+The commands go through standard input, so that no process list shows a password in FLINKLIKE__*. The run directory
+records the hosts on which processes were started: a stop needs no valid file in conf/.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runtime.entrypoint.control.pending import DaemonError
 
 SCRIPTS = {JOBMANAGER: "jobmanager.sh", JOBMASTER: "start-jobmaster.sh", TASKMANAGER: "taskmanager.sh"}
 _PASSED_ON = ("FLINKLIKE_RUN_DIR", "FLINKLIKE_CONF_DIR", "FLINKLIKE_IDENT_STRING")
-# Behind the user's own: ssh takes the first value that it sees.
+# After the user's own options: ssh takes the first value of each option.
 _SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")
 
 
@@ -41,11 +41,11 @@ class RemoteCall:
 
     @property
     def name(self) -> str:
-        """What it is."""
+        """Kind and host, for messages."""
         return f"{self.kind.name} on {self.host}"
 
     def is_done(self) -> bool:
-        """True when it ended well. Raises DaemonError with its words when it did not."""
+        """True when the command has succeeded. Raises DaemonError with its output when it has failed."""
         code = self.process.poll()
         if code:
             said = _text(self.errors) or _text(self.out) or f"ssh ended with exit code {code}"
@@ -54,12 +54,12 @@ class RemoteCall:
         return code == 0
 
     def instances(self) -> list[Instance]:
-        """What `ensure` said that runs there; a login shell may have said other things."""
+        """The processes that `ensure` has printed. Other output of a login shell is skipped."""
         lines = [line for line in _text(self.out).splitlines() if line.startswith("{")]
         return [found for line in lines if (found := _instance(line)) is not None]
 
     def said(self) -> str:
-        """Its standard output, for people."""
+        """Its standard output, with a line end."""
         text = _text(self.out)
         return f"{text}\n" if text else ""
 
@@ -80,12 +80,12 @@ def _instance(line: str) -> Instance | None:
 
 
 def show(instances: Iterable[Instance]) -> str:
-    """What `RemoteCall.instances` reads."""
+    """The lines of JSON that `RemoteCall.instances` reads."""
     return "".join(json.dumps(asdict(one)) + "\n" for one in instances)
 
 
 class RemoteHosts:
-    """The other hosts of one cluster. Without `ssh_options`, the ones that reached them last."""
+    """The other hosts of one cluster. Without `ssh_options` it uses those of the last start."""
 
     def __init__(
         self, layout: Layout, environment: Mapping[str, str], ssh_options: Sequence[str] | None = None
@@ -96,20 +96,20 @@ class RemoteHosts:
         self._options = [str(one) for one in self._read("ssh-options")] if ssh_options is None else list(ssh_options)
 
     def known(self) -> set[tuple[str, DaemonKind]]:
-        """Where something of ours may run."""
+        """The hosts, and kinds of processes, that may run."""
         pairs = [(str(one[0]), str(one[1])) for one in self._read("hosts") if isinstance(one, list) and len(one) == 2]
         return {(host, KINDS[name]) for host, name in pairs if name in KINDS and is_host(host)}  # R41, R52
 
     def remember(self, asked: Iterable[tuple[str, DaemonKind]]) -> None:
-        """These hosts may run something from now on."""
+        """Record that these kinds may run on these hosts."""
         self._write(self.known() | set(asked))
 
     def forget(self, host: str, kind: DaemonKind) -> None:
-        """Nothing of this kind runs there any more."""
+        """Record that no process of this kind runs there any more."""
         self._write(self.known() - {(host, kind)})
 
     def call(self, host: str, kind: DaemonKind, arguments: Sequence[str]) -> RemoteCall:
-        """Begin a script of bin/ there. Raises DaemonError when there is no ssh here."""
+        """Begin a script of bin/ on another host. Raises DaemonError when this host has no ssh."""
         command = shlex.join([str(self._layout.home / "bin" / SCRIPTS[kind]), *arguments])
         passed_on = {**self._environment, **self._layout.environment()}
         exports = [

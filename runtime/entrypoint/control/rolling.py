@@ -1,8 +1,8 @@
 """rolling-restart.sh: every process of a kind on this host is replaced, one after the other, while jobs go on.
 
-A JobMaster process hands its jobs over when it is stopped, so its successor is started first; the others give up a port
-or a directory, so they are stopped first. Nothing goes on before the cluster is whole again: what was there before this
-process was touched is there, and every job that ran has an owner who decides for it.
+A JobMaster process hands its jobs over when it is stopped, so its successor is started first; the other kinds give up a
+port or a directory, so they are stopped first. The next process is replaced when the cluster is whole again: it has as
+many processes and slots as before, and every job that ran has an owner.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLOCK = SystemClock()
 
 
 class RollingRestart:
-    """Of the processes of this host. `dynamic` is added to what each was started with."""
+    """Replaces the processes of this host. `dynamic` is added to the -D options with which each was started."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class RollingRestart:
         self._out = out
 
     def run(self, kind: DaemonKind) -> None:
-        """Replace all processes of a kind. Raises DaemonError when one does not come up, or the cluster not whole."""
+        """Replace all processes of a kind. Raises DaemonError when one does not start, or the cluster is not whole."""
         daemon = Daemon(kind, self._layout, self._environment, StringIO())
         records = daemon.records()
         for number, record in enumerate(records, start=1):

@@ -1,4 +1,4 @@
-"""The run directory before a start: there, and nobody else's (R41)."""
+"""The run directory before a start: it exists, and only its user may read it (R41)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.security.file_mask import make_private
 
 
 def prepare_run_directory(layout: Layout, out: TextIO) -> None:
-    """Make it, or say what was mended. Raises DaemonError where it cannot be private."""
+    """Make the directory, or say that its mode was changed. Raises DaemonError when it cannot be private."""
     try:
         mended = make_private(layout.run)
     except OSError as error:

@@ -50,7 +50,7 @@ class KeptLease:
     lease: int
     sent_at: float
     ttl: float
-    is_gone: bool
+    has_ended: bool
 
 
 class LeaseKeeper(Protocol):
@@ -129,7 +129,7 @@ class SharedLease:
 
     def say_kept(self, kept: KeptLease) -> None:
         """By the keeper."""
-        self._kept.write(kept.lease, kept.sent_at, kept.ttl, kept.is_gone)
+        self._kept.write(kept.lease, kept.sent_at, kept.ttl, kept.has_ended)
 
     def held(self) -> HeldLease | None:
         """The holder's latest word; None: it has said nothing, or that no lease is to be kept."""
@@ -163,7 +163,7 @@ class Keeping:
         self._idle_pause = ttl / LOOKS_PER_TTL
         self._timeout = timeout
         self._is_stopped = is_stopped
-        self._gone = 0
+        self._ended = 0
 
     async def run(self) -> None:
         """Renew what is held. Eternal; raises what is not retryable."""
@@ -173,7 +173,7 @@ class Keeping:
     async def _look(self) -> float:
         """Do what is due; seconds until the next look."""
         said = self._shared.held()
-        if said is None or said.lease == self._gone:
+        if said is None or said.lease == self._ended:
             return self._idle_pause
         held = self._as_known(said)
         if held.look(self._clock.monotonic()) is Look.RENEW:
@@ -185,7 +185,7 @@ class Keeping:
         """By the later of the two: what its holder has renewed, and what we have."""
         validity = LeaseValidity(said.sent_at, said.ttl)
         kept = self._shared.kept()
-        if kept is not None and kept.lease == said.lease and not kept.is_gone:
+        if kept is not None and kept.lease == said.lease and not kept.has_ended:
             validity = validity.acknowledged(kept.sent_at, kept.ttl)
         return Held(validity, said.turned_at, self._is_stopped())
 
@@ -199,6 +199,6 @@ class Keeping:
             logger.debug("lease %x was not renewed: %s", lease, error)
             return
         if ttl == 0:
-            self._gone = lease
+            self._ended = lease
         # It counts from the send time (R4).
-        self._shared.say_kept(KeptLease(lease, sent_at, min(ttl, validity.ttl), is_gone=ttl == 0))
+        self._shared.say_kept(KeptLease(lease, sent_at, min(ttl, validity.ttl), has_ended=ttl == 0))

@@ -104,7 +104,7 @@ class Lease:
         kept = self._keeper.kept(self.id)
         if kept is None:
             return
-        if kept.is_gone:
+        if kept.has_ended:
             self._is_ended = True
         else:
             self._validity = self._validity.acknowledged(kept.sent_at, kept.ttl)

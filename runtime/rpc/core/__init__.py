@@ -1,1 +1,1 @@
-"""Who may stay connected, decided without sockets and clocks."""
+"""Decisions about connections, without sockets and clocks."""

@@ -1,7 +1,7 @@
-"""Who is connected and has not shown the cluster's token: a stranger, who may stay for a while and say a little (R39).
+"""Strangers: connections whose peer has not shown the cluster's token. They are bounded in time and bytes (R39).
 
-The transport reads and decodes whatever arrives before anybody can ask for a token, and offers no bound for that. So
-these bounds are about connections: bytes, time, refused calls, and how many there are at once.
+The transport reads and decodes all data that arrives before the token can be checked, and offers no bound for that. So
+the bounds are those of connections: bytes, time, refused calls, and their number.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ Peer = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class StrangerLimits:
-    """`bytes_max` holds the largest headers, what fits into the first windows of HTTP/2, and a TLS handshake.
+    """`bytes_max` is enough for the largest headers, the first windows of HTTP/2 and a TLS handshake.
 
-    Of too many, nobody has to go who has come less than `crowd_seconds` ago: it may be one of ours, on a busy machine.
+    When there are too many strangers, those younger than `crowd_seconds` stay: on a busy machine they may be processes
+    of the cluster.
     """
 
     seconds_max: float = 10.0
@@ -31,7 +32,7 @@ class StrangerLimits:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """As the system sees it. `number` is another one for each connection, also for two that follow on one port."""
+    """A connection as the system sees it. `number` identifies it, also when a later one has the same peer."""
 
     peer: Peer
     number: int
@@ -40,7 +41,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """A connection that is to be ended, and why."""
+    """A connection that is to be ended, with the reason."""
 
     connection: Connection
     reason: str
@@ -48,11 +49,11 @@ class CutOff:
 
 @dataclass
 class Strangers:
-    """The connections of one port. Told of who shows the token and who does not, asked now and then who has to go."""
+    """The connections of one port: `admit` and `refuse` say who has shown the token, `look` says which are to end."""
 
     limits: StrangerLimits = field(default_factory=StrangerLimits)
     count: int = 0
-    """Strangers that could stay when they were last looked at."""
+    """Strangers that could stay at the last look."""
     _shown: set[Peer] = field(default_factory=set)
     _known: dict[Peer, int] = field(default_factory=dict)
     _refusals: Counter[Peer] = field(default_factory=Counter)
@@ -60,37 +61,37 @@ class Strangers:
     _cut_off: set[int] = field(default_factory=set)
     _talking: dict[int, Peer] = field(default_factory=dict)
     left: tuple[Peer, ...] = ()
-    """Who has said something, and was gone at the last look without having shown the token."""
+    """Strangers that have sent data, and had ended by themselves at the last look."""
 
     def admit(self, peer: Peer) -> None:
-        """It has shown the token: whatever it sends from now on is of no concern here.
+        """The peer has shown the token: its connection is not bounded any more.
 
-        Told before the connections are listed that `look` is called with: who is not among them has ended.
+        Called before the connections for `look` are listed: a peer that is not among them has ended.
         """
         self._shown.add(peer)
 
     def refuse(self, peer: Peer, calls: int) -> None:
-        """So many more calls of it were refused for want of the token."""
+        """`calls` more calls of the peer were refused, because they had no token."""
         self._refusals[peer] += calls
 
     def is_known(self, peer: Peer, number: int) -> bool:
-        """Was it admitted, as of the last look?"""
+        """True when the connection was admitted at the last look or before."""
         return self._known.get(peer) == number
 
     def look(self, connections: Sequence[Connection], now: float) -> list[CutOff]:
-        """Who has to go. `connections` are all that there are; what those that are known have sent does not matter."""
+        """The connections to end. `connections` are all present ones; `received_bytes` of admitted ones may be 0."""
         shown, self._shown = self._shown, set()
         self._note_known({one.peer: one.number for one in connections}, shown)
         there = {one.number for one in connections}
-        gone = {number: peer for number, peer in self._talking.items() if number not in there}
-        self.left = tuple(peer for number, peer in gone.items() if number not in self._cut_off and peer not in shown)
-        # Who was cut off is there until the transport has closed it, and is none of too many meanwhile.
+        ended = {number: peer for number, peer in self._talking.items() if number not in there}
+        self.left = tuple(peer for number, peer in ended.items() if number not in self._cut_off and peer not in shown)
+        # A connection that was cut off stays until the transport has closed it, and is not counted meanwhile.
         self._cut_off &= there
         strangers = [
             one for one in connections if not self.is_known(one.peer, one.number) and one.number not in self._cut_off
         ]
         self._since = {one.number: self._since.get(one.number, now) for one in strangers}
-        # Of too many the oldest go, which had the most time in which to show the token.
+        # Of too many strangers the oldest end: they had the most time to show the token.
         self._talking = {one.number: one.peer for one in strangers if one.received_bytes}
         strangers.sort(key=lambda one: self._since[one.number], reverse=True)
         cut: list[CutOff] = []
@@ -107,7 +108,7 @@ class Strangers:
         return cut
 
     def _note_known(self, there: Mapping[Peer, int], shown: set[Peer]) -> None:
-        """A port that another connection has by now is a stranger's again."""
+        """Take in admitted peers. When another connection has the same peer by now, it is a stranger."""
         self._known = {peer: number for peer, number in self._known.items() if there.get(peer) == number}
         self._known |= {peer: there[peer] for peer in shown & there.keys()}
         for peer in [one for one in self._refusals if one not in there or one in self._known]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 RENEWAL_SECONDS_MIN = 1.0
-"""However short a token lives: a provider that hands out ended ones must not be asked without a pause."""
+"""The least pause: a provider that returns expired tokens must not be asked without one."""
 
 RETRY_SECONDS_FIRST = 1.0
 
@@ -30,7 +30,7 @@ class TokenRenewal:
         self.failures = 0
 
     def obtained(self, now: float, lifetime: float | None) -> None:
-        """Tokens came that live so long; None: for ever."""
+        """Tokens with this lifetime in seconds were obtained; None: they do not expire."""
         self.failures = 0
         if lifetime is None:
             self.due_at = math.inf
@@ -38,12 +38,12 @@ class TokenRenewal:
             self.due_at = now + max(self._settings.time_ratio * lifetime, RENEWAL_SECONDS_MIN)
 
     def failed(self, now: float) -> float:
-        """None came: the pause until the next try, doubled each time up to the backoff."""
+        """A try has failed. Returns the pause until the next one, which doubles up to the backoff."""
         pause = min(RETRY_SECONDS_FIRST * 2.0 ** min(self.failures, 30), self._settings.retry_backoff)
         self.failures += 1
         self.due_at = now + pause
         return pause
 
     def changed(self) -> None:
-        """The provider has others now, whatever the time."""
+        """The provider has new tokens: ask it now."""
         self.due_at = -math.inf

@@ -1,1 +1,1 @@
-"""Real etcds, and stores that lose answers."""
+"""Real etcds, and a KeyValueStore that loses answers."""

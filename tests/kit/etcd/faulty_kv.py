@@ -1,4 +1,4 @@
-"""A KeyValueStore that loses answers on purpose: after the write was applied, or before it was sent."""
+"""FaultyKeyValueStore: loses answers on purpose, after a write was applied or before it was sent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runtime.highavailability.kv.key_value_store import (
 
 
 class Fault(Enum):
-    """What happens to one transaction."""
+    """The fault of one transaction."""
 
     NONE = "NONE"
     APPLIED_THEN_LOST = "APPLIED_THEN_LOST"
@@ -31,9 +31,9 @@ class Fault(Enum):
 
 
 class FaultyKeyValueStore:
-    """Takes one fault from `faults` for each transaction; none left = no fault. `sent` has every try.
+    """Takes one fault from `faults` for each transaction; without one left there is no fault. `sent` has every try.
 
-    What is LATE is executed at `arrive`, long after its caller has given it up.
+    A LATE transaction is executed by `arrive`, long after its caller has given up.
     """
 
     def __init__(self, kv: KeyValueStore) -> None:
@@ -43,11 +43,11 @@ class FaultyKeyValueStore:
         self.late: list[Txn] = []
         self.is_reachable = True
         self.changes_lost = 0
-        """So many batches no watch tells, from now on."""
+        """Batches that watches will leave out from now on."""
         self.calls_refused = 0
 
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
-        """With the next fault."""
+        """Run one transaction with the next fault."""
         self.sent.append(txn)
         fault = self.faults.popleft() if self.faults else Fault.NONE
         if fault is Fault.REFUSED or not self.is_reachable:
@@ -66,7 +66,7 @@ class FaultyKeyValueStore:
         return result
 
     async def arrive(self) -> None:
-        """What was held up on its way is executed now."""
+        """Execute the LATE transactions now."""
         late, self.late = self.late, []
         for txn in late:
             try:
@@ -127,7 +127,7 @@ class FaultyKeyValueStore:
         await self._kv.revoke_lease(lease, timeout=timeout)
 
     def watch(self, prefix: str, /, *, start_revision: int) -> AsyncGenerator[WatchBatch, None]:
-        """Passes through, but for what gets lost."""
+        """Passes through, except lost batches."""
         return self._watch(prefix, start_revision)
 
     async def _watch(self, prefix: str, start_revision: int) -> AsyncGenerator[WatchBatch, None]:

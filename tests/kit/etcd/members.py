@@ -1,4 +1,4 @@
-"""An etcd cluster of three on this host, whose members can be killed and started again."""
+"""EtcdMembers: an etcd cluster of three on this host, whose members can be killed and started again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class EtcdMembers:
         self.members = [
             EtcdProcess(
                 directory / name,
-                # The last one of a flag counts.
+                # etcd takes the last value of a flag.
                 extra_arguments=(
                     f"--name={name}",
                     f"--listen-peer-urls={peer}",
@@ -36,7 +36,7 @@ class EtcdMembers:
         ]
 
     def start(self) -> None:
-        """None is healthy before the second one is there. They have one CA, or would not trust each other."""
+        """Start all, in parallel: a member is healthy only with a second one. They share a CA to trust each other."""
         first, *others = [member.tls for member in self.members]
         ensure_certificates(first, datetime.now(UTC))
         for other in others:
@@ -50,7 +50,7 @@ class EtcdMembers:
             member.stop()
 
     def options(self) -> dict[str, str]:
-        """Of a cluster that has them for its etcd."""
+        """Options of a cluster that uses these members as its etcd."""
         return self.members[0].options(*(member.endpoint for member in self.members))
 
     def leader(self) -> EtcdProcess:

@@ -1,4 +1,4 @@
-"""A real etcd in a directory, ended by its pid."""
+"""EtcdProcess: a real etcd in a directory of its own."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class EtcdProcess:
 
     @property
     def tls(self) -> EmbeddedTls:
-        """Its certificates, and those of who uses it."""
+        """The certificates of etcd and of its clients."""
         return self._settings.tls
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The pid of the process."""
         assert self._running is not None
         return self._running.pid
 
@@ -67,7 +67,7 @@ class EtcdProcess:
         process.wait(100)
 
     def freeze(self) -> None:
-        """SIGSTOP; from the return on it does nothing."""
+        """SIGSTOP; returns when the process is stopped."""
         freeze(self.pid)
 
     def thaw(self) -> None:
@@ -95,14 +95,14 @@ class EtcdProcess:
         return done.stdout
 
     def settings(self, *endpoints: str, **settings: str | bool) -> EtcdSettings:
-        """How to reach it, or what leads to it; unsafe versions are allowed unless said otherwise."""
+        """Settings to reach it, or to reach `endpoints` in front of it; unsafe versions are allowed by default."""
         client = str(self.tls.client)
         tls = {"tls_ca": str(self.tls.ca), "tls_cert": client, "tls_key": client}
         options = {"allow_unsafe_version": True, **tls, **settings}
         return EtcdSettings(endpoints or (self.endpoint,), **options)  # type: ignore[arg-type]  # a test names real fields
 
     def options(self, *endpoints: str) -> dict[str, str]:
-        """The same as options of a cluster that has it for an etcd of its own."""
+        """Options of a cluster that uses it as an external etcd."""
         return {
             "high-availability.type": "etcd",
             "high-availability.etcd.embedded": "false",
@@ -114,17 +114,17 @@ class EtcdProcess:
         }
 
     def store(self, seal: RecordSeal | None = None, /, **settings: str | bool) -> EtcdKeyValueStore:
-        """A driver, not open yet. With a seal it is one of a cluster that has that key."""
+        """A driver, not open yet. With a seal it reads and writes as a process of the cluster with that key."""
         return EtcdKeyValueStore(self.settings(**settings), LoopClock(), SystemEntropy(), seal)
 
 
 def seal_of(run: Path) -> RecordSeal:
-    """That of the cluster with this run directory, whose key is made now if it has none."""
+    """The seal of the cluster with this run directory. Makes the cluster's key when it is missing."""
     return RecordSeal(load_or_create_cluster_key(run / "cluster-key"))
 
 
 def start_plain_etcd(settings: EmbeddedEtcdSettings) -> subprocess.Popen[bytes]:
-    """As a release before certificates did it: no TLS, and no scheme in the state."""
+    """Start etcd as an early release did: without TLS, and without a scheme in the state file."""
     settings.data_dir.mkdir(parents=True)
     with socket.socket() as client, socket.socket() as peer:
         client.bind(("127.0.0.1", 0))
@@ -141,7 +141,7 @@ def start_plain_etcd(settings: EmbeddedEtcdSettings) -> subprocess.Popen[bytes]:
 
 @dataclass(frozen=True)
 class StoreUnderTest:
-    """A store and a corner of it that nobody else uses."""
+    """A store, and keys in it that no other test uses."""
 
     kv: KeyValueStore
     keys: Keys

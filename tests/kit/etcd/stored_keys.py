@@ -1,4 +1,4 @@
-"""What a real cluster has in its etcd, as tests look at it: who wrote when, by the revisions of keys."""
+"""Reads of a real cluster's etcd: tests see the order of writes by the revisions of keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = Keys.of_cluster("default")
 
 
 def etcd_settings(cluster: ScriptCluster) -> EtcdSettings:
-    """How its processes reach its embedded etcd."""
+    """Settings to reach the embedded etcd of a cluster."""
     settings = EmbeddedEtcdSettings(cluster.run / "run" / "etcd", cluster.run / "run" / "log" / "etcd.log")
     running = embedded.running(settings)
     assert running is not None
@@ -32,7 +32,7 @@ def etcd_settings(cluster: ScriptCluster) -> EtcdSettings:
 
 
 def ask_store(cluster: ScriptCluster, question: Callable[[KeyValueStore], Awaitable[T]]) -> T:
-    """Its answer, from the embedded etcd of a cluster."""
+    """The answer to `question`, from the embedded etcd of a cluster."""
 
     async def ask() -> T:
         kv = EtcdKeyValueStore(etcd_settings(cluster), SystemClock(), SystemEntropy())
@@ -46,7 +46,7 @@ def ask_store(cluster: ScriptCluster, question: Callable[[KeyValueStore], Awaita
 
 
 def revisions(cluster: ScriptCluster, *prefixes: str) -> dict[str, int]:
-    """The revision that wrote each key below these."""
+    """The mod_revision of each key below these prefixes."""
 
     async def read(kv: KeyValueStore) -> dict[str, int]:
         answers = [await kv.range(prefix, is_prefix=True, timeout=5.0) for prefix in prefixes]
@@ -56,7 +56,7 @@ def revisions(cluster: ScriptCluster, *prefixes: str) -> dict[str, int]:
 
 
 def delete_key(cluster: ScriptCluster, key: str) -> None:
-    """As somebody does it by hand."""
+    """Delete a key, as an operator would by hand."""
 
     async def delete(kv: KeyValueStore) -> None:
         await kv.txn(Txn((), (Delete(key),)), timeout=5.0)

@@ -1,4 +1,4 @@
-"""Where a JobMaster process caches blobs: its own directory, and nobody else's for ever."""
+"""The cache directory of a JobMaster process: its own, and deleted after its end."""
 
 from __future__ import annotations
 

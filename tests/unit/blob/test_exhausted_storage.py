@@ -1,4 +1,4 @@
-"""Storage that takes nothing more, on real files: a clear error with path and size, and nothing half-written (R20)."""
+"""Full or read-only storage, on real files: an error with path and size, and no half-written file (R20)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_an_upload_without_room_leaves_nothing(store: BlobStore) -> None:
 
 @pytest.fixture
 def protected(store: BlobStore) -> BlobStore:
-    """Its folders belong to somebody else."""
+    """A store whose folders this process may not write."""
     for folder in (Path(store.url), *Path(store.url).iterdir()):
         folder.chmod(0o555)
     return store

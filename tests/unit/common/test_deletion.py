@@ -1,4 +1,4 @@
-"""What tasks have written is deleted, however deep it is and wherever its links lead."""
+"""Deletion of directory trees of tasks, however deep they are and wherever their links lead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions in logs: what was read is remembered, in little space, over any way through JSON."""
+"""Positions in logs: small, and equal after a way through JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R41: text of others steers no terminal."""
+"""R41: text of jobs and clients cannot control a terminal."""
 
 from __future__ import annotations
 

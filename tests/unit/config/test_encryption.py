@@ -1,4 +1,4 @@
-"""R46: encryption is asked for as a whole, and nothing of it has no effect."""
+"""R46: TLS is configured completely, and no option of it is without effect."""
 
 from __future__ import annotations
 

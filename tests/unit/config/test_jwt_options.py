@@ -1,4 +1,4 @@
-"""R48: JSON Web Tokens are configured as a whole: whose, for whom and by which keys."""
+"""R48: JSON Web Tokens are configured completely: issuer, audience and keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R41: doors without a lock beyond loopback are asked for twice."""
+"""R41: ports without authentication beyond loopback need a second option."""
 
 from __future__ import annotations
 

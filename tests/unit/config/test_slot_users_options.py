@@ -1,4 +1,4 @@
-"""R50: which options of users go together, and what is too small for them."""
+"""R50: which options of slot users go together, and which ranges are too small."""
 
 from __future__ import annotations
 

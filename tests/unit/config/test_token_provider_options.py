@@ -1,4 +1,4 @@
-"""Options of providers of delegation tokens: their names are the operator's, and their values are shown to nobody."""
+"""Options of providers of delegation tokens: the operator chooses their names, and their values are never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What conf/ asks for over several hosts: what is refused, what each process is told, what is missing of it."""
+"""The plan of conf/ over several hosts: its problems, the options of each process, and the missing processes."""
 
 from pathlib import Path
 

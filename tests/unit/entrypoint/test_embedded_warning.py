@@ -1,4 +1,4 @@
-"""Whoever relies on an etcd that may lose consistency, or lets everybody in, has it in its log, or does not start."""
+"""An etcd that may lose consistency, or has no authentication, is logged, or ends the start."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_a_plain_one_of_an_earlier_release_is_not_used(tmp_path: Path) -> None: 
     (tmp_path / "etcd.json").write_text(json.dumps(state))
     dynamic = ["high-availability.type=etcd", "high-availability.etcd.embedded=true"]
     layout = Layout(home=tmp_path, conf=tmp_path, run=tmp_path)
-    with pytest.raises(EtcdNotRunningError, match=r"lets everybody in: bin/start-cluster\.sh replaces it"):
+    with pytest.raises(EtcdNotRunningError, match=r"without authentication: bin/start-cluster\.sh replaces it"):
         high_availability_settings(load(None, environment={}, dynamic=dynamic), layout)
 
 
@@ -42,7 +42,7 @@ def test_a_plain_one_of_an_earlier_release_is_not_used(tmp_path: Path) -> None: 
 def test_an_etcd_of_ones_own_that_lets_everybody_in_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_allowed: bool
 ) -> None:
-    """Its records are sealed all the same (R38), under a key that only those make who come to write."""
+    """Its records are sealed nevertheless (R38). Only processes that write make the key."""
     credentials = (
         ["high-availability.etcd.allow-unauthenticated=true"]
         if is_allowed
@@ -58,5 +58,5 @@ def test_an_etcd_of_ones_own_that_lets_everybody_in_is_warned_of(
     assert made.seal is not None
     assert found.seal is not None
     assert made.seal.sealed("/a", b"{}") == found.seal.sealed("/a", b"{}")
-    assert ("everybody who reaches etcd can run code in this cluster" in caplog.text) is is_allowed
+    assert ("every client of etcd can run code in this cluster" in caplog.text) is is_allowed
     assert ("cross the network in plain text" in caplog.text) is not is_allowed

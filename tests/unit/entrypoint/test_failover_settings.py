@@ -1,4 +1,4 @@
-"""From the cluster's configuration to what every job is told about failures."""
+"""From the cluster's configuration to the failover settings of every job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plug-ins that label failures: how they are found, what is kept of what they say, and what one that fails costs."""
+"""Plug-ins that label failures: how they are found, which labels are kept, and what a failing plug-in costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lease keeper sees of the process whose lease it keeps (R40)."""
+"""How a lease keeper sees the process whose lease it keeps (R40)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R41: storage and exchange that others can read are told, wherever they are."""
+"""R41: a warning for storage and exchange directories that other users can read."""
 
 from __future__ import annotations
 

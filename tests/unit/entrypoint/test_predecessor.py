@@ -1,4 +1,4 @@
-"""What a stand-by takes for the death of the process before it, and what not, on virtual time."""
+"""What proves to a stand-by that its predecessor is dead, on virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECORD = LeaderRecord(FIRST, f"127.0.0.1:{PORT}", "127.0.0.1:8081")
 
 
 class Hosts:
-    """JobManager processes. Where `is_silent` nobody says whether anybody listens, as with a frozen one."""
+    """JobManager processes. An address that `is_silent` answers nothing, as with a frozen process."""
 
     def __init__(self) -> None:
         self.network = LocalNetwork()

@@ -1,4 +1,4 @@
-"""When a cluster is whole again, and how the processes of a rolling restart are treated."""
+"""When a cluster is whole again, and the steps of a rolling restart."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BEFORE = ClusterState({"a": "RUNNING", "b": "CREATED", "c": "FAILED", "d": "INIT
         ({"a": "FINISHED", "b": "CANCELED"}, 3, 9, ""),
         ({"a": "RESTARTING", "b": "FAILED"}, 2, 8, ""),
         ({}, 2, 8, ""),
-        ({"a": "INITIALIZING", "b": "RUNNING"}, 2, 8, "1 jobs have no owner that decides for them"),
+        ({"a": "INITIALIZING", "b": "RUNNING"}, 2, 8, "1 jobs have no owner"),
         ({"a": "RUNNING"}, 1, 8, "1 of 2 JobMaster processes are ready"),
         ({"a": "RUNNING"}, 2, 7, "7 of 8 slots are there"),
     ],

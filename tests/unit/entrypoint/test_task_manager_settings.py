@@ -1,4 +1,4 @@
-"""What a TaskManager's process makes of its options."""
+"""From options to the settings of a TaskManager."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_who_dials_the_driver_has_to_know_its_secret(tmp_path: Path) -> None:
     options = {tm.SPARK_ALLOW_UNAUTHENTICATED.key: True}
     settings = _spark_settings(context(tmp_path, master="spark://m:7077", options=options), tmp_path)
     assert effective_conf(settings)["spark.authenticate"] == "false"
-    assert "0.0.0.0 runs code as this user; start the cluster at spark://m:7077" in _open_spark(settings)
+    assert "0.0.0.0 can run code as this user; start the cluster at spark://m:7077" in _open_spark(settings)
 
 
 @pytest.mark.parametrize(("wanted", "refused"), [("2g", []), ("2048m", []), ("4g", ["spark.driver.memory"])])

@@ -1,4 +1,4 @@
-"""R50: no process of the same user looks into those of the cluster."""
+"""R50: no process of the same user can trace the cluster's processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def in_child(code: Callable[[], bool]) -> bool:
 
 
 def is_memory_shown(*, is_refused: bool) -> bool:
-    """Can a process of the same user, who is not root, open the memory of another one?"""
+    """True when a process of the same user, not root, can open the memory of another one."""
 
     def look() -> bool:
         if os.geteuid() == 0:

@@ -1,4 +1,4 @@
-"""The certificates of the embedded etcd over the years: kept, renewed in time, mended (R37)."""
+"""The certificates of the embedded etcd over the years: kept, renewed in time, made anew when damaged (R37)."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_one_that_does_not_know_its_new_ca_is_started_again(settings: EmbeddedEt
 def test_a_start_that_died_between_its_new_ca_and_the_end_of_the_old_one_is_mended_by_the_next(
     settings: EmbeddedEtcdSettings,
 ) -> None:
-    """R37: what the running one knows is noted beside its pid, so nobody has to remember what is new."""
+    """R37: the state file has the digest of the CA that the running etcd has read."""
     started = embedded.start(settings)
     shutil.rmtree(settings.tls.directory)
     ensure_certificates(settings.tls, datetime.now(UTC))

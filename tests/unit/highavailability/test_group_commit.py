@@ -1,4 +1,4 @@
-"""Group commit: independent transactions travel together, dependent ones do not, and nobody waits to gather."""
+"""Group commit: independent transactions are sent together, dependent ones are not, and none waits to fill a batch."""
 
 from __future__ import annotations
 

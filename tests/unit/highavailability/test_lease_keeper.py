@@ -96,22 +96,22 @@ def test_each_says_and_the_other_reads_the_latest() -> None:
     assert shared.held() is None
     assert shared.kept() is None
     shared.say_held(HeldLease(7, 1.0, 5.0, 2.0))
-    shared.say_kept(KeptLease(7, 3.0, 5.0, is_gone=False))
+    shared.say_kept(KeptLease(7, 3.0, 5.0, has_ended=False))
     assert shared.held() == HeldLease(7, 1.0, 5.0, 2.0)
-    assert shared.kept() == KeptLease(7, 3.0, 5.0, is_gone=False)
+    assert shared.kept() == KeptLease(7, 3.0, 5.0, has_ended=False)
     shared.say_held(HeldLease(0, 0.0, 0.0, 0.0))
     assert shared.held() is None
 
 
 def test_who_died_in_the_middle_of_a_word_has_said_the_one_before() -> None:
     shared = SharedLease()
-    shared.say_kept(KeptLease(7, 3.0, 5.0, is_gone=False))
-    assert shared.kept() == KeptLease(7, 3.0, 5.0, is_gone=False)
+    shared.say_kept(KeptLease(7, 3.0, 5.0, has_ended=False))
+    assert shared.kept() == KeptLease(7, 3.0, 5.0, has_ended=False)
     page = shared._kept._page
     page[260:264] = b"torn"
-    assert shared.kept() == KeptLease(7, 3.0, 5.0, is_gone=False)
-    shared.say_kept(KeptLease(7, 4.0, 5.0, is_gone=True))
-    assert shared.kept() == KeptLease(7, 4.0, 5.0, is_gone=True)
+    assert shared.kept() == KeptLease(7, 3.0, 5.0, has_ended=False)
+    shared.say_kept(KeptLease(7, 4.0, 5.0, has_ended=True))
+    assert shared.kept() == KeptLease(7, 4.0, 5.0, has_ended=True)
 
 
 # --- holder and keeper together -------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ async def stands_still(lease: Lease) -> None:
 
 
 async def seconds_until_it_ends(pair: Pair, lease: Lease, most: float) -> float:
-    """In the store; whoever asks the holder meanwhile is never told more than that."""
+    """Seconds until the lease ends in the store. The holder never claims a longer validity meanwhile."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     while await pair.is_stored(lease):
@@ -323,10 +323,10 @@ def test_what_the_store_has_ended_is_known_as_soon_as_the_keeper_knows() -> None
                 await asyncio.sleep(20)
                 scope.cancel_all()
             await pair.store.revoke_lease(lease.id, timeout=1)
-            while (kept := pair.kept(lease.id)) is None or not kept.is_gone:
+            while (kept := pair.kept(lease.id)) is None or not kept.has_ended:
                 await asyncio.sleep(0.1)
             assert not lease.is_valid
-            with pytest.raises(LeaseLostError, match="is gone"):
+            with pytest.raises(LeaseLostError, match="has ended"):
                 lease.check()
 
     run_virtual(main())

@@ -1,4 +1,4 @@
-"""What lies outside of a record is covered by the digest in it, which its seal covers (R38)."""
+"""The digest in a record covers its object in the storage, and the record's seal covers the digest (R38)."""
 
 from __future__ import annotations
 

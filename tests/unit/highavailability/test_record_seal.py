@@ -1,4 +1,4 @@
-"""Seals of records (R38): what was not written by this cluster, under that key, is no record; and is told, once."""
+"""Seals of records (R38): a value of another cluster, or of another key, is refused, and logged once."""
 
 from __future__ import annotations
 

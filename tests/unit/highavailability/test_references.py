@@ -1,4 +1,4 @@
-"""R19: nothing that anything durable refers to may be collected."""
+"""R19: an object to which durable state refers is never collected."""
 
 from __future__ import annotations
 

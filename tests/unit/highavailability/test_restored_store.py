@@ -29,7 +29,7 @@ JOB = JobId("a" * 32)
 
 
 class Disturbed(FaultyKeyValueStore):
-    """Somebody else writes `disturbed`, once, between our read of it and our transaction."""
+    """Another client writes `disturbed`, once, between our read of it and our transaction."""
 
     disturbed = ""
 

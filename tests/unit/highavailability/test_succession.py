@@ -1,4 +1,4 @@
-"""How leadership passes on at once: by a resignation, and past a predecessor that is surely gone. On virtual time."""
+"""How leadership passes on at once: by a resignation, and past a predecessor that is proved dead. On virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record that this version cannot read never means that somebody is absent, dead, or done (R31)."""
+"""An unreadable record never means that a process is absent or dead, or that a job is done (R31)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAME = TM.incarnation
 PROCESS = JobMasterRecord(incarnation(2), "host:2", capacity=10, jobs=1, state="ready", version="0.1.0")
 
 pytestmark = pytest.mark.parametrize("written", [b'{"v": 99, "record": {}}', b"\xff", b"{}", b""])
-"""Another version's, and what nobody has written."""
+"""The record of another version, and a value that no process has written."""
 
 
 async def write(store: MemoryKeyValueStore, *ops: Op) -> int:

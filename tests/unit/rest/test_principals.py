@@ -297,7 +297,7 @@ async def test_junk_is_told_once_however_often_it_is_written(
             await kv.txn(Txn((), (Put(KEYS.principal("sam"), b"x" * size),)), timeout=5)
             await until(lambda seen=f"{size} bytes": leader.problems().get("sam", "").startswith(seen))  # type: ignore[misc]
     assert [one for one in caplog.messages if "principal 'sam'" in one] == [
-        "nobody signs in as principal 'sam': 1 bytes that are no JSON"
+        "no client can sign in as principal 'sam': 1 bytes that are no JSON"
     ]
 
 
@@ -358,9 +358,9 @@ async def test_a_certificate_signs_in_until_it_is_revoked(kv: MemoryKeyValueStor
     by_certificate = Principal("sam", Role.SUBMITTER, "team-a", via="certificate")
     async with job_manager(kv, clock) as leader, job_manager(kv, clock) as stand_by:
         await leader.admit("sam", Role.SUBMITTER, "team-a", certificate="Sam of sales")
-        assert leader.find_certificate("Sam of sales") == by_certificate
-        await until(lambda: stand_by.find_certificate("Sam of sales") == by_certificate)
-        assert leader.find_certificate("sam") is None, "its own name is not that of its certificate"
+        assert leader.find_by_certificate("Sam of sales") == by_certificate
+        await until(lambda: stand_by.find_by_certificate("Sam of sales") == by_certificate)
+        assert leader.find_by_certificate("sam") is None, "its own name is not that of its certificate"
         with pytest.raises(ConflictError, match="sam signs in by the certificate 'Sam of sales'"):
             await leader.admit("sue", Role.ADMIN, "*", certificate="Sam of sales")
         with pytest.raises(ConflictError, match="principal sam exists"):
@@ -368,10 +368,10 @@ async def test_a_certificate_signs_in_until_it_is_revoked(kv: MemoryKeyValueStor
         with pytest.raises(ConflictError, match="sam signs in by the certificate 'Sam of sales' and has no token"):
             await leader.rotate("sam", expires_millis=0)
         await leader.revoke("sam")
-        assert leader.find_certificate("Sam of sales") is None
-        await until(lambda: stand_by.find_certificate("Sam of sales") is None)
+        assert leader.find_by_certificate("Sam of sales") is None
+        await until(lambda: stand_by.find_by_certificate("Sam of sales") is None)
         await leader.admit("sue", Role.VIEWER, "*", certificate="Sam of sales")
-        assert leader.find_certificate("Sam of sales") == Principal("sue", Role.VIEWER, "*", via="certificate")
+        assert leader.find_by_certificate("Sam of sales") == Principal("sue", Role.VIEWER, "*", via="certificate")
 
 
 async def test_a_certificate_of_two_is_nobodys(kv: MemoryKeyValueStore, clock: SteppedClock) -> None:
@@ -380,9 +380,9 @@ async def test_a_certificate_of_two_is_nobodys(kv: MemoryKeyValueStore, clock: S
         sam = await leader.admit("sam", Role.VIEWER, "team-a", certificate="alice")
         store = PrincipalStore(kv, KEYS, SystemEntropy(), timeout=5)
         await store.put(replace(sam, name="bob", role="admin", namespace="*"), previous_revision=0)
-        await until(lambda: leader.find_certificate("alice") is None)
+        await until(lambda: leader.find_by_certificate("alice") is None)
         await leader.revoke("bob")
-        assert leader.find_certificate("alice") == Principal("sam", Role.VIEWER, "team-a", via="certificate")
+        assert leader.find_by_certificate("alice") == Principal("sam", Role.VIEWER, "team-a", via="certificate")
 
 
 async def test_names_that_no_certificate_has_are_refused(kv: MemoryKeyValueStore, clock: SteppedClock) -> None:
@@ -391,4 +391,4 @@ async def test_names_that_no_certificate_has_are_refused(kv: MemoryKeyValueStore
             with pytest.raises(InvalidInputError, match="name in a certificate"):
                 await leader.admit("sam", Role.VIEWER, "*", certificate=name)
         assert leader.records() == []
-        assert leader.find_certificate("") is None
+        assert leader.find_by_certificate("") is None

@@ -1,4 +1,4 @@
-"""FrameStream: what a receiver that is slow does to its stream."""
+"""FrameStream with a slow receiver."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ if os.environ.get("RECORD_MESSAGE_FORMS"):
 
 
 def test_every_message_is_here() -> None:
-    """Those that are given up stay: who sends them may live for a while."""
+    """Messages that are given up stay: processes of earlier releases may send them for a while."""
     assert set(MESSAGES) <= set(recorded())
 
 

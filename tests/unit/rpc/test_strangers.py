@@ -1,4 +1,4 @@
-"""R39: who has not shown the cluster's token may stay for a while and say a little; who has is of no concern."""
+"""R39: a connection without the cluster's token is bounded in time and bytes, one that has shown it is not."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_peers_as_grpc_names_them() -> None:
 
 
 def test_a_descriptor_that_is_no_socket_by_now_costs_none() -> None:
-    """Each look at it kept one more, until there were none left for anybody."""
+    """Each look kept one more descriptor, until the process had none left."""
     sockets = _Sockets(Strangers(LIMITS))
     with socket.create_server((HERE, 0)) as server, socket.create_connection(server.getsockname()):
         sockets.port = server.getsockname()[1]

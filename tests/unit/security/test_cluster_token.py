@@ -63,7 +63,7 @@ def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever owns it knows it, and may replace it; as root its mode says nothing."""
+    """The owner of a file can read and replace it; for root the file's mode means nothing."""
     path = tmp_path / "token"
     token = new_cluster_token()
     path.write_text(token.reveal())
@@ -71,7 +71,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
     owner = path.stat().st_uid
     monkeypatch.setattr(private_files, "_ROOT", owner + 2)
     monkeypatch.setattr("os.geteuid", lambda: owner + 1)
-    with pytest.raises(InvalidInputError, match=rf"is of another user \(uid {owner}\)"):
+    with pytest.raises(InvalidInputError, match=rf"belongs to another user \(uid {owner}\)"):
         read_cluster_token(path)
     monkeypatch.setattr(private_files, "_ROOT", owner)
     assert read_cluster_token(path).reveal() == token.reveal(), "a key that is mounted may be root's"

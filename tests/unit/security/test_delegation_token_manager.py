@@ -139,7 +139,7 @@ async def test_who_fails_or_hangs_keeps_nobody_waiting(caplog: pytest.LogCapture
             failures = {one.provider: one.failure for one in manager.statuses()}
             assert failures["fails"] == r"the service \x1b[31mis away"
             assert failures["tells"] == "HTTPError", "what it says is shown to everybody who looks at the overview"
-            assert failures["ends"] == "what it gave has ended already"
+            assert failures["ends"] == "its tokens have expired already"
     finally:
         gate.set()
     assert SECRET not in caplog.text

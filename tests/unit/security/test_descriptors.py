@@ -1,4 +1,4 @@
-"""R39, R41: whoever floods the ports of a process leaves it half of its descriptors."""
+"""R39, R41: a flood on the ports of a process leaves it half of its descriptors."""
 
 from __future__ import annotations
 

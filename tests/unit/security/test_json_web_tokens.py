@@ -116,7 +116,7 @@ def _good(**more: Any) -> str:
 
 
 def _headed(**header: Any) -> str:
-    """Signed by the secret of nobody, with that header."""
+    """A token with that header, signed with the text of the public key as its secret."""
     return by_hand(
         json.dumps({"typ": "JWT", **header}).encode(), json.dumps(claims(NOW)).encode(), public_pem(rsa_key())
     )

@@ -1,4 +1,4 @@
-"""R46: what others would not accept is told at the start of who shows it."""
+"""R46: a process does not start with a certificate that its peers would refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R41: files of the cluster are its user's; files of jobs are as who has started the cluster has it."""
+"""R41: files of the cluster are private; files of jobs have the umask with which the cluster was started."""
 
 from __future__ import annotations
 

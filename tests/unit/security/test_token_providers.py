@@ -154,7 +154,7 @@ def test_what_a_command_leaves_behind_ends_too(tmp_path: Path) -> None:
 
 
 def test_a_command_has_its_time_once() -> None:
-    """What it took until its output ended is gone."""
+    """The wait for the end of the process has only the rest of the time."""
     clock = ReadClock(0.0, 0.0, 100.0)
     program = f"{sys.executable} -c 'import os,time; os.close(1); time.sleep(10)'"
     with pytest.raises(FlinklikeError, match="has not ended within 100 s"):
@@ -163,7 +163,7 @@ def test_a_command_has_its_time_once() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a program that becomes root's")
 def test_a_command_that_has_become_somebody_elses_is_told() -> None:
-    """Nobody may kill it, and nobody waits for it."""
+    """This process may not kill it, and does not wait for it."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         program = shutil.copy("/usr/bin/setpriv", folder)
         Path(folder).chmod(0o755)

@@ -129,7 +129,7 @@ def test_certificate_and_key_may_be_one_file_or_two(tmp_path: Path) -> None:
 
 
 def of_an_unknown_curve(pem: bytes) -> bytes:
-    """The same with another curve, which nobody here knows."""
+    """The same file with an unknown curve."""
     label, _, rest = pem.decode().removeprefix("-----BEGIN ").partition("-----\n")
     der = base64.b64decode(rest.partition("-----END")[0])
     assert _CURVE in der
