@@ -34,7 +34,7 @@ def make_blob_shared_client(
 
 
 class SharedGraphs:
-    """`GraphSource` over the client. A graph is read once in its life, so the cache is for concurrent asks only."""
+    """`GraphSource` over the client. A graph is read once here, so the cache serves concurrent readers only."""
 
     def __init__(self, blobs: BlobSharedClient) -> None:
         self._blobs = blobs

@@ -1,6 +1,6 @@
-"""The directory of this process's blob cache, and what dead JobMaster processes of this host have left beside it.
+"""The blob cache of this process, and the caches that dead JobMaster processes of this host have left beside it.
 
-Each process holds the lock in its own directory while it lives, so one whose lock is free is nobody's. Blocking.
+Each process holds the lock in its directory while it lives: a free lock means that the process is dead. Blocking.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CacheDirectory:
         self._lock = -1
 
     def acquire(self) -> None:
-        """Make the directory, and delete those of the dead. Raises OSError."""
+        """Make the directory, and delete those of dead processes. Raises OSError."""
         self._lock = hold(self.path)
         for other in self._root.iterdir():
             if other != self.path:

@@ -1,8 +1,8 @@
-"""JobMasterContainerRunner: one JobMaster process's container of JobMasters, and its stream to the leader.
+"""JobMasterContainerRunner: the container of all JobMasters of one JobMaster process, and its stream to the leader.
 
-Follows the leader: whenever another one leads, or the stream ends, it registers again, after a delay with jitter so
-that hundreds of processes do not dial a new leader at once. The JobMasters do not notice. Invariant: the termination
-future is resolved exactly once, when nothing of the container runs any more.
+The container follows the leader: when another JobManager leads, or the stream ends, it registers again, after a delay
+with jitter, so that hundreds of processes do not dial a new leader at once. The JobMasters do not notice. Invariant:
+the termination future is resolved exactly once, when nothing of the container runs any more.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.gateways.dispatcher import (
     JOB_DETAILS_SOURCE,
     DispatcherGateway,
+    DispatcherOrder,
     JobMasterRegistered,
     RegisterJobMaster,
 )
@@ -45,7 +46,7 @@ CONNECT_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
 _FAILURES_EXPECTED = 8
 CHALLENGE_PAUSE = 0.02
 CHALLENGE_PAUSE_MAX = 0.25
-"""Between looks for the leader's challenge: at first, and when it does not come."""
+"""Seconds between two looks for the leader's challenge: the first pause, and the longest."""
 
 
 class ContainerState(Enum):
@@ -74,7 +75,7 @@ class JobMasterRefusedError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAddress:
-    """Who leads: the term and where its Dispatcher listens."""
+    """The leading JobManager: its term, and where its Dispatcher listens."""
 
     token: FencingToken
     address: str
@@ -82,11 +83,11 @@ class LeaderAddress:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
-    """`timeout` bounds dialling and registering, in seconds.
+    """`timeout` bounds dialling and registering, each in seconds.
 
-    `challenge_timeout`: how long the leader's challenge is waited for; it is written when the leader hears of the
-    registration in the store. Well below heartbeat.timeout, at which the leader revokes the lease of who stays away.
-    `stops_jobs`: cancel the jobs that nobody takes when this process leaves.
+    `challenge_timeout`: seconds to wait for the leader's challenge, which the leader writes when it learns of the
+    registration in the store. Well below heartbeat.timeout, after which the leader revokes the lease of a process
+    without a stream. `stops_jobs`: when this process leaves, cancel the jobs that no other process takes.
     """
 
     incarnation: Incarnation
@@ -97,7 +98,7 @@ class ContainerSettings:
 
 
 class StorageAnswers(Protocol):
-    """R20, the process's half: `runtime.blob.storage_probe.StorageProbe`."""
+    """R20, the half of the JobMaster process: `runtime.blob.storage_probe.StorageProbe`."""
 
     async def answer(self, incarnation: Incarnation, term: int, /) -> None:
         """Answer the leader's challenge. Raises PermanentError when it is not there (yet)."""
@@ -106,7 +107,8 @@ class StorageAnswers(Protocol):
 class JobMasterContainerRunner:
     """Runs one container until it is cancelled, or refused by a leader.
 
-    `check_cluster` is asked whenever no leader takes the process: what it raises ends the container (R1).
+    `check_cluster` runs whenever no leader admits the process: what it raises, unless it is retryable, ends the
+    container (R1).
     """
 
     def __init__(
@@ -164,10 +166,10 @@ class JobMasterContainerRunner:
                 self.terminated.set_result(reason)
 
     async def leave(self) -> bool:
-        """Give every job to another process; True when none is left here.
+        """Give every job to another process. True if no job is left here.
 
-        When nobody can take them they are left as a lost process leaves them: their tasks go on, and the next process
-        that comes takes them over. Or they are cancelled, if that was configured.
+        Jobs that no process can take are left as a lost process leaves them: their tasks go on, and the next process
+        that registers takes them over. Or they are cancelled, if `stops_jobs` says so.
         """
         dispatcher = self.dispatcher
         generation = dispatcher.not_taken.generation
@@ -182,7 +184,7 @@ class JobMasterContainerRunner:
             return True
         reason, count = dispatcher.not_taken.value, dispatcher.jobs_running
         if not self._settings.stops_jobs:
-            logger.warning("%s: %d jobs are left to the next process that comes", reason, count)
+            logger.warning("%s: %d jobs are left to the next process that registers", reason, count)
             return False
         logger.warning("%s: %d jobs are cancelled", reason, count)
         dispatcher.cancel_all()
@@ -190,7 +192,7 @@ class JobMasterContainerRunner:
         return True
 
     async def _follow(self) -> str:
-        """Register with whoever leads, until one refuses us: why."""
+        """Register with each leader, until one refuses this process. Returns the reason of the refusal."""
         attempt = failures = 0
         while True:
             self._enter(ContainerState.CONNECTING, "no leader yet")
@@ -201,8 +203,8 @@ class JobMasterContainerRunner:
             except JobMasterRefusedError as error:
                 return str(error)
             except (RetryableError, PermanentError, TimeoutError) as error:
-                # Also what no leader answers: somebody else may have the port of one that has ended (R52).
-                # Between two leaders that is what happens; again and again it is for somebody to mend.
+                # A false answer is such a failure too: another program may have the port of a former leader (R52).
+                # Between two leaders some failures are normal; many in a row need an operator.
                 failures = 0 if self._machine.state is ContainerState.READY else failures + 1
                 if is_worth_logging(max(0, failures - 1)):
                     level = logging.WARNING if failures > _FAILURES_EXPECTED else logging.INFO
@@ -250,7 +252,7 @@ class JobMasterContainerRunner:
             await stream.close()
 
     async def _answer_challenge(self, term: int) -> None:
-        """R20: show the leader that we see its storage. Whether we have is the leader's judgement."""
+        """R20: show the leader that this process sees its storage. The leader judges the answer."""
         deadline = Deadline.after(self._clock, self._settings.challenge_timeout)
         pause = CHALLENGE_PAUSE
         while True:
@@ -266,7 +268,7 @@ class JobMasterContainerRunner:
             pause = min(2 * pause, CHALLENGE_PAUSE_MAX)
 
     async def _while_leading(self, leader: LeaderAddress, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`, which a leader that is frozen may hold up. UnavailableError once another one leads."""
+        """The result of `work`, which a frozen leader may hold up. UnavailableError once another JobManager leads."""
         async with Scope("leader-dial") as scope:
             working = scope.start("work", _outcome(work))
             moved = scope.start("moved", self._leader.wait_until(lambda known: known not in {None, leader}))
@@ -281,8 +283,8 @@ class JobMasterContainerRunner:
         assert result is not None, leader
         return result
 
-    async def _register(self, stream: MessageStream) -> tuple[JobMasterRegistered, list[Any]]:
-        """The leader's answer, and what arrived right behind it."""
+    async def _register(self, stream: MessageStream) -> tuple[JobMasterRegistered, list[DispatcherOrder]]:
+        """The answer of the leader that admits this process, and the orders that arrived right behind it."""
         settings = self._settings
         stream.send(
             RegisterJobMaster(
@@ -313,7 +315,7 @@ class JobMasterContainerRunner:
             logger.info("stream to the JobManager at %s ended: %s", leader.address, error)
 
     async def _watch_leader(self, stream: MessageStream, leader: LeaderAddress, generation: int) -> None:
-        """Leave a stream whose leader is not the leader any more."""
+        """End the stream when another JobManager leads."""
         while True:
             latest = await self._leader.wait_changed(generation)
             generation = self._leader.generation
@@ -322,7 +324,7 @@ class JobMasterContainerRunner:
 
 
 async def _outcome(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | None]:
-    """A failure as a value: it is the caller's, and not the scope's."""
+    """A failure as a value, so that it reaches the caller and does not end the scope."""
     try:
         return await work, None
     except (RetryableError, PermanentError, TimeoutError) as error:

@@ -48,8 +48,8 @@ logger = logging.getLogger(__name__)
 
 STOP_GRACE = 1.0
 LEAVE_TIMEOUT = 6.0
-"""Seconds for handing over all jobs: the scripts kill 10 s after SIGTERM. What is left then is taken over as from a
-process that was lost."""
+"""Seconds for handing over all jobs: the scripts kill 10 s after SIGTERM. Jobs that are left then are taken over as
+those of a lost process."""
 
 
 class JobMasterEntryPoint:
@@ -69,7 +69,7 @@ class JobMasterEntryPoint:
                 await self._run_in_cluster(context)
             except* ClusterChangedError:  # R1
                 logger.warning("the store belongs to another cluster than before: everything that runs here is ended")
-            # Registers afresh, as a process that the new cluster has never heard of.
+            # A new incarnation registers: the new cluster has never heard of this process.
             context = replace(context)
             logger.info("starting again as incarnation %s", context.incarnation)
 
@@ -212,7 +212,7 @@ def _record(context: ProcessContext, rpc: RpcService) -> JobMasterRecord:
 
 
 async def _follow_leader(retrieval: LeaderRetrieval, leader: Watch[LeaderAddress | None]) -> None:
-    """From the store's words to the container's. Eternal."""
+    """Tell the container which JobManager leads, as the store says. Eternal."""
     generation = -1
     while True:
         known = await retrieval.leader.wait_changed(generation)

@@ -1,4 +1,4 @@
-"""What this process uses: the load that it reports and registers."""
+"""The load of this process, which it reports and registers."""
 
 from __future__ import annotations
 

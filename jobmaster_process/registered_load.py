@@ -1,7 +1,7 @@
-"""What the registration of this process says beside its address: its state, its jobs, and what it uses.
+"""Keeps the registration of this process up to date: its state, its jobs, and its load.
 
-The leader knows better from heartbeats, and each write costs the store: the numbers are coarse and old by up to a
-period, the state is written when it changes.
+The leader has better figures from heartbeats, and each write costs the store. So the figures are coarse and up to a
+period old; the state is written when it changes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def register_load(
     *,
     period: float = LOAD_PERIOD,
 ) -> None:
-    """Keep the registration about right. Eternal."""
+    """Write the load every `period` seconds, and the state when it changes. Eternal."""
     draining = container.dispatcher.is_draining
     is_news = asyncio.Event()
     async with Scope("load") as scope:

@@ -1,8 +1,8 @@
 """JobMasterSecondaryDispatcher: the jobs of one JobMaster process.
 
-To its jobs it is the Dispatcher, to the leader a process with an inventory. Invariants: what it tells a leader at
-(re-)registration is complete (R5), so nothing that an older stream lost matters; an ended job stays in the inventory
-until the leader has it dropped; orders come from the highest leader term only (R1).
+It is the Dispatcher of its jobs, and tells the leader what jobs it has. Invariants: what it tells at every registration
+is complete (R5), so nothing that an older stream lost matters; an ended job stays in the inventory until the leader
+drops it; orders come from the highest leader term only (R1).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _CHUNK_BYTES = 512 * 1024
 _JOBS_PER_MESSAGE = 500
 
 PUSH_DELAY = 0.05
-"""Seconds that the state of a job that has not ended may wait for company."""
+"""Seconds that news of a running job may wait, so that several changes travel in one message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessLoad:
-    """What the process uses now."""
+    """What the process uses now; `cpu_fraction` 1.0 is one core."""
 
     cpu_fraction: float
     memory_bytes: int
@@ -93,12 +93,12 @@ class JobMasterSecondaryDispatcher:
         self.is_draining: Watch[bool] = Watch(False)  # noqa: FBT003 - the first value
         """True while this process takes no jobs and wants others to take those that it has."""
         self.not_taken: Watch[str] = Watch("")
-        """What a leader has said last of why nobody takes them."""
+        """Why no process takes the jobs, as a leader has said last."""
 
     # --- the leader ---------------------------------------------------------------------------------------
 
     def attach(self, stream: MessageStream, token: FencingToken) -> None:
-        """A leader has accepted our registration on `stream`: tell it everything. StaleTokenError for an old one."""
+        """A leader has admitted this process on `stream`: tell it everything. StaleTokenError for an older leader."""
         self.check(None, token)
         self._stream = stream
         self._unsent_summaries = dict(self._summaries)
@@ -167,7 +167,7 @@ class JobMasterSecondaryDispatcher:
         return len(self._runners)
 
     def drain(self, *, is_draining: bool) -> None:
-        """Begin, or end, to drain, and tell the leader."""
+        """Begin or end to drain, and tell the leader."""
         if self.is_draining.value is not is_draining:
             logger.info("%s jobs", "this process gives away its" if is_draining else "this process takes")
             self.is_draining.set(is_draining)
@@ -230,25 +230,25 @@ class JobMasterSecondaryDispatcher:
     # --- JobMasterListener --------------------------------------------------------------------------------
 
     def job_summary_changed(self, summary: JobSummary) -> None:
-        """Something visible changed. That this owner lets go of the job (SUSPENDED) is no news of the job."""
+        """The summary of a job has changed. SUSPENDED means only that this owner lets go of the job: no news."""
         if summary.status is JobStatus.SUSPENDED:
             return
         self._summaries[summary.job_id] = summary
         if summary.status.is_globally_terminal:
             self._ended[summary.job_id] = JobInventoryEntry(summary.job_id, summary.epoch, summary.status)
-            # What an ended job needs is known: nothing. The leader hears it with the end.
+            # An ended job needs nothing: the leader learns that with the end.
             self._requirements.pop(summary.job_id, None)
         self._publish(summary)
 
     def requirements_changed(self, requirements: JobRequirements) -> None:
-        """The complete requirement set of a job changed."""
+        """The complete requirement set of a job has changed."""
         if requirements.job_id not in self._ended:
             self._requirements[requirements.job_id] = requirements
         self._unsent_requirements[requirements.job_id] = requirements
         self._flush_soon()
 
     def _publish(self, summary: JobSummary) -> None:
-        """An end goes out at once. What a job is doing meanwhile is for people: a short job says it in one message."""
+        """Send an end at once, and other news after a while: people read those, and a short job needs one message."""
         self._unsent_summaries[summary.job_id] = summary
         if summary.status.is_globally_terminal:
             self._flush_soon()
@@ -256,7 +256,7 @@ class JobMasterSecondaryDispatcher:
             self._lazy_flush = asyncio.get_running_loop().call_later(PUSH_DELAY, self._flush)
 
     def _flush_soon(self) -> None:
-        """What all jobs say in one loop turn travels in one message; nothing waits longer than that."""
+        """Send in the next loop turn, so that what all jobs say in this one travels in one message."""
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -274,7 +274,7 @@ class JobMasterSecondaryDispatcher:
             self._send(DeclareRequirements(needs))
 
     def _runner_ended(self, outcome: JobManagerRunnerResult | RunnerFailed) -> None:
-        """Local clean-up of one job; what the leader has yet to hear stays."""
+        """Forget what only a running job needs; what the leader has not heard yet stays."""
         self._requirements.pop(outcome.job_id, None)
         if isinstance(outcome, RunnerFailed):
             self._forget(outcome.job_id)
@@ -303,7 +303,7 @@ class JobMasterSecondaryDispatcher:
         return JobDetailsResponse(self._archived_graph(request.job_id))
 
     async def job_details(self, key: str) -> AsyncIterator[bytes]:
-        """The same as a chunk source, for a graph above the size of a message."""
+        """The execution graph of a job as a chunk source, for a graph above the size of a message."""
         graph = self._archived_graph(JobId(key))
         for start in range(0, len(graph), _CHUNK_BYTES):
             yield graph[start : start + _CHUNK_BYTES]
@@ -316,7 +316,7 @@ class JobMasterSecondaryDispatcher:
 
 
 def _batches(items: list[T]) -> Iterator[tuple[T, ...]]:
-    """A new leader hears of all jobs at once, and a message is bounded."""
+    """Parts of `items`, each small enough for a message: a new leader hears of all jobs at once."""
     for start in range(0, len(items), _JOBS_PER_MESSAGE):
         yield tuple(items[start : start + _JOBS_PER_MESSAGE])
 

@@ -1,9 +1,9 @@
 """JobMasterPrimaryDispatcher: JobMasters run in processes of their own (`jobmanager.jobmaster.single.enable: true`).
 
-Serves JOB_MASTER_TO_DISPATCHER. A process whose stream ends keeps its jobs; it is lost when its registration in the
-store is gone (its lease ended), and only then do its jobs get other owners. The lease of a process is revoked when it
-is found dead at its address (a short cut: were that wrong, its epochs are refused everywhere), and when it is silent
-here although its lease lives (R8).
+Serves JOB_MASTER_TO_DISPATCHER. A process whose stream ends keeps its jobs. Its jobs get other owners only when its
+registration in the store has ended with its lease. The leader revokes the lease of a process that is found dead at its
+address (a short cut: should the process live, its epochs are refused everywhere), and of one that is silent here
+although its lease lives (R8).
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from runtime.rpc.service import MessageStream, RpcService, StreamKind
 logger = logging.getLogger(__name__)
 
 DIAL_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
-"""How often a process without a stream is dialled: at once, while it may be about to die, then now and then."""
+"""Pauses between dials of a process without a stream: short ones while it may be dying, then longer ones."""
 
 DIAL_PATIENCE = 0.5
-"""Seconds that a process which this leader has never heard of has for opening its stream."""
+"""Seconds that a process in the store has for its registration with this leader, before it is dialled."""
 
 
 class JobMasterRegistrations(Protocol):
-    """The registered JobMaster processes, as the store tells of them."""
+    """The registrations of JobMaster processes in the store."""
 
     async def follow(
         self, known: Sequence[Incarnation], on_change: Callable[[ev.ProcessKnown | ev.ProcessLost], None], /
     ) -> None:
-        """Tell every change, beginning with what differs from `known`. Eternal."""
+        """Tell every change, beginning with the differences from `known`. Eternal."""
 
     async def revoke(self, incarnation: Incarnation, /) -> None:
         """End the lease of a process (R8)."""
@@ -71,7 +71,7 @@ class ProcessDeaths(Protocol):
     """`runtime.heartbeat.proof_of_death.ProcessDialler`."""
 
     async def prove_death(self, address: str, incarnation: Incarnation, /) -> bool:
-        """True when the process is gone; False when it lives, or nobody can tell."""
+        """True if the process is proved dead; False if it lives, or if nothing is proved."""
 
 
 class JobMasterPrimaryDispatcher(Dispatcher):
@@ -126,7 +126,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def _on_registration(self, event: ev.ProcessKnown | ev.ProcessLost) -> None:
         match event:
             case ev.ProcessLost(incarnation):
-                logger.warning("JobMaster process %s is lost: its registration is gone", incarnation)
+                logger.warning("JobMaster process %s is lost: its registration has ended", incarnation)
                 self._peers.forget(incarnation, "its lease has ended")
             case ev.ProcessKnown(record):
                 incarnation = record.incarnation
@@ -225,7 +225,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         self._peers.send(incarnation, JobsNotTaken(reason))
 
     def notify_resources(self, job_id: JobId, reason: str) -> None:
-        """Why a job's requirements are not fulfilled."""
+        """Tell the owner of a job why its requirements are not fulfilled, "" when they are."""
         owner = self.owner_of(job_id)
         if owner is not None:
             self._peers.send(owner.incarnation, NotifyResources(job_id, reason))
@@ -275,7 +275,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         try:
             await self._registrations.revoke(peer)
         except RetryableError as error:
-            # The store is not to be reached either: nobody is judged (R8), and asked again after a timeout.
+            # The store cannot be reached either: the process is judged again after another timeout (R8).
             logger.warning("the lease of JobMaster process %s could not be revoked: %s", peer, error)
             self._peers.expect(peer)
 

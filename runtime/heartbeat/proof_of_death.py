@@ -1,8 +1,8 @@
-"""Dials the guards of TaskManagers: is one there, and is its TaskManager surely dead (R13)? JobMaster processes too.
+"""Proves that a TaskManager, or a JobMaster process, is dead, by dialling it (R13).
 
-Whoever wants to act on a death proves it here by itself, by the word of who has reaped everything (R30). A guard's
-address is dialled once at registration (`is_guard_of`): where it does not lead to the guard, deaths are found by
-timeouts only.
+A component that acts on the death of a TaskManager proves it here first: the guard, which has reaped everything, says
+so (R30). The address of a guard is dialled once at registration (`is_guard_of`): where the dial does not reach the
+guard, deaths are found by timeouts only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ANSWER_BYTES_MAX = 256
 
 
 async def dial(address: str, timeout: float) -> Dialled:
-    """Ask the guard at host:port who it is. Never raises for what the network does."""
+    """Ask the guard at host:port for its identity, for at most `timeout` seconds. Network failures raise nothing."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(timeout):
@@ -46,23 +46,23 @@ async def dial(address: str, timeout: float) -> Dialled:
         return NoAnswer(f"no answer in {timeout:g} s")
     except (OSError, ValueError) as error:  # an address that is none proves nothing either
         return NoAnswer(str(error))
-    # A guard that dies between accepting and answering says nothing: that is no proof, the next dial is.
+    # A guard that dies between accepting and answering says nothing: that proves nothing, the next dial does.
     return Answered(answer.decode(errors="replace")) if answer else NoAnswer("the connection was closed")
 
 
 @dataclass(frozen=True, slots=True)
 class GuardDialler:
-    """`timeout` is that of one dial, in seconds."""
+    """Dials guards of TaskManagers. `timeout` bounds one dial, in seconds."""
 
     timeout: float
     dial: Callable[[str, float], Awaitable[Dialled]] = dial
 
     async def is_guard_of(self, address: str, incarnation: Incarnation, boot_id: str) -> bool:
-        """True when that TaskManager's guard answers at the address: it will state its end there."""
+        """True if the guard of that TaskManager answers at the address, and so will prove its death there."""
         return await self._verdict(address, incarnation, boot_id) is Verdict.ALIVE
 
     async def prove_death(self, address: str, incarnation: Incarnation, boot_id: str) -> bool:
-        """True when everything of that TaskManager is reaped. False when it lives, or nobody can tell."""
+        """True if every process of that TaskManager is reaped. False if it lives, or if nothing is proved."""
         return await self._verdict(address, incarnation, boot_id) is Verdict.DEAD
 
     async def _verdict(self, address: str, incarnation: Incarnation, boot_id: str) -> Verdict:
@@ -77,14 +77,17 @@ class Identify(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProcessDialler:
-    """JobMaster processes. Without a guard this proves nothing about what they have started: their jobs' epochs do."""
+    """Dials JobMaster processes. `trusts_refusal`: a refused connection proves a death. `timeout`: seconds per dial.
+
+    Such a proof is about the process only; what it has started is stopped by the epochs of its jobs.
+    """
 
     identify: Identify
     trusts_refusal: bool
     timeout: float
 
     async def prove_death(self, address: str, incarnation: Incarnation) -> bool:
-        """True when that process is gone, found twice with a grace in between. False when nobody can tell."""
+        """True if two dials, a grace apart, find that process dead. False if it lives, or if nothing is proved."""
         if await self._verdict(address, incarnation) is not Verdict.DEAD:
             return False
         await asyncio.sleep(PROCESS_GRACE)

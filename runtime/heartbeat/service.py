@@ -28,7 +28,7 @@ MakeHeartbeat = Callable[[int], Any]
 
 
 class HeartbeatService:
-    """Keeps streams alive while `run` runs. Judges all peers, until `judge_while` says when."""
+    """Keeps streams alive while `run` runs, and judges their peers: always, or as `judge_while` says."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -43,10 +43,10 @@ class HeartbeatService:
     def keep_alive(
         self, stream: MessageStream, timing: HeartbeatTiming, make: MakeHeartbeat = Heartbeat
     ) -> Iterator[None]:
-        """Within the block `stream` is kept alive, and aborted when its peer is silent for the timeout.
+        """Keep `stream` alive within the block, and abort it when its peer is silent for the timeout.
 
-        Whoever receives from the stream then sees UnavailableError. With `timing.is_unconditional` and a `make` of its
-        own this also drives periodic messages with content.
+        The receiver of the stream then sees UnavailableError. With `timing.is_unconditional` and a `make` of its own
+        the heartbeats are periodic messages with content.
         """
         self._count += 1
         key = self._count
@@ -61,15 +61,15 @@ class HeartbeatService:
             del self._streams[key], self._make[key]
 
     def judge_while(self, is_valid: Callable[[], bool]) -> None:
-        """What this process does rests on a lease: while it has lapsed nobody is judged, and after it everybody has the
-        whole timeout (R4). A new term brings its own lease.
+        """The work of this process rests on a lease: no peer is judged while `is_valid` says that the lease has lapsed,
+        and afterwards every peer has the whole timeout again (R4). A new term brings its own lease.
         """
         self._may_judge = is_valid
         self._monitor.rearm(self._clock.monotonic())
 
     @property
     def may_judge(self) -> bool:
-        """False while what this process does rests on a lease that has lapsed (R4)."""
+        """False while the lease on which the work of this process rests has lapsed (R4)."""
         return self._may_judge()
 
     async def run(self) -> None:

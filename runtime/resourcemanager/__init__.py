@@ -1,1 +1,1 @@
-"""The ResourceManager: which slots there are, who needs them, and which job gets which."""
+"""The ResourceManager: the slots of all TaskManagers, the needs of all jobs, and which job gets which slot."""

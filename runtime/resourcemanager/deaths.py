@@ -1,8 +1,8 @@
-"""Finds the TaskManagers that are dead, for as long as a term lasts: dials guards, has what is dead removed (R13).
+"""Finds dead TaskManagers during one leader term: dials their guards, and removes the dead from the store (R13).
 
-Invariants: nobody is removed who is heard of; who has been used is removed only when its guard, which a leader has
-reached before, is gone; nothing is given to a TaskManager before it is durable whether its guard was reached; it is
-gone from the store before anybody is told, so that whoever acts on its end acts on something durable.
+Invariants: a TaskManager that is heard of is never removed; one that was used is removed only when its guard, which a
+leader has reached before, proves its death; a TaskManager gets work only after it is durable whether its guard was
+reached; a dead TaskManager is removed from the store before any component here acts on its death.
 """
 
 from __future__ import annotations
@@ -25,41 +25,42 @@ DIAL_POLICY = RetryPolicy(delay_initial=0.05, delay_max=5.0)
 """A guard needs a moment to reap what its TaskManager has left behind; one that lives is asked again now and then."""
 
 DIAL_PATIENCE = 1.0
-"""Seconds that a TaskManager which is stored, and not registered with this leader yet, has for coming."""
+"""Seconds that a TaskManager in the store has for its registration with a new leader, before its guard is dialled."""
 
 DIALS_MAX = 200
-"""At the same time."""
+"""Dials under way at the same time."""
 
 
 class Guards(Protocol):
     """`runtime.heartbeat.proof_of_death.GuardDialler`."""
 
     async def is_guard_of(self, address: str, incarnation: Incarnation, boot_id: str, /) -> bool:
-        """True when that TaskManager's guard answers at the address."""
+        """True if the guard of that TaskManager answers at the address."""
 
     async def prove_death(self, address: str, incarnation: Incarnation, boot_id: str, /) -> bool:
-        """True when everything of that TaskManager is reaped."""
+        """True if it is proved that every process of that TaskManager is reaped."""
 
 
 class StoredTaskManagers(Protocol):
-    """The TaskManagers' keys, under the leader's term. Raises StaleTokenError when that is over."""
+    """The TaskManagers' keys. All writes are guarded by the leader's term: StaleTokenError when the term is over."""
 
     def follow(self) -> AsyncIterator[Sequence[StoredProcess]]:
-        """All that are stored, now and after each change."""
+        """All stored TaskManagers, now and after each change."""
 
     async def note_guard(self, incarnation: Incarnation, /, *, is_reached: bool) -> None:
-        """This leader has dialled its guard, and is going to use it."""
+        """Store that a leader uses the TaskManager, and whether it has reached the guard."""
 
     async def remove_unused(self, incarnation: Incarnation, /) -> None:
-        """Nobody has used it, and it is not heard of. Idempotent; nothing happens to one that is used."""
+        """Remove a TaskManager that no leader has used. Idempotent; one that a leader uses stays."""
 
     async def remove_dead(self, incarnation: Incarnation, /) -> None:
-        """Its death is proved (transaction `TM gone`). Idempotent."""
+        """Remove a TaskManager whose death is proved (transaction `TM gone`). Idempotent."""
 
 
 class TaskManagerDeaths:
-    """`is_heard` says of whom there are signs of life; `usable` hears of each to which something may be given, `gone`
-    of each that has ended, and how. Who is not heard of for `timeout` seconds and was never used loses its key.
+    """`is_heard` tells whether a TaskManager shows signs of life. `usable` is called for each TaskManager that may get
+    work, `died` for each that has ended, with how. A TaskManager that was never used, and is not heard of for `timeout`
+    seconds, loses its key.
     """
 
     def __init__(
@@ -106,20 +107,20 @@ class TaskManagerDeaths:
             scope.spawn(f"{incarnation}/patience", self._attend_later(incarnation))
 
     def registered(self, process: GuardedProcess) -> None:
-        """A TaskManager has opened a stream to this leader (again): dial its guard back."""
+        """A TaskManager has opened a stream to this leader (again): dial its guard."""
         self._liveness.registered(process)
         self._attend(process.incarnation)
 
     def is_usable(self, incarnation: Incarnation) -> bool:
-        """May something be given to it?"""
+        """True if the TaskManager may get work."""
         return self._liveness.is_used(incarnation)
 
     def look_at(self, incarnation: Incarnation) -> None:
-        """Its stream has ended, its heartbeat may be late, or it may speak again."""
+        """The stream of the TaskManager has ended, its heartbeat may be late, or it may speak again."""
         self._attend(incarnation)
 
     def given_up(self, incarnation: Incarnation) -> None:
-        """It has been silent for so long that it counts as lost."""
+        """The TaskManager is lost."""
         self._liveness.given_up(incarnation)
         if self._scope is not None and self._liveness.is_superfluous(incarnation, is_heard=False):
             self._scope.spawn(f"{incarnation}/unused", self._await_use(incarnation))
@@ -128,20 +129,20 @@ class TaskManagerDeaths:
         return self._liveness.question(incarnation, is_heard=self._is_heard(incarnation))
 
     async def _attend_later(self, incarnation: Incarnation) -> None:
-        """One that is stored and not registered here (yet)."""
+        """Give a TaskManager of the store time to register, then look at it."""
         await asyncio.sleep(DIAL_PATIENCE)
         self._attend(incarnation)
         await asyncio.sleep(self._timeout)
         await self._await_use(incarnation)
 
     async def _await_use(self, incarnation: Incarnation) -> None:
-        """Until it is of use, heard of, or gone."""
+        """Try to remove the TaskManager until it is used, heard of, or removed."""
         while self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
             await self._remove_unused(self._liveness.process(incarnation))
             await asyncio.sleep(self._timeout)
 
     async def _remove_unused(self, process: GuardedProcess) -> None:
-        """Unless its guard says that it lives: then it is on its way here, or says by itself why it cannot come."""
+        """Remove it, unless its guard says that it lives: then it is on its way here, or logs why it cannot come."""
         address, incarnation, boot_id = process.guard_address, process.incarnation, process.boot_id
         try:
             async with self._dials:
@@ -150,9 +151,11 @@ class TaskManagerDeaths:
             if self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
                 await self._stored.remove_unused(incarnation)
         except RetryableError as error:
-            logger.warning("%s, which nobody uses, is not removed yet: %s", described(process), error)
+            logger.warning("%s, which no leader has used, is not removed yet: %s", described(process), error)
         else:
-            logger.info("%s is not there, and nobody has used it: its registration is removed", described(process))
+            logger.info(
+                "%s does not answer, and no leader has used it: its registration is removed", described(process)
+            )
 
     def _attend(self, incarnation: Incarnation) -> None:
         if self._scope is not None and incarnation not in self._attended and self._question(incarnation) is not None:
@@ -160,7 +163,7 @@ class TaskManagerDeaths:
             self._scope.spawn(incarnation, self._ask(incarnation))
 
     async def _ask(self, incarnation: Incarnation) -> None:
-        """Ask its guard, until there is nothing to ask any more."""
+        """Ask the guard of the TaskManager, until there is nothing to ask any more."""
         attempt = 0
         while (question := self._question(incarnation)) is not None:
             process = self._liveness.process(incarnation)
@@ -176,12 +179,12 @@ class TaskManagerDeaths:
         self._attended.discard(incarnation)
 
     async def _answer(self, question: Question, process: GuardedProcess) -> bool:
-        """True if the guard has answered with yes, and that is durable."""
+        """True if the guard has answered the question with yes, and that is durable."""
         address, incarnation, boot_id = process.guard_address, process.incarnation, process.boot_id
         match question:
             case Question.IS_IT_THERE:
                 is_reached = await self._guards.is_guard_of(address, incarnation, boot_id)
-                # Who has gone meanwhile is not going to be used.
+                # A TaskManager that has ended meanwhile is not going to be used.
                 if self._question(incarnation) is question:
                     await self._note(process, is_reached=is_reached)
                 return is_reached

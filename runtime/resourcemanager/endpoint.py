@@ -196,7 +196,7 @@ class ResourceManager:
         return self._directory.namespace_of(job_id)
 
     def declare_requirements(self, requirements: JobRequirements, /) -> None:
-        """The complete requirement set of a job. Ignored unless it comes from the job's owner (R7)."""
+        """Take over the complete requirement set of a job. Ignored unless it comes from the job's owner (R7)."""
         if not self._is_open or self._jobs is None:
             return
         owner = self._jobs.owner_of(requirements.job_id)
@@ -206,7 +206,7 @@ class ResourceManager:
         self.post(ev.RequirementsDeclared(requirements, owner.incarnation, owner.address))
 
     def end_jobs(self, jobs: Mapping[JobId, bool], /) -> None:
-        """These jobs have a stored result (R16), and whether their outputs are kept (R28)."""
+        """These jobs have a stored result (R16); the value tells whether their outputs are kept (R28)."""
         if self._is_open:
             self.post(ev.JobsFinished(tuple(jobs)))
             self._ended.update(jobs)
@@ -224,7 +224,7 @@ class ResourceManager:
             self._tell_reasons()
 
     def _tell_ended(self) -> None:
-        """R16. The owner has told those TaskManagers that it used; this is for what it could not know of."""
+        """R16: tell all TaskManagers. The owner has told those that it used, and cannot know of all others."""
         ended, self._ended = self._ended, {}
         if ended:
             message = JobsEnded(tuple(ended), tuple(job_id for job_id, keeps_outputs in ended.items() if keeps_outputs))
@@ -265,9 +265,12 @@ class ResourceManager:
         )
 
     async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
-        """Empty a TaskManager, or use it again. Returns when it says so itself."""
+        """Drain a TaskManager, or use it again. Returns when the TaskManager has reported that it does.
+
+        NotFoundError, UnavailableError.
+        """
         self._check_open()
-        latest = reversed(list(self._slots.task_managers()))  # one that has just died may have had the same name
+        latest = reversed(list(self._slots.task_managers()))  # one that died just now may have the same name
         names = ((one.incarnation, one.registration.task_manager_id) for one in latest)
         found = next((incarnation for incarnation, name in names if task_manager_id in {incarnation, name}), None)
         if found is None:

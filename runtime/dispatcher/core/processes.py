@@ -13,10 +13,10 @@ from runtime.common.ids import Incarnation, JobId
 
 @dataclass(slots=True)
 class JobMasterProcess:
-    """One process. `sent` holds the jobs whose assignment went out on the stream that is open now.
+    """One JobMaster process, as this leader knows it. `sent`: jobs whose assignment went out on the present stream.
 
-    `is_draining`: it takes no jobs, by its own word. `drain_requests` wait for that word. `is_new`: it has come (back)
-    and has not been given its share of the jobs that others run.
+    `is_draining`: the process has said that it takes no jobs; `drain_requests` wait until it says so. `is_new`: it has
+    registered (again), and has not been given its share of the jobs of other processes.
     """
 
     incarnation: Incarnation
@@ -36,7 +36,7 @@ class JobMasterProcess:
 
     @property
     def state(self) -> str:
-        """`ready`, `draining` or `disconnected`, as shown to people."""
+        """`ready`, `draining` or `disconnected`, as REST shows it."""
         if not self.is_connected:
             return "disconnected"
         return "draining" if self.is_draining else "ready"
@@ -53,7 +53,7 @@ class JobMasterProcess:
 
 
 class ProcessTable:
-    """All processes of this term."""
+    """All JobMaster processes of one term."""
 
     def __init__(self) -> None:
         self._processes: dict[Incarnation, JobMasterProcess] = {}
@@ -70,7 +70,7 @@ class ProcessTable:
         return self._processes.get(incarnation)
 
     def known(self, incarnation: Incarnation, address: str, capacity: int) -> JobMasterProcess:
-        """Enter a process, or bring its figures up to date."""
+        """Enter a process, or update its address and capacity."""
         process = self._processes.get(incarnation)
         if process is None:
             process = self._processes[incarnation] = JobMasterProcess(incarnation, address, capacity)
@@ -95,7 +95,7 @@ class ProcessTable:
         return best
 
     def have_all_refused(self, refused_by: Mapping[Incarnation, bool]) -> bool:
-        """True if every process that there is has refused a job for good: nobody is left to wait for."""
+        """True if every known process has refused a job for good, so that waiting is of no use."""
         return bool(self._processes) and all(refused_by.get(incarnation) for incarnation in self._processes)
 
     def reserve(self, process: JobMasterProcess, job_id: JobId) -> None:
@@ -106,7 +106,7 @@ class ProcessTable:
         process.jobs.add(job_id)
 
     def release(self, incarnation: Incarnation, job_id: JobId) -> None:
-        """Count a job at a process no more."""
+        """No longer count a job at a process."""
         process = self._processes.get(incarnation)
         if process is not None:
             process.jobs.discard(job_id)

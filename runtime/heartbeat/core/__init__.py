@@ -1,1 +1,1 @@
-"""The judgement of who is silent for too long: pure."""
+"""Which peers are silent for too long, and which processes are dead. Pure."""

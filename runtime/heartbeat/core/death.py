@@ -13,7 +13,7 @@ PROCESS_GRACE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class GuardIdentity:
-    """Which life of which TaskManager, on which boot of its host."""
+    """One life of a TaskManager, on one boot of its host."""
 
     incarnation: Incarnation
     boot_id: str
@@ -21,19 +21,19 @@ class GuardIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """Somebody at the address said this."""
+    """A listener at the address said this."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRefused:
-    """The host lives, and nobody listens at the address."""
+    """The host lives, and no process listens at the address."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """Nothing came back in time, or what came back says nothing."""
+    """No answer came in time, or one that says nothing."""
 
     reason: str
 
@@ -63,7 +63,7 @@ def identity_of(text: str) -> tuple[GuardIdentity, bool] | None:
 
 
 def judge_process(dialled: Dialled, expected: Incarnation, *, trusts_refusal: bool) -> Verdict:
-    """The same of a process whose address answers with its incarnation. Never a proof that what it did is over."""
+    """What a dial proves about a process that answers with its incarnation; nothing about what it has started."""
     match dialled:
         case Answered(text):
             return Verdict.ALIVE if text == expected else Verdict.DEAD
@@ -74,8 +74,8 @@ def judge_process(dialled: Dialled, expected: Incarnation, *, trusts_refusal: bo
 
 
 def judge(dialled: Dialled, expected: GuardIdentity) -> Verdict:
-    """What it proves of that TaskManager. Only who has reaped everything says so; a guard that was killed is refused,
-    and another one at its address says nothing of it (R30).
+    """What a dial proves about that TaskManager (R30). Only a guard that has reaped everything says so; a refusal may
+    come from a killed guard, and another guard at the address says nothing about this TaskManager.
     """
     if not isinstance(dialled, Answered) or (found := identity_of(dialled.text)) is None or found[0] != expected:
         return Verdict.UNKNOWN

@@ -1,7 +1,7 @@
-"""Decides for all peers of a process when to send a sign of life and when to give a peer up.
+"""Decides for all peers of a process when to send a heartbeat, and when to give a peer up.
 
 R4: an observer that itself ran late, by more than a heartbeat interval, or whose lease lapsed, re-arms the timeouts of
-all its peers before it judges any of them: what they sent meanwhile waits unread in its own sockets.
+all its peers before it judges any of them: what they sent meanwhile waits unread in its sockets.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ from runtime.gateways.resource_manager import (
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerRegistered:
-    """A TaskManager opened a stream (again); its slots are unknown until its first report."""
+    """A TaskManager has opened a stream (again); its slots are unknown until its first report."""
 
     registration: RegisterTaskManager
 
 
 @dataclass(frozen=True, slots=True)
 class SlotsReported:
-    """A complete report."""
+    """A TaskManager has reported all its slots."""
 
     incarnation: Incarnation
     report: SlotReport
@@ -48,21 +48,21 @@ class AllocationRefused:
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerDisconnected:
-    """The stream ended: nothing new is allocated there, what is allocated stays counted."""
+    """The stream of a TaskManager has ended: it gets no new allocations and keeps those that it has."""
 
     incarnation: Incarnation
 
 
 @dataclass(frozen=True, slots=True)
 class TaskManagerLost:
-    """The TaskManager was silent for too long: its slots are gone (R18: that fails no attempt)."""
+    """A TaskManager is lost, or dead: its slots are not there any more (R18: that fails no attempt)."""
 
     incarnation: Incarnation
 
 
 @dataclass(frozen=True, slots=True)
 class RequirementsDeclared:
-    """The complete requirement set of a job, from the owner that the leader knows (R7)."""
+    """The owner of a job, as the leader knows it, has declared all that the job needs (R7)."""
 
     requirements: JobRequirements
     owner: Incarnation
@@ -71,7 +71,7 @@ class RequirementsDeclared:
 
 @dataclass(frozen=True, slots=True)
 class JobsFinished:
-    """Jobs with a stored result need nothing any more; their slots come back by SlotsFreed."""
+    """Jobs have a stored result and need nothing any more; SlotsFreed gives their slots back."""
 
     jobs: tuple[JobId, ...]
 
@@ -112,7 +112,7 @@ class NotifyJob:
 
 @dataclass(frozen=True, slots=True)
 class OwnerCutOff:
-    """The job's owner under that epoch has not reached what the job needs for long: another one may (R7)."""
+    """The owner under that epoch could not reach what the job needs for too long: another owner may (R7)."""
 
     job_id: JobId
     epoch: int

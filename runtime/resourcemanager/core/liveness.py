@@ -1,8 +1,8 @@
-"""Which TaskManagers' guards the leader dials, and what it may conclude (R13). Pure.
+"""Which guards of TaskManagers the leader dials, and what it may conclude from an answer (R13). Pure.
 
-Two questions: a guard that no leader has reached yet is asked whether it is there, because only an address that has
-once been dialled successfully proves anything by refusing; a TaskManager that is not heard of is asked whether it is
-dead. A TaskManager is used only when the first answer is durable: so one without it runs nothing.
+The leader asks a guard two questions. "Is it there?" while no leader has reached the guard: only an address that was
+once dialled successfully proves anything by a refusal. "Is it dead?" when the TaskManager is not heard of. The leader
+uses a TaskManager only when the first answer is durable, so a TaskManager without that answer runs nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runtime.highavailability.records import GuardRecord
 
 
 class Question(Enum):
-    """What to ask a guard now."""
+    """What the leader asks a guard."""
 
     IS_IT_THERE = "IS_IT_THERE"
     IS_IT_DEAD = "IS_IT_DEAD"
@@ -88,7 +88,7 @@ class Liveness:
         return self._known[incarnation].process
 
     def question(self, incarnation: Incarnation, *, is_heard: bool) -> Question | None:
-        """What to ask its guard now; None for nothing."""
+        """What to ask the guard of a TaskManager now; None for nothing."""
         known = self._known.get(incarnation)
         if known is None or (not known.is_used and not is_heard):
             return None
@@ -108,7 +108,7 @@ class Liveness:
 
     def registered(self, process: GuardedProcess) -> None:
         """A TaskManager has registered with this leader. Idempotent."""
-        # Its own word: what is stored of it may not be readable.
+        # The registration counts more than the record, which may not be readable (R31).
         self._known.setdefault(process.incarnation, _Known(process)).process = process
 
     def stored(self, processes: Iterable[StoredProcess]) -> tuple[list[Incarnation], list[GuardedProcess]]:
@@ -133,18 +133,18 @@ class Liveness:
         return new, ended
 
     def looked_for(self, incarnation: Incarnation, *, is_reached: bool) -> None:
-        """A leader has dialled its guard, and the outcome is durable."""
+        """A leader has dialled the guard, and the outcome is durable."""
         known = self._known.get(incarnation)
         if known is not None:
             known.is_used = True
             known.is_reached = known.is_reached or is_reached
 
     def given_up(self, incarnation: Incarnation) -> None:
-        """It is lost. Without a key and without a guard there is nothing to find out any more."""
+        """The TaskManager is lost. One without a key and without a guard is forgotten: nothing can be found out."""
         known = self._known.get(incarnation)
         if known is not None and not known.is_stored and not known.is_reached:
             del self._known[incarnation]
 
     def died(self, incarnation: Incarnation) -> None:
-        """It is dead. Idempotent."""
+        """The TaskManager is dead. Idempotent."""
         self._known.pop(incarnation, None)

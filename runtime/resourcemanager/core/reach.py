@@ -1,8 +1,8 @@
-"""Which TaskManagers the owner of a job cannot reach, and for how long the job has needed one of them (R7).
+"""Which TaskManagers the owner of a job cannot reach, and for how long the job has needed a slot there (R7).
 
-Invariants: a TaskManager is skipped while the owner names it, and for a while after it has given up to offer a slot to
-an owner that it cannot reach itself; a round counts when the job lacked a slot all through it that only skipped
-TaskManagers have; the count begins anew with the first moment without that need, and with every owner.
+Invariants: a TaskManager is skipped while the owner names it as unreachable, and for a while after the TaskManager has
+said that it cannot reach the owner; a round counts when during all of it the job lacked a slot that only skipped
+TaskManagers have; the count begins anew with the first look without that need, and with every owner.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ ROUNDS_MAX = 3
 
 @dataclass(slots=True)
 class Reach:
-    """Of one job under one owner. `named` by the owner; `deaf` to it by their own word, each until a moment."""
+    """The reach of one owner of one job. The owner has `named` TaskManagers that it cannot reach; TaskManagers that
+    cannot reach it are `deaf`, each until a moment (monotonic seconds).
+    """
 
     named: frozenset[Incarnation] = frozenset()
     deaf: dict[Incarnation, float] = field(default_factory=dict)
@@ -24,18 +26,18 @@ class Reach:
     _round_ends: float | None = None
 
     def skips(self, incarnation: Incarnation) -> bool:
-        """True for one whose slots are of no use to the job now."""
+        """True if slots of this TaskManager are of no use to the job now."""
         return incarnation in self.named or incarnation in self.deaf
 
     def expire(self, now: float) -> bool:
-        """Try again what was long enough ago. True if there is any."""
+        """Forget deaf TaskManagers whose time is over. True if there was one."""
         due = [incarnation for incarnation, until in self.deaf.items() if until <= now]
         for incarnation in due:
             del self.deaf[incarnation]
         return bool(due)
 
     def is_hopeless(self, *, is_needed: bool, now: float, round_seconds: float) -> bool:
-        """Look once more whether the job needs a skipped one. True at the end of the last round."""
+        """Note whether the job needs a skipped TaskManager now. True at the end of the last round."""
         if not is_needed:
             self.rounds, self._round_ends = 0, None
         elif self._round_ends is None:

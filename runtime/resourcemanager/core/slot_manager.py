@@ -2,7 +2,7 @@
 
 Invariants: a slot has at most one allocation; jobs are served round robin, one slot a turn, so that a job with
 500 subtasks does not starve a small one (semantics.md, Slots); an allocation is requested in the same step as the
-event that made it possible. The TaskManager's report is the truth about its slots.
+event that made it possible. What a TaskManager reports about its slots is true.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ REFUSED_PAUSE_SECONDS = 1.0
 
 
 IsOwner = Callable[[JobId, Incarnation, int], bool]
-"""Does this process own the job under this epoch, at this moment?"""
+"""True if this process owns the job under this epoch at this moment."""
 
 NamespaceOf = Callable[[JobId], str]
-"""To whom the job belongs, by the leader's own record (R48)."""
+"""The namespace that the job belongs to, as the leader has stored it (R48)."""
 
 
 class SlotManager:
-    """The machine. Allocation ids come from `new_id`; `is_owner` is asked before each allocation (R7)."""
+    """Decides on one event at a time. `new_id` makes allocation ids; `is_owner` is asked before each allocation (R7).
+
+    An unanswered request for a slot is given up after `request_timeout` seconds; `round_seconds` is a round of `Reach`.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class SlotManager:
         self._rotation: dict[JobId, None] = {}
         self._paused: dict[JobId, float] = {}
         self._unowned: set[JobId] = set()
-        """Not served lately, because whoever declared the need did not own the job at that moment."""
+        """Jobs that got no slot in the last round, because the declaring process did not own the job at that moment."""
         self._now = 0.0
 
     def handle(self, event: ev.SlotManagerEvent, at: float) -> Effects:
@@ -93,7 +96,7 @@ class SlotManager:
         return iter(self._task_managers.values())
 
     def task_manager(self, incarnation: Incarnation) -> TaskManagerSlots | None:
-        """One of them."""
+        """The TaskManager, if it is registered."""
         return self._task_managers.get(incarnation)
 
     def slot_counts(self) -> tuple[int, int]:
@@ -102,7 +105,7 @@ class SlotManager:
         return total, sum(len(peer.free) for peer in self._task_managers.values() if peer.is_connected)
 
     def job(self, job_id: JobId) -> JobNeeds | None:
-        """What a job has declared."""
+        """What a job has declared and holds; None for a job that needs nothing and holds nothing."""
         return self._jobs.get(job_id)
 
     # --- TaskManagers -------------------------------------------------------------------------------------
@@ -120,8 +123,8 @@ class SlotManager:
         if peer is None:
             return []
         before = peer.slots_total, peer.report.problem, peer.tenant
-        gone, found = peer.reconcile(event.report, overdue_before=self._now - self._request_timeout)
-        for allocation in gone:
+        ended, found = peer.reconcile(event.report, overdue_before=self._now - self._request_timeout)
+        for allocation in ended:
             self._forget(allocation)
         for status in found:
             assert status.allocation_id is not None, status
@@ -154,16 +157,16 @@ class SlotManager:
         return self._serve(capacity_changed=False)
 
     def _is_unwanted(self, allocation: Allocation) -> bool:
-        """Given back at once by a job that has declared nothing since.
+        """True if a job has given the slot back at once, and has declared nothing since.
 
-        It needs less than it last could say: its owner reaches the TaskManagers, and does not reach us. Asked again at
-        once it would be given back at once, a thousand times a second.
+        The job needs less than it could declare: its owner reaches the TaskManagers and does not reach this leader. A
+        new allocation would be given back at once too, a thousand times a second.
         """
         job, at = self._jobs.get(allocation.job_id), allocation.requested_at
         return job is not None and at is not None and job.declared_at <= at > self._now - REFUSED_PAUSE_SECONDS
 
     def _pause(self, job_id: JobId) -> None:
-        """No slots for a job that has not caught up with its end or its needs, until it declares them or a while."""
+        """Give no slots to a job whose declaration is out of date, until it declares again or a pause is over."""
         self._rotation.pop(job_id, None)
         self._paused[job_id] = self._now + REFUSED_PAUSE_SECONDS
 
@@ -177,7 +180,7 @@ class SlotManager:
             job.reach.deaf[incarnation] = self._now + self._request_timeout
         until = self._now + REFUSED_PAUSE_SECONDS
         if refusal.is_slot_free:
-            # Its requirements have not caught up with its end: the slot goes to whoever waits, the job is left alone.
+            # The declaration is older than the end of the job: another job gets the slot.
             peer.release(allocation)
         else:
             peer.block(allocation, until)
@@ -217,7 +220,7 @@ class SlotManager:
         return effects + self._cut_off()
 
     def _lift(self, peer: TaskManagerSlots) -> bool:
-        """R50: who has waited for it may need it no more. True if others can have it now."""
+        """R50: lift what holds the TaskManager for a namespace that needs it no more. True if that changes anything."""
         before = peer.is_kept, peer.claim, peer.is_promised
         peer.is_kept = False
         if peer.claim and not self._is_awaited(peer, peer.claim):
@@ -226,7 +229,7 @@ class SlotManager:
         return before != (peer.is_kept, peer.claim, peer.is_promised)
 
     def _is_awaited(self, peer: TaskManagerSlots, namespace: str) -> bool:
-        """True if a job of this namespace waits that could run there."""
+        """True if a job of this namespace waits that could run on the TaskManager."""
         waiting = (self._jobs[job_id] for job_id in (*self._rotation, *self._paused) if job_id in self._jobs)
         return any(
             (profile := job.missing()) is not None
@@ -237,7 +240,7 @@ class SlotManager:
         )
 
     def _cut_off(self) -> Effects:
-        """R7: jobs whose owners cannot reach what they need, for as many rounds as that may last."""
+        """R7: cut off the owners that could not reach what their jobs need for too many rounds."""
         effects: Effects = []
         for job_id, job in self._jobs.items():
             is_needed = job_id in self._rotation and self._is_held_up(job)
@@ -246,7 +249,7 @@ class SlotManager:
         return effects
 
     def _is_held_up(self, job: JobNeeds) -> bool:
-        """True if a slot that the job lacks is there, on a TaskManager that its owner cannot reach."""
+        """True if a TaskManager that the owner cannot reach has a slot that the job lacks."""
         profile = job.missing()
         if profile is None:
             return False
@@ -259,7 +262,7 @@ class SlotManager:
         declared = event.requirements
         job = self._jobs.get(declared.job_id)
         if job is not None and declared.epoch < job.epoch:
-            return []  # R1: an older owner has nothing to say any more
+            return []  # R1: an older owner
         if job is None:
             if not declared.requirements:
                 return []
@@ -318,7 +321,7 @@ class SlotManager:
     # --- matching -----------------------------------------------------------------------------------------
 
     def _serve(self, *, capacity_changed: bool) -> Effects:
-        """Hand out slots, one a turn to each job that lacks some, until nobody can be served."""
+        """Allocate slots, one a turn to each job that lacks some, until no job can be served."""
         effects: Effects = []
         served: dict[JobId, None] = {}
         skipped: dict[JobId, None] = {}
@@ -349,7 +352,7 @@ class SlotManager:
         if profile is None:
             return None
         if not self._is_owner(job.job_id, job.owner, job.epoch):
-            self._unowned.add(job.job_id)  # it has lost the job since it declared, or may be about to
+            self._unowned.add(job.job_id)  # the process has lost the job since it declared, or may be about to
             return None
         fitting = [peer for peer in self._fitting(job, profile) if not job.reach.skips(peer.incarnation)]
         chosen = tenants.choose(fitting, job.job_id, job.namespace)

@@ -18,7 +18,10 @@ NO_REPORT = SlotReport((), is_warm=False, assigned_tasks=0)
 
 @dataclass(slots=True)
 class Allocation:
-    """One hand-out of one slot. `requested_at` is None once the TaskManager has shown it."""
+    """A slot that is promised to a job, or in use by it. `requested_at` is None once a report has shown it.
+
+    `profile` is None for an allocation that only a report tells of.
+    """
 
     allocation_id: AllocationId
     incarnation: Incarnation
@@ -30,7 +33,10 @@ class Allocation:
 
 @dataclass(slots=True)
 class TaskManagerSlots:
-    """One registered TaskManager. `free` keeps the slot that is idle longest in front."""
+    """The slots of one registered TaskManager. `free` begins with the slot that is idle longest.
+
+    `blocked` holds refused slots, each until a moment (monotonic seconds).
+    """
 
     registration: RegisterTaskManager
     report: SlotReport = NO_REPORT
@@ -91,7 +97,7 @@ class TaskManagerSlots:
         return (len(self.allocated) / max(1, self.slots_total), not self.report.is_warm, self.report.assigned_tasks)
 
     def has_for(self, job_id: JobId) -> bool:
-        """True if a slot is free, or is the job's already."""
+        """True if a slot is free, or belongs to the job already."""
         return bool(self.free) or any(one.job_id == job_id for one in self.allocated.values())
 
     def take(self, allocation: Allocation) -> None:
@@ -104,13 +110,13 @@ class TaskManagerSlots:
             self.present.add(allocation.job_id)
 
     def release(self, allocation: Allocation) -> None:
-        """The allocation ended and its slot is ready for the next one."""
+        """The allocation has ended, and its slot is free."""
         if self.allocated.get(allocation.slot_index) is allocation:
             del self.allocated[allocation.slot_index]
             self.free[allocation.slot_index] = None
 
     def block(self, allocation: Allocation, until: float) -> None:
-        """The slot was refused: leave it alone for a while, or until a report says what it is."""
+        """The TaskManager has refused the slot: allocate it to no job until a moment, or until a report shows it."""
         if self.allocated.get(allocation.slot_index) is allocation:
             del self.allocated[allocation.slot_index]
             self.blocked[allocation.slot_index] = until
@@ -122,7 +128,7 @@ class TaskManagerSlots:
         self.present.discard(refused)
 
     def unblock(self, at: float) -> bool:
-        """Try refused slots again. True if there are any."""
+        """Free the refused slots whose time is over. True if there was one."""
         due = [index for index, until in self.blocked.items() if until <= at]
         for index in due:
             del self.blocked[index]
@@ -130,13 +136,13 @@ class TaskManagerSlots:
         return bool(due)
 
     def reconcile(self, report: SlotReport, *, overdue_before: float) -> tuple[list[Allocation], list[SlotStatus]]:
-        """Believe a report. Returns (allocations that are gone, allocations that we did not know).
+        """Believe a report. Returns (allocations that have ended, allocations that were not known here).
 
-        A report may have crossed a request on the way, so a requested allocation that it does not show stays,
+        A report may have crossed a request on the way, so a requested allocation that the report does not show stays,
         unless this is the first report of a stream (what was sent on an older stream is undelivered, R11) or the
         request was sent before `overdue_before`.
         """
-        gone: list[Allocation] = []
+        ended: list[Allocation] = []
         found: list[SlotStatus] = []
         reported = {status.slot_index: status for status in report.slots}
         for index, allocation in list(self.allocated.items()):
@@ -145,7 +151,7 @@ class TaskManagerSlots:
                 allocation.requested_at = None
             elif not self._may_have_crossed(allocation, status, overdue_before):
                 del self.allocated[index]
-                gone.append(allocation)
+                ended.append(allocation)
         for index in list(self.free) + list(self.blocked):
             if index not in reported:
                 self.free.pop(index, None)
@@ -161,10 +167,10 @@ class TaskManagerSlots:
         self.is_first_report = False
         self.report = report
         self._note_tenant(report.tenant, has_slots=bool(report.slots))
-        return gone, found
+        return ended, found
 
     def _note_tenant(self, tenant: str, *, has_slots: bool) -> None:
-        """A report without one may have crossed the first request on the way."""
+        """Believe the tenant of a report. A report without a tenant may have crossed the first request on the way."""
         before, self.tenant = self.tenant, tenant or (self.tenant if self.allocated else "")
         if self.tenant != before:
             self.is_promised = bool(self.tenant) and (bool(before) or not has_slots)
@@ -177,7 +183,7 @@ class TaskManagerSlots:
         return status is not None and status.allocation_id is None
 
     def statuses(self) -> Iterator[SlotStatus]:
-        """The allocated slots, for people."""
+        """The allocated slots, by index."""
         for index, allocation in sorted(self.allocated.items()):
             yield SlotStatus(index, allocation.allocation_id, allocation.job_id)
 

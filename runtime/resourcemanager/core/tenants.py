@@ -1,11 +1,12 @@
-"""Which TaskManagers a namespace may use, where they serve one namespace at a time (R50).
+"""Which TaskManagers a namespace may use, where each serves one namespace at a time: its tenant (R50).
 
-A TaskManager that serves another namespace is claimed by the one that waits: jobs that were not there before get no
-slots there any more, and when nothing is allocated there it is asked for a slot. It refuses that one, and is made anew;
-or some job is still there without a slot, and then the claim is lifted, so that this job can go on.
+A namespace that waits claims a TaskManager of another tenant: from then on only jobs that have had slots there get
+slots there, and when no slot there is allocated, the ResourceManager requests one. The TaskManager refuses that request
+and starts its slots anew for the namespace. If a job of the old tenant is still there without a slot, the TaskManager
+keeps its tenant, and the claim is lifted so that this job can go on.
 
-Whom it was made anew for has it first: until a job of that namespace has had a slot there, no other one claims it, as
-long as one waits that could run there.
+The namespace for which slots were started anew has them first: until one of its jobs has had a slot there, no other
+namespace claims that TaskManager, as long as a job of the first one waits that could run there.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ HELD_BY_OTHERS = (
 
 
 def serves(peer: TaskManagerSlots, namespace: str) -> bool:
-    """May jobs of this namespace have slots there as it is?"""
+    """True if jobs of this namespace may have slots of the TaskManager as it is."""
     return not peer.registration.has_tenants or peer.tenant in {"", namespace}
 
 
 def choose(fitting: Sequence[TaskManagerSlots], job_id: JobId, namespace: str) -> TaskManagerSlots | None:
-    """The one to ask for a slot, None if the job has to wait. Of those that others have it claims one."""
+    """The TaskManager to request a slot from, None if the job has to wait; then one of another tenant is claimed."""
     free = [peer for peer in fitting if peer.free and not peer.report.is_draining]
     own = [peer for peer in free if serves(peer, namespace) and _is_open_to(peer, job_id, namespace)]
     if own:
