@@ -40,22 +40,24 @@ class JobNeeds:
         if allocation.incarnation not in self.reach.named:
             self.held[allocation.profile] = self.held.get(allocation.profile, 0) + change
 
-    def unfulfilled(self) -> Iterator[ResourceRequirement]:
-        """What is missing: profiles with the number of slots that the job has declared and does not hold.
+    def unfulfilled(self) -> Iterator[tuple[ResourceProfile, int]]:
+        """What is missing: profiles, each with the number of slots that the job has declared and does not hold.
 
         In the order of the declaration. Allocations whose profile is not known count for what is short first.
         """
         unknown = self.held.get(None, 0)
         for need in self.requirements:
-            short = max(0, need.count - self.held.get(need.profile, 0))
+            short = need.count - self.held.get(need.profile, 0)
             if short > unknown:
-                yield ResourceRequirement(need.profile, short - unknown)
-            unknown = max(0, unknown - short)
+                yield need.profile, short - unknown
+            if short > 0:
+                unknown = max(0, unknown - short)
 
     def missing(self) -> ResourceProfile | None:
         """The next profile to allocate, None when everything declared is held."""
-        first = next(self.unfulfilled(), None)
-        return None if first is None else first.profile
+        for profile, _count in self.unfulfilled():
+            return profile
+        return None
 
     def declare(self, declared: JobRequirements, owner: Incarnation, address: str, at: float) -> bool:
         """Take over the complete requirement set. True if what counts as held has to be counted anew (R7)."""
