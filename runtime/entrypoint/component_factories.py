@@ -196,7 +196,7 @@ class JobMasterPrimaryComponentFactory(DispatcherResourceManagerComponentFactory
 
 
 class StoredRegistrations:
-    """The JobMaster processes' keys, as the Dispatcher wants to hear of them (`JobMasterRegistrations`)."""
+    """Implements `JobMasterRegistrations` on the keys of the JobMaster processes."""
 
     def __init__(self, ha: HighAvailabilityServices) -> None:
         self._ha = ha
@@ -204,7 +204,7 @@ class StoredRegistrations:
     async def follow(
         self, known: Sequence[Incarnation], on_change: Callable[[ProcessKnown | ProcessLost], None], /
     ) -> None:
-        """Every change, beginning with what differs from `known`. Eternal."""
+        """Tell every change, beginning with the differences from `known`. Eternal."""
         before: dict[Incarnation, object] = dict.fromkeys(known)
         async for registered in self._ha.follow_job_masters():
             for incarnation in before:

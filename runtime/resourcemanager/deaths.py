@@ -194,7 +194,7 @@ class TaskManagerDeaths:
                     return False
                 await self._stored.remove_dead(incarnation)
                 self._liveness.died(incarnation)
-                logger.warning("%s is dead: its guard at %s is gone", described(process), address)
+                logger.warning("%s is dead: so says its guard at %s", described(process), address)
                 self._died(incarnation, f"{described(process)}: its process died")
                 return True
             case _:

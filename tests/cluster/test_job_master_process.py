@@ -1,4 +1,4 @@
-"""One JobMaster process from the outside: what it registers, and whom it answers."""
+"""One JobMaster process from the outside: what it registers, and that it answers leaders only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio
 
 
 class Records:
-    """The registration, as far as its content goes."""
+    """A registration that keeps what is written."""
 
     def __init__(self) -> None:
         self.written: list[JobMasterRecord] = []

@@ -1,4 +1,4 @@
-"""The leader finds out who is dead: JobMaster processes at their address, TaskManagers by their guard (R13)."""
+"""The leader proves deaths: of JobMaster processes at their address, of TaskManagers by their guard (R13)."""
 
 from __future__ import annotations
 

@@ -198,14 +198,14 @@ class ProcessRegistered:
 
 @dataclass(frozen=True, slots=True)
 class ProcessDisconnected:
-    """The stream ended. Whether the process lives is another question."""
+    """The stream of a process has ended. The process may live."""
 
     incarnation: Incarnation
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessLost:
-    """The process is gone by the store's word: its lease ended."""
+    """The lease of a process has ended, and with it its registration in the store."""
 
     incarnation: Incarnation
 
@@ -227,7 +227,7 @@ class SummariesReceived:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentRefused:
-    """A process does not run a job: for good, and it may have begun the job then, or for want of room now."""
+    """A process does not run a job: for good (then it may have begun the job), or because it has no room now."""
 
     incarnation: Incarnation
     refusal: JobAssignmentRefused

@@ -1,4 +1,4 @@
-"""What an answer at a guard's address proves (R13)."""
+"""What a dial of a guard, or of a JobMaster process, proves (R13)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_process_that_is_refused_is_dead_where_that_is_trusted(verdict: Verdic
 
 
 class Peer:
-    """Answers in turn what it is told; then the last of it for ever."""
+    """Gives its answers in turn, and the last one again and again."""
 
     def __init__(self, *answers: str | Exception) -> None:
         self.answers = list(answers)

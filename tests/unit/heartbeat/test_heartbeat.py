@@ -1,4 +1,4 @@
-"""Signs of life: the judgement as a table, and the service on a stream that a test controls."""
+"""Heartbeats: the monitor as a table, and the service on a stream that the test controls."""
 
 from __future__ import annotations
 

@@ -76,6 +76,7 @@ class Leader:
         self.told.append(("registered", registration.incarnation))
 
     def received(self, _peer: Incarnation, messages: Sequence[Any], /) -> None:
+        assert not any(isinstance(one, RegisterJobMaster) for one in messages), "as assert_never does"
         self.messages += messages
 
     def disconnected(self, peer: Incarnation, /) -> None:
@@ -267,6 +268,20 @@ def test_a_stream_without_a_registration_ends(says: object) -> None:
         assert (leader.told, leader.peers.connected) == ([], ())
 
     play(leader, main)
+
+
+def test_a_message_that_the_component_does_not_expect_ends_the_stream(caplog: pytest.LogCaptureFixture) -> None:
+    leader = Leader()
+
+    async def main() -> None:
+        stream = await leader.register(A)
+        stream.send(registration(A))
+        await wait_end(stream)
+        assert leader.told == [("registered", A), ("disconnected", A)]
+        assert leader.peers.is_silent(A)
+
+    play(leader, main)
+    assert "failed" in caplog.text
 
 
 def test_a_stream_that_has_ended_takes_the_place_of_none_that_lives() -> None:  # R11

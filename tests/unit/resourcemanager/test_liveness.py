@@ -1,4 +1,4 @@
-"""Which guards are dialled, and who is gone (R13)."""
+"""Which guards are dialled, and which TaskManagers have ended (R13)."""
 
 from __future__ import annotations
 

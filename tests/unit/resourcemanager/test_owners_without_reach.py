@@ -40,7 +40,7 @@ class TestOwnersThatAreCutOff:
 
     @staticmethod
     def cut_off(cluster: Cluster, seconds: int) -> list[tuple[JobId, int, float]]:
-        """Let time pass; who was cut off, under which epoch, and when."""
+        """Let time pass; the owners that were cut off: job, epoch, and when."""
         found = []
         for _ in range(seconds):
             cluster.at += 1.0

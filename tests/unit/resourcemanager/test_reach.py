@@ -1,4 +1,4 @@
-"""Rounds of one owner that does not reach what its job needs (R7)."""
+"""The rounds of an owner that cannot reach what its job needs (R7)."""
 
 from __future__ import annotations
 

@@ -308,7 +308,7 @@ def test_who_has_lost_the_job_since_it_declared_gets_nothing() -> None:
 
 
 def test_who_turns_out_to_own_the_job_after_all_is_served() -> None:
-    """While another owner is being written nobody is served; that may fail."""
+    """While another owner is being written the job gets nothing; but that write may fail."""
     cluster = Cluster()
     cluster.declare(1, 1, epoch=5)
     cluster.owners[job(1)] = 0

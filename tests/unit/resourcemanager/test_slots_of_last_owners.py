@@ -1,4 +1,4 @@
-"""What a TaskManager keeps for a job's last owner is no slot of an owner that has not heard of it (R7)."""
+"""A slot that a TaskManager keeps for the last owner of a job does not count for an owner that cannot reach it (R7)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Resources:
         self.report(OTHER, SlotStatus(0, None, None))
 
     def handle(self, event: ev.SlotManagerEvent) -> list[Incarnation]:
-        """Who is asked for a slot."""
+        """The TaskManagers that are asked for a slot."""
         effects = self.manager.handle(event, 100.0)
         return [effect.incarnation for effect in effects if isinstance(effect, ev.SendRequestSlot)]
 

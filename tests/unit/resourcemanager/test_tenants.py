@@ -1,4 +1,4 @@
-"""TaskManagers that serve one namespace at a time: who gets their slots, and who waits (R50)."""
+"""TaskManagers that serve one namespace at a time: which jobs get their slots, and which wait (R50)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def job(number: int) -> JobId:
 
 
 class Cluster:
-    """A SlotManager. Jobs below 10 are of team-a, the others of team-b."""
+    """A SlotManager. Jobs with numbers below 10 belong to team-a, the others to team-b."""
 
     def __init__(self, *task_managers: Incarnation, has_tenants: bool = True, slots: int = SLOTS) -> None:
         ids = itertools.count(1)
@@ -142,7 +142,7 @@ def test_jobs_that_come_later_do_not_keep_it_from_who_waits() -> None:
 
 
 def passed_over(cluster: Cluster) -> None:
-    """Job 11 waits, and then job 2 of those that are there; the TaskManager begins anew, for the first of them."""
+    """Job 11 waits, then job 2 of the present tenant too; the TaskManager is made anew for job 11, which was first."""
     (mine,) = requests(cluster.declare(1))
     cluster.declare(11)
     cluster.declare(2)
@@ -155,7 +155,7 @@ def passed_over(cluster: Cluster) -> None:
 @pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize("ticks", [0, 1, 2])
 def test_one_that_is_made_anew_serves_whom_it_was_made_anew_for(slots: int, ticks: int) -> None:
-    """Whoever waits longest, and however long Spark takes to start."""
+    """The namespace that has waited longest has it, however long Spark takes to start."""
     cluster = Cluster(T1, slots=slots)
     passed_over(cluster)
     for _ in range(ticks):
@@ -195,7 +195,7 @@ def test_it_is_not_kept_for_a_job_that_cannot_run_there() -> None:
 
 
 def test_a_job_that_is_there_gets_its_further_slots() -> None:
-    """Its end is what the others wait for."""
+    """The other jobs wait for the end of this one."""
     cluster = Cluster(T1)
     cluster.declare(1)
     cluster.declare(11)
@@ -203,7 +203,7 @@ def test_a_job_that_is_there_gets_its_further_slots() -> None:
 
 
 def test_a_job_that_is_there_without_a_slot_goes_on() -> None:
-    """What this process has forgotten, the TaskManager knows: it refuses, and nobody waits for each other for ever."""
+    """A new leader does not know of the job, the TaskManager does: it refuses, and no two jobs wait for each other."""
     cluster = Cluster(T1)
     cluster.report(T1, "team-a")
     (asked,) = requests(cluster.declare(11))
