@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Protocol
 
 from runtime.common.ids import Incarnation
-from runtime.highavailability.records import GuardRecord
 
 
 class Question(Enum):
@@ -47,6 +46,14 @@ class GuardedProcess(Protocol):
         """The boot of its host: after another one nothing of it runs."""
 
 
+class GuardFinding(Protocol):
+    """What a leader has found out about a guard."""
+
+    @property
+    def is_reached(self) -> bool:
+        """True if a leader has reached the guard."""
+
+
 class StoredProcess(Protocol):
     """The keys of a TaskManager in the store."""
 
@@ -55,8 +62,8 @@ class StoredProcess(Protocol):
         """Its registration."""
 
     @property
-    def guard(self) -> GuardRecord | None:
-        """What a leader has found out about its guard; None: no leader has used the TaskManager yet."""
+    def guard(self) -> GuardFinding | None:
+        """What is known of its guard; None: no leader has used the TaskManager yet."""
 
 
 def described(process: GuardedProcess) -> str:
