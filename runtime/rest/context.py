@@ -12,11 +12,11 @@ from runtime.common.errors import UnavailableError
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.task_executor import TaskExecutorGateway
-from runtime.rest.audit import Audit, NoAudit
-from runtime.rest.forward_seal import ForwardSeal
-from runtime.rest.limits import NO_LIMITS, LimitSettings
-from runtime.rest.principals import PrincipalAdministration
-from runtime.rest.tls import RestTls
+from runtime.rest.access.audit import Audit, NoAudit
+from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
+from runtime.rest.access.principals import PrincipalAdministration
+from runtime.rest.connections.tls import RestTls
+from runtime.rest.forwarding.forward_seal import ForwardSeal
 
 LEADER_UNKNOWN = "Service temporarily unavailable due to an ongoing leader election. Please refresh."
 

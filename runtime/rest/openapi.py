@@ -8,9 +8,9 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from runtime.rest import text_patterns
 from runtime.rest.answers import JsonAnswer, encoded
-from runtime.rest.request_bodies import (
+from runtime.rest.bodies import text_patterns
+from runtime.rest.bodies.request_bodies import (
     ClientHeartbeat,
     LogsRequest,
     MissingRequest,
@@ -19,8 +19,8 @@ from runtime.rest.request_bodies import (
     RotatedToken,
     WaitRequest,
 )
+from runtime.rest.routes.submission import Submission
 from runtime.rest.shapes import ERRORS, Shape, json_schema
-from runtime.rest.submission import Submission
 
 _BODIES: tuple[type[BaseModel], ...] = (
     Submission,

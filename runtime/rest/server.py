@@ -16,14 +16,14 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.errors import UnavailableError
+from runtime.rest.access.audit import Audit
+from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
+from runtime.rest.access.sign_in import SignIn
 from runtime.rest.app import create_app
-from runtime.rest.audit import Audit
-from runtime.rest.connections import Connections, connections_max, protocol_among
+from runtime.rest.connections.handshakes import Handshake, Seldom
+from runtime.rest.connections.limited_connections import Connections, connections_max, protocol_among
+from runtime.rest.connections.tls import RestTls
 from runtime.rest.context import RestContext
-from runtime.rest.handshakes import Handshake, Seldom
-from runtime.rest.limits import NO_LIMITS, LimitSettings
-from runtime.rest.sign_in import SignIn
-from runtime.rest.tls import RestTls
 
 logger = logging.getLogger(__name__)
 

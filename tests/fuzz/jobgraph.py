@@ -10,7 +10,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.jobgraph.graph import JobGraph, dump_operators, parse_operators
 from runtime.jobgraph.regions import pipelined_regions, topological_order
 from runtime.jobgraph.slots import slot_needs
-from runtime.rest.submission import parse_submission
+from runtime.rest.routes.submission import parse_submission
 from tests.fuzz.surface import Surface
 from tests.kit.control_plane.job_graphs import diamond, graph, lone, source, two_readers
 

@@ -52,8 +52,8 @@ from runtime.gateways.task_executor import (
     LogStream,
     TaskExecutorGateway,
 )
+from runtime.rest.access.sign_in import SignIn, bearer_of
 from runtime.rest.context import LeaderComponents, RestContext
-from runtime.rest.sign_in import SignIn, bearer_of
 from runtime.security.principals import ADMIN
 
 JOB = JobId("a" * 32)

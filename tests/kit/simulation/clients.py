@@ -20,11 +20,11 @@ from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.jobgraph.graph import JobGraph
+from runtime.rest.access.sign_in import SignIn
 from runtime.rest.context import RestContext
-from runtime.rest.jobs import archived_graph, known_summary, wait_for_end
+from runtime.rest.routes.jobs import archived_graph, known_summary, wait_for_end
+from runtime.rest.routes.submission import read_submission
 from runtime.rest.server import RestSettings
-from runtime.rest.sign_in import SignIn
-from runtime.rest.submission import read_submission
 from runtime.rpc.status import is_bug
 from runtime.security.principals import ANYBODY
 from tests.kit.simulation.history import (

@@ -16,7 +16,7 @@ from airflow_flinklike.client import AsyncFlinklikeClient, ClientTls, FlinklikeC
 from airflow_flinklike.client import token as token_module
 from airflow_flinklike.client.tls import RenewedAsyncTransport, RenewedTransport, TlsContexts
 from airflow_flinklike.exceptions import AuthenticationError, ClusterUnavailableError, JobRefusedError
-from runtime.rest.tls import RestTls
+from runtime.rest.connections.tls import RestTls
 from runtime.security.certificates import Credential, Use, issue
 from runtime.security.tls_files import TlsMaterial
 from tests.kit.cluster.script_cluster import free_port

@@ -24,7 +24,7 @@ from runtime.gateways.task_executor import (
 )
 from runtime.rest import shapes
 from runtime.rest.app import create_app
-from runtime.rest.log_reads import PIECE_BYTES_MAX
+from runtime.rest.routes.log_reads import PIECE_BYTES_MAX
 from tests.kit.rest.fakes import JOB, FakeTaskExecutor, RestFakes, archived
 from tests.kit.rest.shapes import differences
 

@@ -1,0 +1,272 @@
+"""Flink's bodies for /jobs: pure functions from an archived graph or a summary to what goes into JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue
+
+from runtime.common.masking import masked
+from runtime.common.namespaces import DEFAULT_NAMESPACE
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.archived import ArchivedExecutionGraph, ArchivedVertex
+from runtime.gateways.dispatcher import JobSummary, TaskCounts
+from runtime.gateways.overview import JobMasterInfo, Takeover
+from runtime.gateways.task import FailureInfo, TaskMetrics
+from runtime.rest.bodies.java_throwable import serialized_throwable
+
+Body = dict[str, Any]
+
+_APPLICATION_STATUS = {
+    JobStatus.FINISHED: "SUCCEEDED",
+    JobStatus.FAILED: "FAILED",
+    JobStatus.CANCELED: "CANCELED",
+}
+_TASK_STATES = ("running", "canceling", "canceled", "created", "scheduled", "deploying", "reconciling")
+_MORE_TASK_STATES = ("finished", "initializing", "failed")
+
+
+def duration(start: int, end: int, now: int) -> int:
+    """(end or now) - start; -1 before the start."""
+    return -1 if start < 0 else max(0, (end if end >= 0 else now) - start)
+
+
+def job_overview(summary: JobSummary, now: int) -> Body:
+    """One element of /jobs/overview."""
+    return {
+        "jid": summary.job_id,
+        "name": summary.name,
+        "jobType": "BATCH",
+        "schedulerType": "Default",
+        "start-time": summary.start_millis,
+        "end-time": summary.end_millis,
+        "duration": duration(summary.start_millis, summary.end_millis, now),
+        "state": summary.status.value,
+        "last-modification": summary.last_modification_millis,
+        "tasks": _task_counts(summary.tasks),
+        "pending-operators": 0,
+        "pending-reason": summary.pending_reason,
+        **whose(summary),
+    }
+
+
+def whose(summary: JobSummary) -> Body:
+    """Who has submitted it, "" the admin, and where it belongs (R48)."""
+    return {"namespace": summary.namespace or DEFAULT_NAMESPACE, "submitter": summary.submitter}
+
+
+def _task_counts(tasks: TaskCounts) -> Body:
+    counts = {name: getattr(tasks, name) for name in (*_TASK_STATES, *_MORE_TASK_STATES)}
+    return {**counts, "total": sum(counts.values())}
+
+
+def job_details(graph: ArchivedExecutionGraph, owner: JobMasterInfo | None, now: int) -> Body:
+    """/jobs/:id."""
+    counts = {state.value: 0 for state in ExecutionState}
+    for vertex in graph.vertices:
+        counts[vertex.state.value] += 1
+    return {
+        "jid": graph.job_id,
+        "application-id": graph.job_id,
+        "name": graph.name,
+        "isStoppable": False,
+        "state": graph.status.value,
+        "job-type": "BATCH",
+        "schedulerType": "Default",
+        "start-time": graph.start_millis,
+        "end-time": graph.end_millis,
+        "duration": duration(graph.start_millis, graph.end_millis, now),
+        "maxParallelism": max((vertex.max_parallelism for vertex in graph.vertices), default=-1),
+        "now": now,
+        "timestamps": {status.value: graph.timestamps.get(status, 0) for status in JobStatus},
+        "vertices": [_vertex_overview(vertex, now) for vertex in graph.vertices],
+        "status-counts": counts,
+        "plan": plan(graph),
+        "pending-operators": 0,
+        "pending-reason": graph.pending_reason,
+        "last-modification": graph.last_modification_millis,
+        **_ownership(owner, graph.takeovers),
+    }
+
+
+def _ownership(owner: JobMasterInfo | None, takeovers: Sequence[Takeover]) -> Body:
+    """Who runs the job, and how it came to that, newest first."""
+    changes = [
+        {
+            "timestamp": one.millis,
+            "from": one.former_address,
+            "from-id": one.former,
+            "to": one.owner_address,
+            "to-id": one.owner,
+            "reason": one.reason,
+        }
+        for one in reversed(takeovers)
+    ]
+    process = {"jobmaster": "", "jobmaster-id": ""}
+    if owner is not None:
+        process = {"jobmaster": owner.address, "jobmaster-id": owner.incarnation}
+    return {**process, "takeovers": changes}
+
+
+def _vertex_overview(vertex: ArchivedVertex, now: int) -> Body:
+    counts = vertex.counts()
+    return {
+        "id": vertex.id,
+        "slotSharingGroupId": hashlib.sha256(vertex.slot_sharing_group.encode()).hexdigest()[:32],
+        "slot-sharing-group": vertex.slot_sharing_group,
+        "name": vertex.name,
+        "maxParallelism": vertex.max_parallelism,
+        "parallelism": vertex.parallelism,
+        "status": vertex.state.value,
+        "start-time": vertex.start_millis,
+        "end-time": vertex.end_millis,
+        "duration": duration(vertex.start_millis, vertex.end_millis, now),
+        "tasks": {state.value: counts.get(state, 0) for state in ExecutionState},
+        "metrics": io_metrics(vertex.metrics(), is_complete=vertex.end_millis >= 0),
+        "exclusive": vertex.is_exclusive,
+        "restarts": vertex.restarts,
+        "progress": _progress(vertex),
+    }
+
+
+def vertex_progress(vertex: ArchivedVertex) -> Body:
+    """How far a vertex is, in short: for readers that look often. States that no subtask is in are left out."""
+    return {
+        "id": vertex.id,
+        "name": vertex.name,
+        "parallelism": vertex.parallelism,
+        "tasks": {state.value: count for state, count in vertex.counts().items()},
+        "progress": _progress(vertex),
+    }
+
+
+def _progress(vertex: ArchivedVertex) -> Body:
+    progress = [one.current.progress for one in vertex.subtasks if one.current.progress is not None]
+    return {
+        "text": next((one.text for one in reversed(progress) if one.text), ""),
+        "fraction": sum(one.fraction for one in progress) / len(progress) if progress else 0.0,
+        "spark-stages-active": sum(one.spark_stages_active for one in progress),
+        "spark-tasks-completed": sum(one.spark_tasks_completed for one in progress),
+        "spark-tasks-total": sum(one.spark_tasks_total for one in progress),
+    }
+
+
+def io_metrics(metrics: TaskMetrics, *, is_complete: bool) -> Body:
+    """IOMetricsInfo."""
+    names = ("read-bytes", "write-bytes", "read-records", "write-records")
+    values: Body = {}
+    for name in names:
+        values[name] = getattr(metrics, name.replace("-", "_"))
+        values[f"{name}-complete"] = is_complete
+    return {
+        **values,
+        "accumulated-backpressured-time": 0,
+        "accumulated-idle-time": 0,
+        "accumulated-busy-time": metrics.cpu_millis,
+    }
+
+
+def plan(graph: ArchivedExecutionGraph) -> Body:
+    """The plan, sinks first, as Flink lists it."""
+    return {
+        "jid": graph.job_id,
+        "name": graph.name,
+        "type": "BATCH",
+        "nodes": [_plan_node(graph, vertex) for vertex in reversed(graph.vertices)],
+    }
+
+
+def _plan_node(graph: ArchivedExecutionGraph, vertex: ArchivedVertex) -> Body:
+    node: Body = {
+        "id": vertex.id,
+        "operator": "",
+        "parallelism": vertex.parallelism,
+        "operator_strategy": "",
+        "description": vertex.description,
+        "optimizer_properties": {},
+    }
+    inputs = [
+        {"id": edge.source, "num": number, "exchange": "blocking", "ship_strategy": edge.mode.value}
+        for number, edge in enumerate(graph.inputs(vertex.id))
+    ]
+    return {**node, "inputs": inputs} if inputs else node
+
+
+def job_config(graph: ArchivedExecutionGraph) -> Body:
+    """/jobs/:id/config."""
+    user_config = {**json.loads(graph.config.params or "{}"), **graph.config.spark_conf}
+    return {
+        "jid": graph.job_id,
+        "name": graph.name,
+        "execution-config": {
+            "restart-strategy": graph.config.restart_strategy,
+            "user-failures": graph.config.user_failures,
+            "job-parallelism": graph.config.parallelism,
+            "object-reuse-mode": False,
+            "user-config": {key: _setting(key, value) for key, value in user_config.items()},
+        },
+    }
+
+
+def _setting(key: str, value: JsonValue) -> str:
+    return masked(key, value if isinstance(value, str) else json.dumps(value))
+
+
+def exceptions(graph: ArchivedExecutionGraph, limit: int) -> Body:
+    """/jobs/:id/exceptions, newest first."""
+    entries = [
+        {**_exception(one), "concurrentExceptions": [_exception(other) for other in one.concurrent]}
+        for one in graph.exceptions
+    ]
+    return {"exceptionHistory": {"entries": entries[:limit], "truncated": len(entries) > limit}}
+
+
+def _exception(one: Any) -> Body:
+    failure: FailureInfo = one.failure
+    body: Body = {
+        "exceptionName": failure.class_name,
+        "stacktrace": failure.stack_trace or f"{failure.class_name}: {failure.message}",
+        "timestamp": failure.timestamp_millis,
+        "failureLabels": dict(one.labels),
+    }
+    if one.task_name:
+        body |= {"taskName": one.task_name, "endpoint": one.endpoint, "taskManagerId": one.task_manager_id}
+    return body
+
+
+def execution_result(graph: ArchivedExecutionGraph) -> Body:
+    """/jobs/:id/execution-result of a terminal job."""
+    result: Body = {
+        "id": graph.job_id,
+        "name": graph.name,
+        "application-status": _APPLICATION_STATUS[graph.status],
+        "accumulator-results": {},
+        "net-runtime": max(0, graph.end_millis - graph.start_millis),
+        "application-id": graph.job_id,
+        "start-time": graph.start_millis,
+        "end-time": graph.end_millis,
+    }
+    if graph.status is JobStatus.FINISHED:
+        result["result"] = json.loads(graph.result) if graph.result else None
+    cause = graph.failure if graph.status is JobStatus.FAILED else graph.cancellation
+    if cause is not None:
+        labels = next((one.labels for one in graph.exceptions if one.failure.message == cause.message), {})
+        result["failure-cause"] = failure_cause(cause, labels)
+    return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
+
+
+def failure_cause(failure: FailureInfo, labels: Mapping[str, str]) -> Body:
+    """Flink's failure-cause, readable by Flink's own clients. `recoverable`: another run may end otherwise."""
+    text = failure.stack_trace or f"{failure.class_name}: {failure.message}"
+    return {
+        "class": failure.class_name,
+        "message": failure.message,
+        "stack-trace": text,
+        "kind": failure.kind,
+        "recoverable": failure.is_recoverable,
+        "failure-labels": dict(labels),
+        "serialized-throwable": serialized_throwable(failure.class_name, failure.message, text),
+    }
