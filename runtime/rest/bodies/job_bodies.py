@@ -1,32 +1,29 @@
-"""Flink's bodies for /jobs: pure functions from an archived graph or a summary to what goes into JSON."""
+"""Flink's bodies for /jobs: pure functions from an archived graph or a summary to the types of `schema.jobs`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pydantic import JsonValue
 
 from runtime.common.masking import masked
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import ExecutionState, JobStatus
-from runtime.executiongraph.archived import ArchivedExecutionGraph, ArchivedVertex
+from runtime.executiongraph.archived import ArchivedException, ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.gateways.overview import JobMasterInfo, Takeover
 from runtime.gateways.task import FailureInfo, TaskMetrics
 from runtime.rest.bodies.java_throwable import serialized_throwable
-
-Body = dict[str, Any]
+from runtime.rest.bodies.schema import jobs as schema
+from runtime.rest.bodies.schema.common import IOMetrics
 
 _APPLICATION_STATUS = {
     JobStatus.FINISHED: "SUCCEEDED",
     JobStatus.FAILED: "FAILED",
     JobStatus.CANCELED: "CANCELED",
 }
-_TASK_STATES = ("running", "canceling", "canceled", "created", "scheduled", "deploying", "reconciling")
-_MORE_TASK_STATES = ("finished", "initializing", "failed")
 
 
 def duration(start: int, end: int, now: int) -> int:
@@ -34,7 +31,7 @@ def duration(start: int, end: int, now: int) -> int:
     return -1 if start < 0 else max(0, (end if end >= 0 else now) - start)
 
 
-def job_overview(summary: JobSummary, now: int) -> Body:
+def job_overview(summary: JobSummary, now: int) -> schema.JobOverview:
     """One element of /jobs/overview."""
     return {
         "jid": summary.job_id,
@@ -53,17 +50,30 @@ def job_overview(summary: JobSummary, now: int) -> Body:
     }
 
 
-def whose(summary: JobSummary) -> Body:
+def whose(summary: JobSummary) -> schema.Ownership:
     """Who has submitted it, "" the admin, and where it belongs (R48)."""
     return {"namespace": summary.namespace or DEFAULT_NAMESPACE, "submitter": summary.submitter}
 
 
-def _task_counts(tasks: TaskCounts) -> Body:
-    counts = {name: getattr(tasks, name) for name in (*_TASK_STATES, *_MORE_TASK_STATES)}
-    return {**counts, "total": sum(counts.values())}
+def _task_counts(tasks: TaskCounts) -> schema.TaskCountPerState:
+    return {
+        "running": tasks.running,
+        "canceling": tasks.canceling,
+        "canceled": tasks.canceled,
+        "created": tasks.created,
+        "scheduled": tasks.scheduled,
+        "deploying": tasks.deploying,
+        "reconciling": tasks.reconciling,
+        "finished": tasks.finished,
+        "initializing": tasks.initializing,
+        "failed": tasks.failed,
+        "total": tasks.total,
+    }
 
 
-def job_details(graph: ArchivedExecutionGraph, owner: JobMasterInfo | None, now: int) -> Body:
+def job_details(
+    graph: ArchivedExecutionGraph, owner: JobMasterInfo | None, summary: JobSummary, now: int
+) -> schema.Job:
     """/jobs/:id."""
     counts = {state.value: 0 for state in ExecutionState}
     for vertex in graph.vertices:
@@ -88,13 +98,14 @@ def job_details(graph: ArchivedExecutionGraph, owner: JobMasterInfo | None, now:
         "pending-operators": 0,
         "pending-reason": graph.pending_reason,
         "last-modification": graph.last_modification_millis,
-        **_ownership(owner, graph.takeovers),
+        **_owners(owner, graph.takeovers),
+        **whose(summary),
     }
 
 
-def _ownership(owner: JobMasterInfo | None, takeovers: Sequence[Takeover]) -> Body:
-    """Who runs the job, and how it came to that, newest first."""
-    changes = [
+def _owners(owner: JobMasterInfo | None, takeovers: Sequence[Takeover]) -> schema.JobOwners:
+    """The JobMaster process that runs the job, and the takeovers that led to it, newest first."""
+    changes: list[schema.TakeoverOfJob] = [
         {
             "timestamp": one.millis,
             "from": one.former_address,
@@ -105,13 +116,14 @@ def _ownership(owner: JobMasterInfo | None, takeovers: Sequence[Takeover]) -> Bo
         }
         for one in reversed(takeovers)
     ]
-    process = {"jobmaster": "", "jobmaster-id": ""}
-    if owner is not None:
-        process = {"jobmaster": owner.address, "jobmaster-id": owner.incarnation}
-    return {**process, "takeovers": changes}
+    return {
+        "jobmaster": "" if owner is None else owner.address,
+        "jobmaster-id": "" if owner is None else owner.incarnation,
+        "takeovers": changes,
+    }
 
 
-def _vertex_overview(vertex: ArchivedVertex, now: int) -> Body:
+def _vertex_overview(vertex: ArchivedVertex, now: int) -> schema.VertexOverview:
     counts = vertex.counts()
     return {
         "id": vertex.id,
@@ -132,7 +144,7 @@ def _vertex_overview(vertex: ArchivedVertex, now: int) -> Body:
     }
 
 
-def vertex_progress(vertex: ArchivedVertex) -> Body:
+def vertex_progress(vertex: ArchivedVertex) -> schema.VertexProgress:
     """How far a vertex is, in short: for readers that look often. States that no subtask is in are left out."""
     return {
         "id": vertex.id,
@@ -143,7 +155,7 @@ def vertex_progress(vertex: ArchivedVertex) -> Body:
     }
 
 
-def _progress(vertex: ArchivedVertex) -> Body:
+def _progress(vertex: ArchivedVertex) -> schema.Progress:
     progress = [one.current.progress for one in vertex.subtasks if one.current.progress is not None]
     return {
         "text": next((one.text for one in reversed(progress) if one.text), ""),
@@ -154,22 +166,24 @@ def _progress(vertex: ArchivedVertex) -> Body:
     }
 
 
-def io_metrics(metrics: TaskMetrics, *, is_complete: bool) -> Body:
+def io_metrics(metrics: TaskMetrics, *, is_complete: bool) -> IOMetrics:
     """IOMetricsInfo."""
-    names = ("read-bytes", "write-bytes", "read-records", "write-records")
-    values: Body = {}
-    for name in names:
-        values[name] = getattr(metrics, name.replace("-", "_"))
-        values[f"{name}-complete"] = is_complete
     return {
-        **values,
+        "read-bytes": metrics.read_bytes,
+        "read-bytes-complete": is_complete,
+        "write-bytes": metrics.write_bytes,
+        "write-bytes-complete": is_complete,
+        "read-records": metrics.read_records,
+        "read-records-complete": is_complete,
+        "write-records": metrics.write_records,
+        "write-records-complete": is_complete,
         "accumulated-backpressured-time": 0,
         "accumulated-idle-time": 0,
         "accumulated-busy-time": metrics.cpu_millis,
     }
 
 
-def plan(graph: ArchivedExecutionGraph) -> Body:
+def plan(graph: ArchivedExecutionGraph) -> schema.Plan:
     """The plan, sinks first, as Flink lists it."""
     return {
         "jid": graph.job_id,
@@ -179,8 +193,8 @@ def plan(graph: ArchivedExecutionGraph) -> Body:
     }
 
 
-def _plan_node(graph: ArchivedExecutionGraph, vertex: ArchivedVertex) -> Body:
-    node: Body = {
+def _plan_node(graph: ArchivedExecutionGraph, vertex: ArchivedVertex) -> schema.PlanNode:
+    node: schema.PlanNode = {
         "id": vertex.id,
         "operator": "",
         "parallelism": vertex.parallelism,
@@ -188,14 +202,16 @@ def _plan_node(graph: ArchivedExecutionGraph, vertex: ArchivedVertex) -> Body:
         "description": vertex.description,
         "optimizer_properties": {},
     }
-    inputs = [
+    inputs: list[schema.PlanInput] = [
         {"id": edge.source, "num": number, "exchange": "blocking", "ship_strategy": edge.mode.value}
         for number, edge in enumerate(graph.inputs(vertex.id))
     ]
-    return {**node, "inputs": inputs} if inputs else node
+    if inputs:
+        node["inputs"] = inputs
+    return node
 
 
-def job_config(graph: ArchivedExecutionGraph) -> Body:
+def job_config(graph: ArchivedExecutionGraph) -> schema.JobConfiguration:
     """/jobs/:id/config."""
     user_config = {**json.loads(graph.config.params or "{}"), **graph.config.spark_conf}
     return {
@@ -215,31 +231,33 @@ def _setting(key: str, value: JsonValue) -> str:
     return masked(key, value if isinstance(value, str) else json.dumps(value))
 
 
-def exceptions(graph: ArchivedExecutionGraph, limit: int) -> Body:
+def exceptions(graph: ArchivedExecutionGraph, limit: int) -> schema.JobExceptions:
     """/jobs/:id/exceptions, newest first."""
-    entries = [
+    entries: list[schema.RootFailureOfJob] = [
         {**_exception(one), "concurrentExceptions": [_exception(other) for other in one.concurrent]}
         for one in graph.exceptions
     ]
     return {"exceptionHistory": {"entries": entries[:limit], "truncated": len(entries) > limit}}
 
 
-def _exception(one: Any) -> Body:
-    failure: FailureInfo = one.failure
-    body: Body = {
+def _exception(one: ArchivedException) -> schema.FailureOfJob:
+    failure = one.failure
+    body: schema.FailureOfJob = {
         "exceptionName": failure.class_name,
         "stacktrace": failure.stack_trace or f"{failure.class_name}: {failure.message}",
         "timestamp": failure.timestamp_millis,
         "failureLabels": dict(one.labels),
     }
     if one.task_name:
-        body |= {"taskName": one.task_name, "endpoint": one.endpoint, "taskManagerId": one.task_manager_id}
+        body["taskName"] = one.task_name
+        body["endpoint"] = one.endpoint
+        body["taskManagerId"] = one.task_manager_id
     return body
 
 
-def execution_result(graph: ArchivedExecutionGraph) -> Body:
-    """/jobs/:id/execution-result of a terminal job."""
-    result: Body = {
+def execution_result(graph: ArchivedExecutionGraph, *, is_for_flink: bool = False) -> schema.ExecutionResult:
+    """/jobs/:id/execution-result of a terminal job. `is_for_flink`: Flink's Java clients can read the failure."""
+    result: schema.ResultOfJob = {
         "id": graph.job_id,
         "name": graph.name,
         "application-status": _APPLICATION_STATUS[graph.status],
@@ -255,18 +273,20 @@ def execution_result(graph: ArchivedExecutionGraph) -> Body:
     if cause is not None:
         labels = next((one.labels for one in graph.exceptions if one.failure.message == cause.message), {})
         result["failure-cause"] = failure_cause(cause, labels)
+        if is_for_flink:
+            text = result["failure-cause"]["stack-trace"]
+            serialized = serialized_throwable(cause.class_name, cause.message, text)
+            result["failure-cause"]["serialized-throwable"] = serialized
     return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
 
 
-def failure_cause(failure: FailureInfo, labels: Mapping[str, str]) -> Body:
-    """Flink's failure-cause, readable by Flink's own clients. `recoverable`: another run may end otherwise."""
-    text = failure.stack_trace or f"{failure.class_name}: {failure.message}"
+def failure_cause(failure: FailureInfo, labels: Mapping[str, str]) -> schema.FailureCause:
+    """Flink's failure-cause as JSON. `recoverable`: another run may end otherwise."""
     return {
         "class": failure.class_name,
         "message": failure.message,
-        "stack-trace": text,
+        "stack-trace": failure.stack_trace or f"{failure.class_name}: {failure.message}",
         "kind": failure.kind,
         "recoverable": failure.is_recoverable,
         "failure-labels": dict(labels),
-        "serialized-throwable": serialized_throwable(failure.class_name, failure.message, text),
     }

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, get_args
 
 from runtime.common.ids import VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedSubtask, ArchivedVertex
-from runtime.rest.bodies.job_bodies import Body, duration, io_metrics
+from runtime.rest.bodies.job_bodies import duration, io_metrics
+from runtime.rest.bodies.schema import vertices as schema
 
-_METRICS = (
+_Metric = Literal[
     "read-bytes",
     "write-bytes",
     "read-records",
@@ -19,11 +20,12 @@ _METRICS = (
     "accumulated-busy-time",
     "accumulated-idle-time",
     "accumulated-backpressured-time",
-)
+]
+_METRICS: tuple[_Metric, ...] = get_args(_Metric)
 _LIVE_STATES = ("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING")
 
 
-def vertex_details(vertex: ArchivedVertex, now: int) -> Body:
+def vertex_details(vertex: ArchivedVertex, now: int) -> schema.Vertex:
     """/jobs/:id/vertices/:vid."""
     subtasks = [attempt_details(one.index, one.current, now) for one in vertex.subtasks]
     return {
@@ -37,16 +39,16 @@ def vertex_details(vertex: ArchivedVertex, now: int) -> Body:
     }
 
 
-def _aggregated(subtasks: Sequence[Body]) -> Body:
+def _aggregated(subtasks: Sequence[schema.Attempt]) -> schema.Aggregated:
     return {
-        "metrics": {name: _statistics([one["metrics"][name] for one in subtasks]) for name in _METRICS},
+        "metrics": {name: _statistics([int(one["metrics"][name]) for one in subtasks]) for name in _METRICS},
         "status-duration": {
             name: _statistics([one["status-duration"].get(name, 0) for one in subtasks]) for name in _LIVE_STATES
         },
     }
 
 
-def attempt_details(index: int, attempt: ArchivedExecution, now: int) -> Body:
+def attempt_details(index: int, attempt: ArchivedExecution, now: int) -> schema.Attempt:
     """One attempt: the element of `subtasks`, and /subtasks/:i(/attempts/:n)."""
     return {
         "subtask": index,
@@ -64,7 +66,7 @@ def attempt_details(index: int, attempt: ArchivedExecution, now: int) -> Body:
     }
 
 
-def subtask_times(vertex: ArchivedVertex, now: int) -> Body:
+def subtask_times(vertex: ArchivedVertex, now: int) -> schema.SubtaskTimes:
     """/jobs/:id/vertices/:vid/subtasktimes."""
     return {
         "id": vertex.id,
@@ -74,7 +76,7 @@ def subtask_times(vertex: ArchivedVertex, now: int) -> Body:
     }
 
 
-def _times(subtask: ArchivedSubtask, now: int) -> Body:
+def _times(subtask: ArchivedSubtask, now: int) -> schema.TimesOfSubtask:
     timestamps = {state.value: subtask.current.timestamps.get(state, 0) for state in ExecutionState}
     return {
         "subtask": subtask.index,
@@ -84,7 +86,7 @@ def _times(subtask: ArchivedSubtask, now: int) -> Body:
     }
 
 
-def vertex_task_managers(vertex: ArchivedVertex, now: int) -> Body:
+def vertex_task_managers(vertex: ArchivedVertex, now: int) -> schema.VertexTaskManagers:
     """/jobs/:id/vertices/:vid/taskmanagers: the subtasks grouped by where they run."""
     groups: dict[tuple[str, str], list[ArchivedSubtask]] = {}
     for subtask in vertex.subtasks:
@@ -94,7 +96,7 @@ def vertex_task_managers(vertex: ArchivedVertex, now: int) -> Body:
     return {"id": vertex.id, "name": vertex.name, "now": now, "taskmanagers": rows}
 
 
-def _task_manager(endpoint: str, name: str, members: Sequence[ArchivedSubtask], now: int) -> Body:
+def _task_manager(endpoint: str, name: str, members: Sequence[ArchivedSubtask], now: int) -> schema.TaskManagerOfVertex:
     group = ArchivedVertex(VertexId(""), name, (), len(members), 0, "", is_exclusive=False, subtasks=tuple(members))
     counts = group.counts()
     start, end = group.start_millis, group.end_millis
@@ -111,9 +113,9 @@ def _task_manager(endpoint: str, name: str, members: Sequence[ArchivedSubtask], 
     }
 
 
-def _statistics(values: Sequence[Any]) -> Body:
+def _statistics(values: Sequence[int]) -> schema.Statistics:
     if not values:
-        return dict.fromkeys(("min", "max", "avg", "sum", "median", "p25", "p75", "p95"), 0)
+        return {"min": 0, "max": 0, "avg": 0, "sum": 0, "median": 0, "p25": 0, "p75": 0, "p95": 0}
     ordered = sorted(values)
     return {
         "min": ordered[0],
@@ -127,5 +129,5 @@ def _statistics(values: Sequence[Any]) -> Body:
     }
 
 
-def _percentile(ordered: Sequence[Any], percent: int) -> Any:
+def _percentile(ordered: Sequence[int], percent: int) -> int:
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]

@@ -10,10 +10,10 @@ from fastapi.responses import Response, StreamingResponse
 
 from runtime.common.errors import InvalidInputError, StorageExhaustedError
 from runtime.gateways.blob import BlobKey
-from runtime.rest import shapes
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies.request_bodies import MissingRequest, parse_body
+from runtime.rest.bodies.schema import blobs as schema
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, answers_bytes, takes
 
@@ -25,15 +25,16 @@ def blobs_router(context: RestContext) -> APIRouter:
     """Uploads and downloads."""
     router = authorized_router(context, prefix="/blobs", tags=["blobs"])
 
-    @router.post("/missing", responses=answers(shapes.BLOBS_MISSING), openapi_extra=takes(MissingRequest))
+    @router.post("/missing", responses=answers(schema.MissingBlobs), openapi_extra=takes(MissingRequest))
     async def missing(request: Request) -> Response:
         """`{"digests": [{"sha256", "size_bytes"}]}` -> `{"missing": [sha256], "keys": {sha256: key}}` (R19)."""
         asked = parse_body(MissingRequest, await request.body())
         digests = [(one.sha256, one.size_bytes) for one in asked.digests]
         keys, absent = await context.components.blobs.missing(digests)
-        return JsonAnswer({"missing": list(absent), "keys": {sha: str(key) for sha, key in keys.items()}})
+        body: schema.MissingBlobs = {"missing": list(absent), "keys": {sha: str(key) for sha, key in keys.items()}}
+        return JsonAnswer(body)
 
-    @router.put("/{sha256}", status_code=201, responses=answers(shapes.BLOB_STORED, 201))
+    @router.put("/{sha256}", status_code=201, responses=answers(schema.StoredBlob, 201))
     async def upload(sha256: str, request: Request) -> Response:
         """Store the body under its digest; durable when answered."""
         if _SHA256.match(sha256) is None:
@@ -44,7 +45,8 @@ def blobs_router(context: RestContext) -> APIRouter:
         except StorageExhaustedError as error:
             message = f"{error} ({request.headers.get('content-length', 'unknown')} bytes are needed)"
             raise StorageExhaustedError(message) from error
-        return JsonAnswer({"key": str(key)}, status_code=201)
+        body: schema.StoredBlob = {"key": str(key)}
+        return JsonAnswer(body, status_code=201)
 
     @router.get("/{key}", responses=answers_bytes("application/octet-stream"))
     async def download(key: str) -> Response:

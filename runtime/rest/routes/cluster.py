@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -15,52 +14,82 @@ from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 from runtime.gateways.overview import JobMasterInfo
 from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, TaskManagerInfo
-from runtime.rest import shapes
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.access.sign_in import principal_of
 from runtime.rest.answers import JsonAnswer
+from runtime.rest.bodies.schema import cluster as schema
+from runtime.rest.bodies.schema.access import SignedInPrincipal
+from runtime.rest.bodies.schema.common import Empty
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers
 from runtime.rest.routes.jobs import seen
 from runtime.security.principals import Principal
 
 _MIB = 1 << 20
+_NO_METRICS: schema.TaskManagerMetrics = {
+    "heapUsed": 0,
+    "heapCommitted": 0,
+    "heapMax": 0,
+    "nonHeapUsed": 0,
+    "nonHeapCommitted": 0,
+    "nonHeapMax": 0,
+    "directCount": 0,
+    "directUsed": 0,
+    "directMax": 0,
+    "mappedCount": 0,
+    "mappedUsed": 0,
+    "mappedMax": 0,
+    "nettyShuffleMemorySegmentsAvailable": 0,
+    "nettyShuffleMemorySegmentsUsed": 0,
+    "nettyShuffleMemorySegmentsTotal": 0,
+    "nettyShuffleMemoryAvailable": 0,
+    "nettyShuffleMemoryUsed": 0,
+    "nettyShuffleMemoryTotal": 0,
+    "garbageCollectors": [],
+}
+"""A TaskManager has no JVM of its own; Flink's clients want the numbers."""
 
 
 def cluster_router(context: RestContext) -> APIRouter:
     """All routes that are about no job."""
     router = authorized_router(context, tags=["cluster"])
 
-    @router.get("/overview", responses=answers(shapes.CLUSTER_OVERVIEW))
+    @router.get("/overview", responses=answers(schema.ClusterOverview))
     async def overview(request: Request) -> Response:
         """The numbers of the cluster, of jobs those that one may see."""
         return JsonAnswer(cluster_overview(context, principal_of(request)))
 
-    @router.get("/principal", responses=answers(shapes.PRINCIPAL))
+    @router.get("/principal", responses=answers(SignedInPrincipal))
     async def principal(request: Request) -> Response:
         """Who asks, as the cluster knows him."""
         one = principal_of(request)
-        return JsonAnswer({"name": one.name, "role": one.role.text, "namespace": one.namespace, "via": one.via})
+        body: SignedInPrincipal = {
+            "name": one.name,
+            "role": one.role.text,
+            "namespace": one.namespace,
+            "via": one.via,
+        }
+        return JsonAnswer(body)
 
-    @router.get("/config", responses=answers(shapes.DASHBOARD_CONFIG))
+    @router.get("/config", responses=answers(schema.DashboardConfiguration))
     async def config() -> Response:
         """What a dashboard needs to know."""
-        return JsonAnswer(
-            {
-                "refresh-interval": context.refresh_interval_millis,
-                "timezone-name": "Coordinated Universal Time",
-                "timezone-offset": 0,
-                "flink-version": VERSION,
-                "flink-revision": f"flinklike @ {VERSION}",
-                "features": {"web-submit": False, "web-cancel": True, "web-rescale": False, "web-history": False},
-                "high-availability": dict(context.configuration).get("high-availability.type", "none"),
-            }
-        )
+        body: schema.DashboardConfiguration = {
+            "refresh-interval": context.refresh_interval_millis,
+            "timezone-name": "Coordinated Universal Time",
+            "timezone-offset": 0,
+            "flink-version": VERSION,
+            "flink-revision": f"flinklike @ {VERSION}",
+            "features": {"web-submit": False, "web-cancel": True, "web-rescale": False, "web-history": False},
+            "high-availability": dict(context.configuration).get("high-availability.type", "none"),
+        }
+        return JsonAnswer(body)
 
-    @router.get("/jobmanager/config", responses=answers(shapes.CONFIGURATION))
+    @router.get("/jobmanager/config", responses=answers(schema.Configuration))
     async def configuration() -> Response:
         """What is set, secrets masked."""
-        return JsonAnswer([{"key": key, "value": value} for key, value in context.configuration])
+        body: schema.Configuration = [{"key": key, "value": value} for key, value in context.configuration]
+        return JsonAnswer(body)
 
     _add_task_managers(router, context)
     _add_job_masters(router, context)
@@ -68,35 +97,34 @@ def cluster_router(context: RestContext) -> APIRouter:
 
 
 def _add_task_managers(router: APIRouter, context: RestContext) -> None:
-    @router.get("/taskmanagers", responses=answers(shapes.TASK_MANAGERS))
+    @router.get("/taskmanagers", responses=answers(schema.TaskManagers))
     async def task_managers(request: Request) -> Response:
         """All registered TaskManagers."""
         managers = context.components.resource_manager.task_managers()
-        return JsonAnswer({"taskmanagers": [_task_manager(one, principal_of(request)) for one in managers]})
+        body: schema.TaskManagers = {"taskmanagers": [_task_manager(one, principal_of(request)) for one in managers]}
+        return JsonAnswer(body)
 
-    @router.get("/taskmanagers/{task_manager_id}", responses=answers(shapes.TASK_MANAGER))
+    @router.get("/taskmanagers/{task_manager_id}", responses=answers(schema.TaskManagerDetails))
     async def task_manager(task_manager_id: str, request: Request) -> Response:
         """One TaskManager with its allocated slots."""
         for one in context.components.resource_manager.task_managers():
             if task_manager_id in {one.registration.task_manager_id, one.registration.incarnation}:
-                metrics = {**dict.fromkeys(shapes.METRIC_FIELDS, 0), "garbageCollectors": []}
-                return JsonAnswer(
-                    {
-                        **_task_manager(one, principal_of(request)),
-                        "metrics": metrics,
-                        "allocatedSlots": _allocated(context, principal_of(request), one),
-                    }
-                )
+                body: schema.TaskManagerDetails = {
+                    **_task_manager(one, principal_of(request)),
+                    "metrics": _NO_METRICS,
+                    "allocatedSlots": _allocated(context, principal_of(request), one),
+                }
+                return JsonAnswer(body)
         message = f"TaskManager {task_manager_id[:120]} not found"
         raise NotFoundError(message)
 
-    @router.post("/taskmanagers/{task_manager_id}/drain", status_code=202, responses=answers(shapes.EMPTY, 202))
+    @router.post("/taskmanagers/{task_manager_id}/drain", status_code=202, responses=answers(Empty, 202))
     async def drain_task_manager(task_manager_id: str) -> Response:
         """Have a TaskManager take no more slots and let go of its tasks. Answered when it has begun."""
         await context.components.resource_manager.drain_task_manager(task_manager_id, is_draining=True)
         return JsonAnswer({}, status_code=202)
 
-    @router.post("/taskmanagers/{task_manager_id}/undrain", status_code=202, responses=answers(shapes.EMPTY, 202))
+    @router.post("/taskmanagers/{task_manager_id}/undrain", status_code=202, responses=answers(Empty, 202))
     async def undrain_task_manager(task_manager_id: str) -> Response:
         """Have a drained TaskManager give away slots again."""
         await context.components.resource_manager.drain_task_manager(task_manager_id, is_draining=False)
@@ -104,33 +132,39 @@ def _add_task_managers(router: APIRouter, context: RestContext) -> None:
 
 
 def _add_job_masters(router: APIRouter, context: RestContext) -> None:
-    @router.get("/jobmasters", responses=answers(shapes.JOB_MASTERS))
+    @router.get("/jobmasters", responses=answers(schema.JobMasterProcesses))
     async def job_masters() -> Response:
         """All registered JobMaster processes."""
-        return JsonAnswer({"jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()]})
+        body: schema.JobMasterProcesses = {
+            "jobmasters": [_job_master(one) for one in context.dispatcher.job_masters()],
+        }
+        return JsonAnswer(body)
 
-    @router.get("/jobmasters/{job_master_id}", responses=answers(shapes.JOB_MASTER))
+    @router.get("/jobmasters/{job_master_id}", responses=answers(schema.JobMasterProcessDetails))
     async def job_master(job_master_id: str, request: Request) -> Response:
         """One JobMaster process with those of its jobs that one may see."""
         jobs = seen(principal_of(request), context.dispatcher.jobs_of(Incarnation(job_master_id)))
         infos = [one for one in context.dispatcher.job_masters() if one.incarnation == job_master_id]
-        shown = [{"jid": one.job_id, "name": one.name, "state": one.status.value} for one in jobs]
-        return JsonAnswer({**_job_master(infos[0]), "jobs": shown})
+        body: schema.JobMasterProcessDetails = {
+            **_job_master(infos[0]),
+            "jobs": [{"jid": one.job_id, "name": one.name, "state": one.status.value} for one in jobs],
+        }
+        return JsonAnswer(body)
 
-    @router.post("/jobmasters/{job_master_id}/drain", status_code=202, responses=answers(shapes.EMPTY, 202))
+    @router.post("/jobmasters/{job_master_id}/drain", status_code=202, responses=answers(Empty, 202))
     async def drain(job_master_id: str) -> Response:
         """Have a JobMaster process give its jobs to others and take no more. Answered when it has begun."""
         await context.dispatcher.drain_job_master(Incarnation(job_master_id), is_draining=True)
         return JsonAnswer({}, status_code=202)
 
-    @router.post("/jobmasters/{job_master_id}/undrain", status_code=202, responses=answers(shapes.EMPTY, 202))
+    @router.post("/jobmasters/{job_master_id}/undrain", status_code=202, responses=answers(Empty, 202))
     async def undrain(job_master_id: str) -> Response:
         """Have a drained JobMaster process take jobs again."""
         await context.dispatcher.drain_job_master(Incarnation(job_master_id), is_draining=False)
         return JsonAnswer({}, status_code=202)
 
 
-def cluster_overview(context: RestContext, principal: Principal) -> dict[str, Any]:
+def cluster_overview(context: RestContext, principal: Principal) -> schema.ClusterOverview:
     """/overview."""
     components = context.components
     slots, free = components.resource_manager.slot_counts()
@@ -165,7 +199,7 @@ def cluster_overview(context: RestContext, principal: Principal) -> dict[str, An
     }
 
 
-def _task_manager(info: TaskManagerInfo, principal: Principal) -> dict[str, Any]:
+def _task_manager(info: TaskManagerInfo, principal: Principal) -> schema.TaskManager:
     registration = info.registration
     return {
         "id": registration.task_manager_id,
@@ -207,14 +241,24 @@ def task_manager_state(info: TaskManagerInfo) -> str:
     return "draining" if info.allocated else "drained"
 
 
-def _memory(registration: RegisterTaskManager) -> dict[str, Any]:
+def _memory(registration: RegisterTaskManager) -> schema.MemoryConfiguration:
     """Of Flink's memory model only what tasks have exists here; its clients want numbers for the rest."""
     tasks = registration.slots * registration.slot_profile.memory_bytes
-    known = {"taskHeap": tasks, "totalFlinkMemory": tasks, "totalProcessMemory": registration.memory_bytes}
-    return {**dict.fromkeys(shapes.MEMORY_FIELDS, 0), **known}
+    return {
+        "frameworkHeap": 0,
+        "taskHeap": tasks,
+        "frameworkOffHeap": 0,
+        "taskOffHeap": 0,
+        "networkMemory": 0,
+        "managedMemory": 0,
+        "jvmMetaspace": 0,
+        "jvmOverhead": 0,
+        "totalFlinkMemory": tasks,
+        "totalProcessMemory": registration.memory_bytes,
+    }
 
 
-def _resource(slots: int, profile: ResourceProfile) -> dict[str, Any]:
+def _resource(slots: int, profile: ResourceProfile) -> schema.Resources:
     return {
         "cpuCores": slots * profile.cpu_cores,
         "taskHeapMemory": slots * profile.memory_bytes // _MIB,
@@ -225,7 +269,7 @@ def _resource(slots: int, profile: ResourceProfile) -> dict[str, Any]:
     }
 
 
-def _allocated(context: RestContext, principal: Principal, info: TaskManagerInfo) -> list[dict[str, Any]]:
+def _allocated(context: RestContext, principal: Principal, info: TaskManagerInfo) -> list[schema.AllocatedSlot]:
     """A slot runs one task at a time, and which of them do is the business of the jobs' owners.
 
     Jobs that one may not see have no id here (R48).
@@ -251,7 +295,7 @@ def _allocated(context: RestContext, principal: Principal, info: TaskManagerInfo
     ]
 
 
-def _job_master(info: JobMasterInfo) -> dict[str, Any]:
+def _job_master(info: JobMasterInfo) -> schema.JobMasterProcess:
     return {
         "id": info.incarnation,
         "address": info.address,

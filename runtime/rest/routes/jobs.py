@@ -14,7 +14,6 @@ from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.gateways.overview import DispatcherView
-from runtime.rest import shapes
 from runtime.rest.access.authorized_routes import (
     authorized_router,
     check_namespace_of_submit,
@@ -28,6 +27,8 @@ from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies import job_bodies
 from runtime.rest.bodies.job_rows import JobRows, changed_jobs, ids_and_states
 from runtime.rest.bodies.request_bodies import ClientHeartbeat, MoveRequest, WaitRequest, parse_body
+from runtime.rest.bodies.schema import jobs as schema
+from runtime.rest.bodies.schema.common import Empty
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
 from runtime.rest.routes.submission import Submission, read_submission
@@ -35,6 +36,9 @@ from runtime.security.principals import Principal
 
 _SOON_MILLIS = 10_000
 """A client that is to be back so soon may as well cancel."""
+
+FLINK_PREFIX = "/v1/"
+"""The paths of Flink's Java clients, which deserialize the failure of a job as a Java object. Ours ask without it."""
 
 Wait = Annotated[float, Query(ge=0, description="long poll: answer at the latest after this many seconds")]
 Since = Annotated[int, Query(ge=0, description="long poll: the last-modification already known")]
@@ -92,7 +96,7 @@ def jobs_router(context: RestContext) -> APIRouter:
 def _add_lists(router: APIRouter, context: RestContext) -> None:
     rows = JobRows()
 
-    @router.post("/jobs", status_code=202, responses=answers(shapes.SUBMITTED, 202), openapi_extra=takes(Submission))
+    @router.post("/jobs", status_code=202, responses=answers(schema.Submitted, 202), openapi_extra=takes(Submission))
     async def submit(request: Request) -> Response:
         """Submit `{"job_id", "job_graph", "options"}`. Idempotent: the client chooses the id."""
         if request.headers.get("content-type", "").startswith("multipart/"):
@@ -111,22 +115,26 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
         submission = replace(submission, submitter=principal.submitter, namespace=namespace)
         response = await context.dispatcher.submit_job(submission)
         url = f"/jobs/{submission.job_id}"
-        answer = {"jobUrl": url, "status": response.status.value, "outcome": response.outcome.value}
+        answer: schema.Submitted = {
+            "jobUrl": url,
+            "status": response.status.value,
+            "outcome": response.outcome.value,
+        }
         return JsonAnswer(answer, status_code=202)
 
-    @router.get("/jobs", responses=answers(shapes.JOBS))
+    @router.get("/jobs", responses=answers(schema.Jobs))
     async def list_jobs(request: Request) -> Response:
         """Ids and states."""
         return JsonAnswer(await ids_and_states(seen(principal_of(request), context.dispatcher.job_summaries())))
 
-    @router.get("/jobs/overview", responses=answers(shapes.JOBS_OVERVIEW))
+    @router.get("/jobs/overview", responses=answers(schema.JobOverviews))
     async def overview(request: Request) -> Response:
         """One line a job."""
         now = context.clock.epoch_millis()
         everything = context.dispatcher.job_summaries()
         return JsonAnswer(await rows.overview(seen(principal_of(request), everything), now, len(everything)))
 
-    @router.post("/jobs/wait", responses=answers(shapes.JOBS_CHANGED), openapi_extra=takes(WaitRequest))
+    @router.post("/jobs/wait", responses=answers(schema.ChangedJobs), openapi_extra=takes(WaitRequest))
     async def wait_for_many(request: Request) -> Response:
         """Long poll for many jobs: those with news, and always those that have ended.
 
@@ -152,7 +160,7 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
 
 
 def _add_one_job(router: APIRouter, context: RestContext) -> None:
-    @router.get("/jobs/{job_id}", responses=answers(shapes.JOB))
+    @router.get("/jobs/{job_id}", responses=answers(schema.Job))
     async def details(job_id: str, request: Request, wait: Wait = 0, since: Since = 0) -> Response:
         """Everything about a job; with `wait` and `since` a long poll."""
         job = parse_job_id(job_id)
@@ -160,9 +168,9 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
         graph = await archived_graph(context, job)
         owner = context.dispatcher.job_owner(job)
         now = context.clock.epoch_millis()
-        return JsonAnswer(job_bodies.job_details(graph, owner, now) | job_bodies.whose(summary))
+        return JsonAnswer(job_bodies.job_details(graph, owner, summary, now))
 
-    @router.patch("/jobs/{job_id}", status_code=202, responses=answers(shapes.EMPTY, 202))
+    @router.patch("/jobs/{job_id}", status_code=202, responses=answers(Empty, 202))
     async def cancel(job_id: str, mode: str = "cancel") -> Response:
         """Cancel; idempotent."""
         if mode != "cancel":
@@ -173,7 +181,7 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
     @router.patch(
         "/jobs/{job_id}/clientHeartbeat",
         status_code=202,
-        responses=answers(shapes.EMPTY, 202),
+        responses=answers(Empty, 202),
         openapi_extra=takes(ClientHeartbeat),
     )
     async def client_heartbeat(job_id: str, request: Request) -> Response:
@@ -188,13 +196,13 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
             tell_done(context, request, "promise", until=expires)
         return JsonAnswer({}, status_code=202)
 
-    @router.get("/jobs/{job_id}/yarn-cancel", status_code=202, responses=answers(shapes.EMPTY, 202))
+    @router.get("/jobs/{job_id}/yarn-cancel", status_code=202, responses=answers(Empty, 202))
     async def cancel_by_get(job_id: str) -> Response:
         """The same for pages that can only GET."""
         return await _cancel(context, parse_job_id(job_id))
 
     @router.post(
-        "/jobs/{job_id}/move", status_code=202, responses=answers(shapes.EMPTY, 202), openapi_extra=takes(MoveRequest)
+        "/jobs/{job_id}/move", status_code=202, responses=answers(Empty, 202), openapi_extra=takes(MoveRequest)
     )
     async def move(job_id: str, request: Request) -> Response:
         """Have another JobMaster process run the job; its tasks do not notice. Answered when the wish is durable."""
@@ -205,39 +213,42 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
 
 
 def _add_parts(router: APIRouter, context: RestContext) -> None:
-    @router.get("/jobs/{job_id}/status", responses=answers(shapes.JOB_STATUS))
+    @router.get("/jobs/{job_id}/status", responses=answers(schema.JobState))
     async def status(job_id: str, request: Request, wait: Wait = 0, since: Since = 0) -> Response:
         """The state, and whether it is who asks that has submitted the job; with `wait` and `since` a long poll."""
         principal = principal_of(request)
         summary = await wait_for_change(context, parse_job_id(job_id), wait=wait, since=since, of=principal)
-        return JsonAnswer(
-            {
-                "status": summary.status.value,
-                "last-modification": summary.last_modification_millis,
-                "pending-reason": summary.pending_reason,
-                "is-own": summary.submitter == principal.submitter,
-            }
-        )
+        body: schema.JobState = {
+            "status": summary.status.value,
+            "last-modification": summary.last_modification_millis,
+            "pending-reason": summary.pending_reason,
+            "is-own": summary.submitter == principal.submitter,
+        }
+        return JsonAnswer(body)
 
-    @router.get("/jobs/{job_id}/execution-result", responses=answers(shapes.RESULT))
+    @router.get("/jobs/{job_id}/execution-result", responses=answers(schema.ExecutionResult))
     async def execution_result(job_id: str, request: Request, wait: Wait = 0) -> Response:
         """The result once the job is terminal; `wait` waits for it."""
         summary = await wait_for_end(context, parse_job_id(job_id), wait=wait, of=principal_of(request))
         if not summary.status.is_globally_terminal:
-            return JsonAnswer({"status": {"id": "IN_PROGRESS"}})
-        return JsonAnswer(job_bodies.execution_result(await archived_graph(context, summary.job_id)))
+            in_progress: schema.ExecutionResult = {"status": {"id": "IN_PROGRESS"}}
+            return JsonAnswer(in_progress)
+        is_for_flink = request.url.path.startswith(FLINK_PREFIX)
+        graph = await archived_graph(context, summary.job_id)
+        return JsonAnswer(job_bodies.execution_result(graph, is_for_flink=is_for_flink))
 
-    @router.get("/jobs/{job_id}/plan", responses=answers(shapes.JOB_PLAN))
+    @router.get("/jobs/{job_id}/plan", responses=answers(schema.JobPlan))
     async def plan(job_id: str) -> Response:
         """The plan of vertices and edges."""
-        return JsonAnswer({"plan": job_bodies.plan(await archived_graph(context, parse_job_id(job_id)))})
+        body: schema.JobPlan = {"plan": job_bodies.plan(await archived_graph(context, parse_job_id(job_id)))}
+        return JsonAnswer(body)
 
-    @router.get("/jobs/{job_id}/config", responses=answers(shapes.JOB_CONFIG))
+    @router.get("/jobs/{job_id}/config", responses=answers(schema.JobConfiguration))
     async def config(job_id: str) -> Response:
         """Parameters and Spark conf."""
         return JsonAnswer(job_bodies.job_config(await archived_graph(context, parse_job_id(job_id))))
 
-    @router.get("/jobs/{job_id}/exceptions", responses=answers(shapes.JOB_EXCEPTIONS))
+    @router.get("/jobs/{job_id}/exceptions", responses=answers(schema.JobExceptions))
     async def exceptions(
         job_id: str, max_exceptions: Annotated[int, Query(alias="maxExceptions", ge=1)] = 16
     ) -> Response:

@@ -12,7 +12,7 @@ from runtime.common.log_position import OFFSET_MAX, AttemptKey, LogPosition
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, AttemptLogsResponse, LogStream
-from runtime.rest.bodies.job_bodies import Body
+from runtime.rest.bodies.schema.jobs import LogsOfAttempt
 from runtime.rest.routes.log_places import deleted
 
 ATTEMPTS_MAX = 1_000
@@ -59,7 +59,7 @@ class FollowedAttempt:
             for stream, piece in self.pieces.items()
         )
 
-    def body(self) -> Body:
+    def body(self) -> LogsOfAttempt:
         """One element of `attempts`."""
         return {
             "vertex": self.key.vertex_id,

@@ -11,12 +11,12 @@ from runtime.common.errors import FlinklikeError, NotFoundError
 from runtime.common.ids import parse_job_id
 from runtime.common.log_position import LogPosition
 from runtime.gateways.task_executor import AttemptLogsRequest
-from runtime.rest import shapes
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.access.sign_in import principal_of
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies import job_bodies
 from runtime.rest.bodies.request_bodies import LogsRequest, parse_body
+from runtime.rest.bodies.schema.jobs import JobLogs
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
 from runtime.rest.routes.jobs import archived_graph, wait_for_change
@@ -35,7 +35,7 @@ def logs_router(context: RestContext) -> APIRouter:
     """One route."""
     router = authorized_router(context, tags=["jobs"])
 
-    @router.post("/jobs/{job_id}/logs", responses=answers(shapes.JOB_LOGS), openapi_extra=takes(LogsRequest))
+    @router.post("/jobs/{job_id}/logs", responses=answers(JobLogs), openapi_extra=takes(LogsRequest))
     async def logs(job_id: str, request: Request) -> Response:
         """Pieces of all logs after `position`, with `wait` and `since` once the job has changed."""
         job = parse_job_id(job_id)
@@ -52,15 +52,14 @@ def logs_router(context: RestContext) -> APIRouter:
             found = list(wanted)
         looked = found[:ATTEMPTS_MAX]
         await _read(context, looked, asked, position)
-        return JsonAnswer(
-            {
-                "state": graph.status.value,
-                "last-modification": graph.last_modification_millis,
-                "vertices": [job_bodies.vertex_progress(one) for one in graph.vertices],
-                "attempts": [one.body() for one in looked if one.has_news(position)],
-                "more": len(found) > len(looked) or has_more(looked, asked.streams),
-            }
-        )
+        body: JobLogs = {
+            "state": graph.status.value,
+            "last-modification": graph.last_modification_millis,
+            "vertices": [job_bodies.vertex_progress(one) for one in graph.vertices],
+            "attempts": [one.body() for one in looked if one.has_news(position)],
+            "more": len(found) > len(looked) or has_more(looked, asked.streams),
+        }
+        return JsonAnswer(body)
 
     return router
 

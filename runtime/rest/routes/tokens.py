@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.requests import ClientDisconnect
 
 from runtime.common.errors import ConflictError, FlinklikeError, InvalidInputError
 from runtime.highavailability.records import PrincipalRecord
-from runtime.rest import shapes
 from runtime.rest.access.authorized_routes import authorized_router, set_more, set_object
 from runtime.rest.access.principals import NewToken, PrincipalAdministration
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies.request_bodies import NewPrincipal, RotatedToken, parse_body
+from runtime.rest.bodies.schema import access as schema
+from runtime.rest.bodies.schema.common import Empty
 from runtime.rest.connections.body_limits import BodyRefusedError
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
@@ -25,14 +25,18 @@ def tokens_router(context: RestContext) -> APIRouter:
     """All of them."""
     router = authorized_router(context, tried=_set_asked, prefix="/tokens", tags=["tokens"])
 
-    @router.get("", responses=answers(shapes.PRINCIPALS))
+    @router.get("", responses=answers(schema.StoredPrincipals))
     async def tokens() -> Response:
         """All principals, revoked ones too, without their tokens; of one that cannot be read the problem."""
         there = _principals(context)
         problems = there.problems()
-        return JsonAnswer({"principals": [_body(one, problems.get(one.name, "")) for one in there.records()]})
+        bodies = [_body(one, problems.get(one.name, "")) for one in there.records()]
+        body: schema.StoredPrincipals = {"principals": bodies}
+        return JsonAnswer(body)
 
-    @router.post("", status_code=201, responses=answers(shapes.NEW_TOKEN, 201), openapi_extra=takes(NewPrincipal))
+    with_token = answers(schema.PrincipalWithToken, 201)
+
+    @router.post("", status_code=201, responses=with_token, openapi_extra=takes(NewPrincipal))
     async def create(request: Request) -> Response:
         """A principal and its token, which is told here and never again; none with a certificate."""
         asked = parse_body(NewPrincipal, await request.body())
@@ -47,9 +51,7 @@ def tokens_router(context: RestContext) -> APIRouter:
         ends = _end(context, asked.lifetime)
         return _told(await _principals(context).create(asked.name, role, asked.namespace, expires_millis=ends))
 
-    @router.post(
-        "/{name}/rotate", status_code=201, responses=answers(shapes.NEW_TOKEN, 201), openapi_extra=takes(RotatedToken)
-    )
+    @router.post("/{name}/rotate", status_code=201, responses=with_token, openapi_extra=takes(RotatedToken))
     async def rotate(name: str, request: Request) -> Response:
         """A further token; the one before it goes on until it ends, or until there is another one."""
         asked = parse_body(RotatedToken, await request.body())
@@ -57,13 +59,13 @@ def tokens_router(context: RestContext) -> APIRouter:
         set_more(request, granted_lifetime=asked.lifetime)
         return _told(await _principals(context).rotate(name, expires_millis=ends))
 
-    @router.delete("/{name}", responses=answers(shapes.EMPTY))
+    @router.delete("/{name}", responses=answers(Empty))
     async def revoke(name: str) -> Response:
         """End all tokens of a principal, and what its certificate opens. Its jobs go on. Idempotent."""
         await _principals(context).revoke(name)
         return JsonAnswer({})
 
-    @router.post("/{name}/forget", responses=answers(shapes.EMPTY))
+    @router.post("/{name}/forget", responses=answers(Empty))
     async def forget(name: str) -> Response:
         """Delete a principal that is revoked. JSON Web Tokens of that name sign in again, if there are any."""
         await _principals(context).forget(name)
@@ -98,7 +100,7 @@ def _end(context: RestContext, lifetime: int) -> int:
     return context.clock.epoch_millis() + 1000 * lifetime if lifetime else 0
 
 
-def _body(record: PrincipalRecord, problem: str = "") -> dict[str, Any]:
+def _body(record: PrincipalRecord, problem: str = "") -> schema.StoredPrincipal:
     return {
         "name": record.name,
         "role": record.role,
@@ -111,5 +113,5 @@ def _body(record: PrincipalRecord, problem: str = "") -> dict[str, Any]:
 
 
 def _told(made: NewToken) -> Response:
-    body = {**_body(made.record), "token": made.token}
+    body: schema.PrincipalWithToken = {**_body(made.record), "token": made.token}
     return JsonAnswer(body, status_code=201, headers={"cache-control": "no-store"})

@@ -11,10 +11,10 @@ from runtime.common.errors import NotFoundError
 from runtime.common.ids import ExecutionAttemptId, parse_job_id
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedSubtask, ArchivedVertex
 from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream
-from runtime.rest import shapes
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies import vertex_bodies
+from runtime.rest.bodies.schema import vertices as schema
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, answers_bytes
 from runtime.rest.routes.jobs import archived_graph
@@ -74,28 +74,28 @@ def vertices_router(context: RestContext) -> APIRouter:
     router = authorized_router(context, prefix="/jobs/{job_id}/vertices/{vertex_id}", tags=["vertices"])
     now = context.clock.epoch_millis
 
-    @router.get("", responses=answers(shapes.VERTEX))
+    @router.get("", responses=answers(schema.Vertex))
     async def details(job_id: str, vertex_id: str) -> Response:
         """The vertex with all its subtasks."""
         return JsonAnswer(vertex_bodies.vertex_details(await find_vertex(context, job_id, vertex_id), now()))
 
-    @router.get("/subtasktimes", responses=answers(shapes.SUBTASK_TIMES))
+    @router.get("/subtasktimes", responses=answers(schema.SubtaskTimes))
     async def subtask_times(job_id: str, vertex_id: str) -> Response:
         """When each subtask entered each state."""
         return JsonAnswer(vertex_bodies.subtask_times(await find_vertex(context, job_id, vertex_id), now()))
 
-    @router.get("/taskmanagers", responses=answers(shapes.VERTEX_TASK_MANAGERS))
+    @router.get("/taskmanagers", responses=answers(schema.VertexTaskManagers))
     async def task_managers(job_id: str, vertex_id: str) -> Response:
         """The subtasks by TaskManager."""
         return JsonAnswer(vertex_bodies.vertex_task_managers(await find_vertex(context, job_id, vertex_id), now()))
 
-    @router.get("/subtasks/{index}", responses=answers(shapes.ATTEMPT))
+    @router.get("/subtasks/{index}", responses=answers(schema.Attempt))
     async def subtask(job_id: str, vertex_id: str, index: int) -> Response:
         """The current attempt of a subtask."""
         found = find_subtask(await find_vertex(context, job_id, vertex_id), index)
         return JsonAnswer(vertex_bodies.attempt_details(index, found.current, now()))
 
-    @router.get("/subtasks/{index}/attempts/{attempt}", responses=answers(shapes.ATTEMPT))
+    @router.get("/subtasks/{index}/attempts/{attempt}", responses=answers(schema.Attempt))
     async def one_attempt(job_id: str, vertex_id: str, index: int, attempt: int) -> Response:
         """One attempt of a subtask."""
         found = find_attempt(find_subtask(await find_vertex(context, job_id, vertex_id), index), attempt)

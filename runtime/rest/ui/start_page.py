@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -12,11 +11,11 @@ from fastapi.responses import RedirectResponse
 
 from runtime.common.version import VERSION
 from runtime.gateways.dispatcher import JobSummary
-from runtime.rest import shapes
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.access.sign_in import principal_of
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies.job_bodies import duration
+from runtime.rest.bodies.schema.cluster import ClusterOverview, Start
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers
 from runtime.rest.routes.cluster import cluster_overview
@@ -25,35 +24,27 @@ from runtime.rest.ui.pages import escape, html_page, seconds_text, state_html, t
 from runtime.security.principals import ADMIN_NAME
 
 _JOBS_SHOWN_MAX = 50
-_NUMBERS = (
-    ("jobs-running", "running jobs"),
-    ("jobs-finished", "finished"),
-    ("jobs-failed", "failed"),
-    ("jobs-cancelled", "cancelled"),
-    ("slots-available", "free slots"),
-)
 
 
 def start_router(context: RestContext) -> APIRouter:
     """`/` and `/ui`."""
     router = authorized_router(context)
 
-    @router.get("/", responses=answers(shapes.START))
+    @router.get("/", responses=answers(Start))
     async def start(request: Request) -> Response:
         """Where things are; browsers are led to the page."""
         if "text/html" in request.headers.get("accept", ""):
             return RedirectResponse(f"ui{_token(request)}", headers={"referrer-policy": "no-referrer"})
-        return JsonAnswer(
-            {
-                "flinklike-version": VERSION,
-                "page": "/ui",
-                "overview": "/overview",
-                "jobs": "/jobs/overview",
-                "taskmanagers": "/taskmanagers",
-                "jobmasters": "/jobmasters",
-                "openapi": "/openapi.json",
-            }
-        )
+        body: Start = {
+            "flinklike-version": VERSION,
+            "page": "/ui",
+            "overview": "/overview",
+            "jobs": "/jobs/overview",
+            "taskmanagers": "/taskmanagers",
+            "jobmasters": "/jobmasters",
+            "openapi": "/openapi.json",
+        }
+        return JsonAnswer(body)
 
     @router.get("/ui", include_in_schema=False)
     async def start_page(request: Request) -> Response:
@@ -74,12 +65,20 @@ def _token(request: Request) -> str:
     return f"?{urlencode({'token': token})}" if token else ""
 
 
-def render_start(overview: dict[str, Any], newest: Sequence[JobSummary], query: str, *, now: int, refresh: int) -> str:
+def render_start(overview: ClusterOverview, newest: Sequence[JobSummary], query: str, *, now: int, refresh: int) -> str:
     """The page as HTML; links are relative, so that it works behind a proxy's path."""
     query = escape(query)
-    numbers = [f"{overview[key]} {text}" for key, text in _NUMBERS]
-    links = (("taskmanagers", "TaskManagers"), ("jobmasters", "JobMaster processes"))
-    numbers += [f'<a href="ui/{path}{query}">{overview[path]} {text}</a>' for path, text in links]
+    numbers = [
+        f"{overview['jobs-running']} running jobs",
+        f"{overview['jobs-finished']} finished",
+        f"{overview['jobs-failed']} failed",
+        f"{overview['jobs-cancelled']} cancelled",
+        f"{overview['slots-available']} free slots",
+    ]
+    numbers += [
+        f'<a href="ui/taskmanagers{query}">{overview["taskmanagers"]} TaskManagers</a>',
+        f'<a href="ui/jobmasters{query}">{overview["jobmasters"]} JobMaster processes</a>',
+    ]
     jobs = overview["jobs-running"] + overview["jobs-finished"] + overview["jobs-failed"] + overview["jobs-cancelled"]
     more = f"<p class=muted>and {jobs - len(newest)} older jobs</p>" if jobs > len(newest) else ""
     above = f"<p>{' &middot; '.join(numbers)}</p>"

@@ -4,45 +4,48 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NotRequired
 
 import httpx
 import pytest
 import pytest_asyncio
+from pydantic import ValidationError
+from typing_extensions import TypedDict
 
 from runtime.common.errors import FlinklikeError
 from runtime.common.states import JobStatus
-from runtime.rest import shapes
 from runtime.rest.app import create_app
+from runtime.rest.bodies.schema import blobs, cluster, jobs, vertices
+from runtime.rest.bodies.schema.common import Errors
 from runtime.rest.errors import STATUS
 from tests.kit.rest.fakes import JOB, RestFakes
-from tests.kit.rest.shapes import differences
+from tests.kit.rest.schema import check_answer
 
 VERTEX = f"/jobs/{JOB}/vertices/{1:032x}"
-SHAPES: dict[str, shapes.Shape] = {
-    "/": shapes.START,
-    "/overview": shapes.CLUSTER_OVERVIEW,
-    "/config": shapes.DASHBOARD_CONFIG,
-    "/jobmanager/config": shapes.CONFIGURATION,
-    "/taskmanagers": shapes.TASK_MANAGERS,
-    "/taskmanagers/tm-1": shapes.TASK_MANAGER,
-    "/jobmasters": shapes.JOB_MASTERS,
-    f"/jobmasters/{'b' * 32}": shapes.JOB_MASTER,
-    "/jobs": shapes.JOBS,
-    "/jobs/overview": shapes.JOBS_OVERVIEW,
-    f"/jobs/{JOB}": shapes.JOB,
-    f"/jobs/{JOB}/status": shapes.JOB_STATUS,
-    f"/jobs/{JOB}/plan": shapes.JOB_PLAN,
-    f"/jobs/{JOB}/config": shapes.JOB_CONFIG,
-    f"/jobs/{JOB}/exceptions": shapes.JOB_EXCEPTIONS,
-    f"/jobs/{JOB}/execution-result": shapes.RESULT,
-    VERTEX: shapes.VERTEX,
-    f"{VERTEX}/subtasktimes": shapes.SUBTASK_TIMES,
-    f"{VERTEX}/taskmanagers": shapes.VERTEX_TASK_MANAGERS,
-    f"{VERTEX}/subtasks/0": shapes.ATTEMPT,
-    f"{VERTEX}/subtasks/0/attempts/0": shapes.ATTEMPT,
-    "/jobs/xyz": shapes.ERRORS,
-    "/nowhere": shapes.ERRORS,
+ANSWERS: dict[str, Any] = {
+    "/": cluster.Start,
+    "/overview": cluster.ClusterOverview,
+    "/config": cluster.DashboardConfiguration,
+    "/jobmanager/config": cluster.Configuration,
+    "/taskmanagers": cluster.TaskManagers,
+    "/taskmanagers/tm-1": cluster.TaskManagerDetails,
+    "/jobmasters": cluster.JobMasterProcesses,
+    f"/jobmasters/{'b' * 32}": cluster.JobMasterProcessDetails,
+    "/jobs": jobs.Jobs,
+    "/jobs/overview": jobs.JobOverviews,
+    f"/jobs/{JOB}": jobs.Job,
+    f"/jobs/{JOB}/status": jobs.JobState,
+    f"/jobs/{JOB}/plan": jobs.JobPlan,
+    f"/jobs/{JOB}/config": jobs.JobConfiguration,
+    f"/jobs/{JOB}/exceptions": jobs.JobExceptions,
+    f"/jobs/{JOB}/execution-result": jobs.ExecutionResult,
+    VERTEX: vertices.Vertex,
+    f"{VERTEX}/subtasktimes": vertices.SubtaskTimes,
+    f"{VERTEX}/taskmanagers": vertices.VertexTaskManagers,
+    f"{VERTEX}/subtasks/0": vertices.Attempt,
+    f"{VERTEX}/subtasks/0/attempts/0": vertices.Attempt,
+    "/jobs/xyz": Errors,
+    "/nowhere": Errors,
 }
 
 
@@ -62,32 +65,52 @@ async def http(fakes: RestFakes) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("path", SHAPES)
+@pytest.mark.parametrize("path", ANSWERS)
 async def test_answers(http: httpx.AsyncClient, path: str) -> None:
     answer = await http.get(path)
     assert answer.headers["content-type"] == "application/json; charset=UTF-8"
-    assert list(differences(SHAPES[path], answer.json())) == []
+    check_answer(ANSWERS[path], answer.json())
 
 
 @pytest.mark.asyncio
 async def test_answers_to_bodies(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     waited = await http.post("/jobs/wait", json={"ids": [JOB]})
-    assert list(differences(shapes.JOBS_CHANGED, waited.json())) == []
+    check_answer(jobs.ChangedJobs, waited.json())
     stored = await http.put(f"/blobs/{'1' * 64}", content=b"x")
-    assert list(differences(shapes.BLOB_STORED, stored.json())) == []
+    check_answer(blobs.StoredBlob, stored.json())
     missing = await http.post("/blobs/missing", json={"digests": [{"sha256": "1" * 64, "size_bytes": 1}]})
-    assert list(differences(shapes.BLOBS_MISSING, missing.json())) == []
+    check_answer(blobs.MissingBlobs, missing.json())
     fakes.dispatcher.put(JOB, JobStatus.FINISHED)
     result = await http.get(f"/jobs/{JOB}/execution-result")
-    assert list(differences(shapes.RESULT, result.json())) == []
+    check_answer(jobs.ExecutionResult, result.json())
 
 
-def test_the_comparison_finds_what_is_wrong() -> None:
-    shape = {"a": int, "b": [{"c": str}], "d": shapes.Maybe(bool)}
-    assert list(differences(shape, {"a": 1, "b": [{"c": "x"}]})) == []
-    wrong = {"a": True, "b": [{"c": 1}, {}], "d": 1, "e": 1}
-    assert len(list(differences(shape, wrong))) == 5
-    assert list(differences(shape, {"a": 1, "b": []})) == ["body.b: empty, so nothing is compared"]
+class Inner(TypedDict):
+    c: str
+
+
+class Outer(TypedDict):
+    a: int
+    b: list[Inner]
+    d: NotRequired[bool]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"a": True, "b": [{"c": "x"}]},
+        {"a": 1, "b": [{"c": 1}]},
+        {"a": 1, "b": [{}]},
+        {"a": 1, "b": [{"c": "x"}], "d": 1},
+        {"a": 1, "b": [{"c": "x"}], "e": 1},
+        {"a": 1, "b": [{"c": "x", "e": 1}]},
+        {"a": 1, "b": []},
+    ],
+)
+def test_the_comparison_finds_what_is_wrong(wrong: dict[str, Any]) -> None:
+    check_answer(Outer, {"a": 1, "b": [{"c": "x"}]})
+    with pytest.raises((ValidationError, AssertionError)):
+        check_answer(Outer, wrong)
 
 
 @pytest.mark.asyncio
