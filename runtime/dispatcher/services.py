@@ -41,6 +41,9 @@ class PayloadStore(Protocol):
     async def store(self, data: bytes, /) -> Payload:
         """A payload that may be written into a key now."""
 
+    async def spill(self, payload: Payload, /) -> Payload:
+        """The same payload, moved out of line if it is too large. Idempotent."""
+
     async def load(self, payload: Payload, /) -> bytes:
         """The bytes."""
 

@@ -161,15 +161,13 @@ class JobGraph(JobGraphModel):
         if len(data) > GRAPH_BYTES_MAX:
             message = f"job graph has {len(data)} bytes, the limit is {GRAPH_BYTES_MAX}"
             raise InvalidInputError(message)
-        version = _schema_version_of(data)
-        if version is not None and version != JOB_GRAPH_SCHEMA_VERSION:
-            message = f"job graph has schema version {version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"
-            raise InvalidInputError(message)
         try:
             graph = cls.model_validate_json(data)
         except ValidationError as error:
+            _check_schema_version(_schema_version_of(data))
             problems = validation_problems(error)
             raise InvalidInputError(_summary("job graph is not well-formed", problems), problems) from error
+        _check_schema_version(graph.schema_version)
         graph.check(python=python)
         return graph
 
@@ -287,6 +285,12 @@ def _schema_version_of(data: bytes) -> int | None:
         return _Versioned.model_validate_json(data).schema_version
     except ValidationError:
         return None
+
+
+def _check_schema_version(version: int | None) -> None:
+    if version is not None and version != JOB_GRAPH_SCHEMA_VERSION:
+        message = f"job graph has schema version {version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"
+        raise InvalidInputError(message)
 
 
 def _grouped(edges: Sequence[JobEdge], key: Callable[[JobEdge], VertexId]) -> dict[VertexId, tuple[JobEdge, ...]]:

@@ -19,7 +19,7 @@ JOB = "a" * 32
 
 def _begin() -> Callable[[bytes], object]:
     def feed(data: bytes) -> object:
-        request = parse_submission(data, ())
+        request = parse_submission(data, ()).request
         graph = JobGraph.parse(request.graph)
         assert graph.canonical_json() == request.graph, "it is another one when it is read again"
         for vertex in graph.vertices:

@@ -106,14 +106,15 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
             )
             raise InvalidInputError(message)
         offered = context.components.resource_manager.offered_spark_conf()
-        submission = await read_submission(await request.body(), offered)
+        verified = await read_submission(await request.body(), offered)
+        submission = verified.request
         check_still_signed_in(request.scope)  # large ones wait for each other
         set_object(request, submission.job_id)
         principal = principal_of(request)
         namespace = check_namespace_of_submit(principal, submission.namespace)
         set_more(request, namespace=namespace)
         submission = replace(submission, submitter=principal.submitter, namespace=namespace)
-        response = await context.dispatcher.submit_job(submission)
+        response = await context.dispatcher.submit_verified(submission, verified.graph)
         url = f"/jobs/{submission.job_id}"
         answer: schema.Submitted = {
             "jobUrl": url,

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -63,7 +64,15 @@ _LARGE = ThreadPoolExecutor(1, "large-submits")
 """One at a time: what reads a body holds the interpreter, and the loop shall come between two of them."""
 
 
-async def read_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> SubmitJobRequest:
+@dataclass(frozen=True, slots=True)
+class VerifiedSubmit:
+    """A request with the canonical JSON of a valid `graph` and its digest: parsed once, hashed once."""
+
+    request: SubmitJobRequest
+    graph: JobGraph
+
+
+async def read_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> VerifiedSubmit:
     """Validate a submit; a large one in a thread. Raises InvalidInputError with the problems (400)."""
     if len(body) <= INLINE_BYTES:
         return parse_submission(body, offered_spark_conf)
@@ -71,7 +80,7 @@ async def read_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> S
     return await loop.run_in_executor(_LARGE, parse_submission, body, offered_spark_conf)
 
 
-def parse_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> SubmitJobRequest:
+def parse_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> VerifiedSubmit:
     """Validate a submit. Raises InvalidInputError with the problems (400)."""
     try:
         submission = parse_body(Submission, body, VALUES_MAX)
@@ -86,13 +95,14 @@ def parse_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> Submit
         problems = (f"job_graph: it has {len(canonical)} bytes, the limit is {GRAPH_BYTES_MAX}",)
     if problems:
         raise InvalidInputError("; ".join(problems), problems)
-    return SubmitJobRequest(
+    request = SubmitJobRequest(
         job_id=parse_job_id(submission.job_id),
         graph=canonical,
         digest=hashlib.sha256(canonical).hexdigest(),
         client=submission.options.client,
         namespace=submission.options.namespace,
     )
+    return VerifiedSubmit(request, graph)
 
 
 def _graph_problems(graph: JobGraph) -> tuple[str, ...]:

@@ -202,8 +202,9 @@ class SimulatedRest:
         match request:
             case Submit(body, (submitter, namespace)):
                 offered = context.components.resource_manager.offered_spark_conf()
-                asked = replace(await read_submission(body, offered), submitter=submitter, namespace=namespace)
-                return await context.dispatcher.submit_job(asked)
+                verified = await read_submission(body, offered)
+                asked = replace(verified.request, submitter=submitter, namespace=namespace)
+                return await context.dispatcher.submit_verified(asked, verified.graph)
             case Status(job_id, wait):
                 looks = wait_for_end(context, job_id, wait=wait, of=ANYBODY) if wait else known_summary(context, job_id)
                 return await looks

@@ -156,7 +156,7 @@ def test_a_size_of_any_length_in_the_conf_is_compared() -> None:
 
 
 def test_the_digest_is_that_of_what_is_stored() -> None:
-    request = parse_submission(body(params={"b": 1, "a": "\u00fc"}), ())
+    request = parse_submission(body(params={"b": 1, "a": "\u00fc"}), ()).request
     assert request.digest == hashlib.sha256(request.graph).hexdigest()
     assert JobGraph.parse(request.graph).digest() == request.digest
 
