@@ -14,13 +14,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
+from runtime.logs.rate_limit import LogRateLimit
 from runtime.rest.access.audit import Audit
 from runtime.rest.connections import limited_connections
 from runtime.rest.connections.limited_connections import Connections, LimitedProtocol
 
 logger = logging.getLogger(__name__)
 
-_TOLD_EVERY = 60.0
 _SHUTDOWN_SECONDS = 5.0
 _LAST_SECONDS = 1.0
 _RECORD_OF_HANDSHAKE = 0x16
@@ -39,23 +39,21 @@ _WHY = {
 }
 
 
-class Seldom:
-    """Lines that any stranger can cause: each kind of them is said once a minute. `audit` bounds its own."""
+class FailedHandshakes:
+    """Where handshakes that come to nothing are told. `audit` limits its own lines."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
-        self._told: dict[str, float] = {}
+        self._limit = LogRateLimit()
 
     def refuse(self, peer: str, why: str) -> None:
-        """For the audit log: somebody has not shown the certificate that is asked for."""
+        """The peer has not shown the certificate that is asked for: for the audit log."""
         self._audit.refuse("sign-in", principal="", address=peer, reason=why)
 
     def warn(self, now: float, peer: str, why: str) -> None:
-        """One line."""
-        if now - self._told.get(why, -_TOLD_EVERY) < _TOLD_EVERY:
-            return
-        self._told[why] = now
-        logger.warning("REST and %s come to no TLS: %s", peer, why)
+        """One line for each reason in a period."""
+        if self._limit.take(now, why):
+            logger.warning("REST and %s come to no TLS: %s", peer, why)
 
 
 class _Encrypted(sslproto.SSLProtocol):
@@ -91,14 +89,18 @@ class Handshake(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(
-        self, http: LimitedProtocol, places: Connections, context: Callable[[], ssl.SSLContext], seldom: Seldom
+        self,
+        http: LimitedProtocol,
+        places: Connections,
+        context: Callable[[], ssl.SSLContext],
+        failed: FailedHandshakes,
     ) -> None:
         self.loop = http.loop
         self.is_sending = False
         self._http = http
         self._places = places
         self._context = context
-        self._seldom = seldom
+        self._failed = failed
         self._peer = ""
         self.is_left = False
         """It is encrypted, or closed."""
@@ -125,7 +127,7 @@ class Handshake(asyncio.Protocol):
         if self._is_over or self.transport.is_closing():
             return
         if data[0] != _RECORD_OF_HANDSHAKE:
-            self._seldom.warn(self.loop.time(), self._peer, "it speaks none, and security.ssl.rest.enabled is true")
+            self._failed.warn(self.loop.time(), self._peer, "it speaks none, and security.ssl.rest.enabled is true")
             self.transport.write(_ONLY_TLS)
             self.transport.close()
             return
@@ -162,9 +164,9 @@ class Handshake(asyncio.Protocol):
             self.leave()
         error = handshake.exception()
         if isinstance(error, ssl.SSLError):
-            self._seldom.warn(self.loop.time(), self._peer, _why(error))
+            self._failed.warn(self.loop.time(), self._peer, _why(error))
             if isinstance(error, ssl.SSLCertVerificationError) or error.reason == _NO_CERTIFICATE:
-                self._seldom.refuse(self._peer, _why(error))
+                self._failed.refuse(self._peer, _why(error))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

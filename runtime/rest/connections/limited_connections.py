@@ -13,6 +13,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from runtime.logs.rate_limit import LogRateLimit
 from runtime.rest.connections.tls import with_shown
 from runtime.rest.connections.upgrades import OffersIgnored
 from runtime.security.descriptors import connections_of_one_port
@@ -38,7 +39,6 @@ PIPELINED_MAX = 4
 STALLED_SECONDS = 60.0
 """A client that takes nothing of its answer for this long is gone."""
 CONNECTIONS_MAX = 16_384
-_TOLD_EVERY = 60.0
 
 _HANDSHAKE_BEGINS = b"\x16\x03"
 
@@ -88,8 +88,7 @@ class Connections:
         self._peers: dict[Connection, str] = {}
         self._counts: Counter[str] = Counter()
         self._waiting: dict[Connection, None] = {}
-        self._turned_away = 0
-        self._told = -_TOLD_EVERY
+        self._closed = LogRateLimit()
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -134,15 +133,13 @@ class Connections:
         return True
 
     def _tell(self, now: float) -> None:
-        self._turned_away += 1
-        if now - self._told >= _TOLD_EVERY:
+        if closed := self._closed.take(now):
             logger.warning(
                 "REST has %d connections of %d: since this was last said, %d that waited or came were closed",
                 len(self._peers),
                 self.total_max,
-                self._turned_away,
+                closed,
             )
-            self._told, self._turned_away = now, 0
 
 
 class LimitedProtocol(HttpProtocol):

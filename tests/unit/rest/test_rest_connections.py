@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import socket
 import ssl
 import time
@@ -21,8 +20,6 @@ from runtime.rest.access.principal_limits import LimitSettings
 from runtime.rest.connections import limited_connections
 from runtime.rest.connections.limited_connections import Connections, LimitedProtocol, protocol_among
 from runtime.rest.connections.tls import RestTls
-from runtime.rest.server import SeldomFilter
-from tests.kit.control_plane.virtual_time import ManualClock
 from tests.kit.host.levels import reached
 from tests.kit.rest.fakes import JOB
 from tests.kit.rest.server import TOKEN, RestThread
@@ -376,19 +373,6 @@ def test_an_offer_of_another_protocol_is_ignored(
         said = b""
         while said.count(ANSWERED) < 2:
             said += client.piece()
-
-
-def test_a_clock_that_is_set_back_silences_nobody() -> None:
-    """People's clocks may go back by hours; a minute is one of the system's."""
-    clock = ManualClock()
-    seldom = SeldomFilter(clock)
-    record = logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, "Invalid HTTP request received.", (), None)
-    assert seldom.filter(record)
-    assert not seldom.filter(record)
-    record.created -= 3600.0
-    clock.advance(60.0)
-    assert seldom.filter(record)
-    assert not seldom.filter(record)
 
 
 class Places:

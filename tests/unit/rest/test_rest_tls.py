@@ -23,12 +23,13 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
 from runtime.common.errors import InvalidInputError
 from runtime.common.states import JobStatus
+from runtime.logs.rate_limit import LogRateLimit
 from runtime.rest.access.audit import AuditLog
 from runtime.rest.connections import limited_connections
 from runtime.rest.connections.tls import RestTls
 from runtime.rest.context import LEADER_UNKNOWN
 from runtime.rest.forwarding.forward_seal import FORWARDED, FORWARDED_NAME, ForwardSeal
-from runtime.rest.server import _SELDOM, RestServer, RestSettings
+from runtime.rest.server import _UVICORN_WARNINGS, RestServer, RestSettings
 from runtime.security import watched
 from runtime.security.certificates import Credential, Use, issue
 from runtime.security.cluster_key import ClusterKey
@@ -71,7 +72,7 @@ class Trust:
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told once a minute may have been told in another test of this process."""
-    monkeypatch.setattr(_SELDOM, "_told", {})
+    monkeypatch.setattr(_UVICORN_WARNINGS, "_limit", LogRateLimit())
 
 
 @pytest.fixture
