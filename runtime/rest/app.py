@@ -82,5 +82,5 @@ async def _on_body_refused(_: Request, error: Exception) -> Response:
 
 
 async def _on_client_gone(_: Request, _error: Exception) -> Response:
-    """Nobody reads this answer."""
+    """The client has disconnected: it does not read this answer."""
     return Response(status_code=400)

@@ -1,4 +1,4 @@
-"""What handlers have to hand: the leading components of this process, or the reason why there are none."""
+"""What handlers use: the leading components of this process, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RestContext:
     long_poll_max: float
     refresh_interval_millis: int
     principals: PrincipalAdministration | None = None
-    """None where nobody is asked who he is."""
+    """None without authentication."""
     audit: Audit = field(default_factory=NoAudit)
     limits: LimitSettings = NO_LIMITS
     forward_seal: ForwardSeal | None = None

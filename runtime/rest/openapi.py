@@ -40,7 +40,7 @@ def takes(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def answers_bytes(media_type: str) -> dict[int | str, dict[str, Any]]:
-    """The same for a route whose answer is no JSON."""
+    """`answers` for a route whose answer is no JSON."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
     return {**answers(Errors), 200: {"description": "as asked", "content": content}}
 
@@ -78,7 +78,7 @@ class DescribedApp(FastAPI):
         return self.openapi_schema
 
     async def answer(self) -> JsonAnswer:
-        """The document for a client. Encoded once: it is large, and anybody who may look may ask for it (R41)."""
+        """The document for a client. Encoded once: it is large, and every viewer may ask for it (R41)."""
         if self._encoded is None:
             self._encoded = encoded(self.openapi())
         return JsonAnswer(self._encoded)

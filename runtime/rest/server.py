@@ -60,7 +60,7 @@ class _Server(uvicorn.Server):
         self.is_serving = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell when requests are answered."""
+        """Set `is_serving` when requests are answered."""
         await super().startup(sockets)
         self.is_serving.set()
 
@@ -112,7 +112,7 @@ class RestServer:
         return int(self._socket.getsockname()[1])
 
     def bind(self) -> None:
-        """Take the port. Raises UnavailableError with the option that moves it when somebody else has it."""
+        """Take the port. Raises UnavailableError, with the option that moves it, when another process has it."""
         family = socket.AF_INET6 if ":" in self._settings.bind_address else socket.AF_INET
         # The protocol by name: asyncio turns Nagle's algorithm off only where it is set, and answers would wait 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: sign-in, roles, limits and the audit log."""
+"""Authentication and authorization of requests: sign-in, roles, limits and the audit log."""

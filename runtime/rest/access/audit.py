@@ -1,8 +1,8 @@
-"""The audit log: who has changed what, who has signed in, and who was refused, one JSON line each (R49).
+"""The audit log: changes, sign-ins and refusals with their principals, one JSON line each (R49).
 
-Lines are ASCII, bounded in length, and hold no token. The files are rotated as other logs are; what somebody can cause
-in any number and changes nothing, refusals, failures and repeats of what he has done, is counted above a bound, so that
-no flood fills the disk, or pushes out what was done.
+Lines are ASCII, bounded in length, and hold no token. The files are rotated as other logs are. Lines that change
+nothing and may come in any number (refusals, failures, repeats) are only counted above a bound, so that
+no flood fills the disk, or pushes changes out of the files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFUSALS_OF_ONE = 20
 What is more is counted.
 """
 REFUSALS_MAX = 200
-"""The same for all strangers, of whom there may be any number, and for all principals."""
+"""The same for all strangers together, and for all principals together."""
 SIGN_IN_SECONDS = 15 * 60.0
 """A principal that has asked from there within that time does not sign in anew."""
 REPEATED_SECONDS = 60 * 60.0
@@ -48,23 +48,23 @@ More = Callable[[], Mapping[str, str]]
 
 
 class Audit(Protocol):
-    """What is told of requests."""
+    """The lines that requests cause."""
 
     def tell(self, action: str, outcome: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
-        """Something was done or tried, by somebody who may."""
+        """A principal with the role has done or tried something."""
 
     def fail(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
-        """Somebody who may has tried what came to nothing."""
+        """A principal with the role has tried something that failed."""
 
     def refuse(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
-        """Somebody was refused."""
+        """A request was refused."""
 
     def sign_in(self, principal: str, via: str, address: str, *, forwarded_for: str = "", more: More = dict) -> None:
-        """A request of that principal; told when it is the first one in a while."""
+        """A request of that principal; logged when it is the first one in a while."""
 
 
 class NoAudit:
-    """Where nothing is told: applications of tests."""
+    """Logs nothing: for applications of tests."""
 
     def tell(self, action: str, outcome: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
         """Nothing."""
@@ -90,20 +90,20 @@ class AuditLog:
         self._begin_window()
 
     async def run(self) -> None:
-        """Tell of each window how much was not told, soon after its end: nothing else may happen then. Eternal."""
+        """Log soon after each window how many lines were left out: no other line may come then. Eternal."""
         while True:
             await asyncio.sleep(_WINDOW_LOOK)
             self._end_old_window()
 
     def close(self) -> None:
-        """Tell how much was not told."""
+        """Log how many lines were left out."""
         self._end_window()
         self._handler.close()
 
     def tell(self, action: str, outcome: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
-        """One line, or one more that is counted: of the same again."""
+        """One line; of a repeat only the count."""
         self._end_old_window()
-        # Not by what else is told: a client's promise has another time each time.
+        # Without the other fields: a client's promise has another time each time.
         what = (principal, action, outcome, object_)
         is_repeat = action not in _NEVER_A_REPEAT and self._done.has(what, self._clock.monotonic(), is_extended=False)
         if is_repeat and not self._repeats.takes(principal):
@@ -111,7 +111,7 @@ class AuditLog:
         self._write(action, outcome, {"principal": principal, "address": address, "object": object_, **more})
 
     def refuse(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
-        """One line, or one more that is counted: of a principal, else of whom a stand-by has seen, not the stand-by."""
+        """One line, or only the count: by principal, else by the address that a stand-by has seen, else the peer's."""
         self._end_old_window()
         if principal:
             is_told = self._refusals.takes(principal)
@@ -121,7 +121,7 @@ class AuditLog:
             self._write(action, "refused", {"principal": principal, "address": address, "object": object_, **more})
 
     def tell_cancel(self, job_id: JobId, reason: str) -> None:
-        """The cluster has cancelled a job, because of that: nobody has asked for it."""
+        """The cluster has cancelled a job by itself, for that reason."""
         self.tell("cancel", "done", principal="", address="", object_=job_id, reason=reason)
 
     def fail(self, action: str, *, principal: str, address: str, object_: str = "", **more: Any) -> None:
@@ -155,7 +155,7 @@ class AuditLog:
             self._write("repeats", "done", {"principal": principal, "count": count})
 
     def _begin_window(self) -> None:
-        """What is counted by address, and what by principal: who is not known takes no line of who is."""
+        """Strangers are counted by address, principals by name: strangers take no line of a principal."""
         self._strangers, self._refusals = _Counted(), _Counted(has_first=True)
         self._failures, self._repeats = _Counted(), _Counted()
         self._window_start = self._clock.monotonic()
@@ -190,7 +190,7 @@ class _Remembered:
 
 
 class _Counted:
-    """Of one window: what is told of each, and how much is not. `has_first`: of each the first one is told, always."""
+    """The lines of a window by origin: logged and left out. `has_first`: the first of an origin is always logged."""
 
     def __init__(self, *, has_first: bool = False) -> None:
         self._has_first = has_first
@@ -198,7 +198,7 @@ class _Counted:
         self._told: dict[str, int] = {}
 
     def takes(self, who: str) -> bool:
-        """One more of him: is it told?"""
+        """Count one more of an origin. True if it is to be logged."""
         of_this = self._told.get(who, 0)
         is_full = sum(self._told.values()) >= REFUSALS_MAX and not (self._has_first and not of_this)
         if is_full or of_this >= REFUSALS_OF_ONE:

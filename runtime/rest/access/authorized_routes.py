@@ -1,4 +1,4 @@
-"""Before each handler: may who asks do this, and to that job (R48)? What one may not see is not there (404)."""
+"""Authorization before each handler: the role of the principal, and the job (R48). A job it may not see is a 404."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Tried = Callable[[Request], Coroutine[Any, Any, None]]
 
 
 class _HiddenError(NotFoundError):
-    """The job is there, and not to be seen by who asks: he is told that it is not, the audit log is told `reason`."""
+    """The job exists, and the principal may not see it: the answer is a 404, the audit log has the `reason`."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
@@ -42,9 +42,9 @@ class _HiddenError(NotFoundError):
 
 
 def authorized_router(context: RestContext, *, tried: Tried | None = None, **more: Any) -> APIRouter:
-    """A router whose routes ask the table first. Raises KeyError for a route without a row.
+    """A router whose routes check the table of roles first. Raises KeyError for a route without a row.
 
-    `tried` says for the audit log what a request was about that is refused.
+    `tried` adds to the audit log what a refused request was about.
     """
 
     class AuthorizedRoute(APIRoute):
@@ -66,7 +66,7 @@ def _authorized(
             response = await handler(request)
             if not access.action:  # it may have waited; what was done was done
                 check_still_signed_in(request.scope)
-        except UnauthenticatedError:  # told where it was found
+        except UnauthenticatedError:  # the sign-in middleware has logged it
             raise
         except (ForbiddenError, _HiddenError) as error:
             await _refuse(context, access, request, error, tried)
@@ -105,7 +105,7 @@ def _tell(context: RestContext, access: Access, request: Request, outcome: str, 
 
 async def _check(context: RestContext, access: Access, request: Request, *, has_job: bool) -> None:
     principal = principal_of(request)
-    check_role(principal, access)  # first: what comes after it is told as tried by somebody who may
+    check_role(principal, access)  # first: what fails after it is logged as tried by a principal with the role
     is_own_only = access.is_own and principal.role is Role.SUBMITTER
     job = None
     if has_job and (is_own_only or not principal.is_of_all):
@@ -116,17 +116,17 @@ async def _check(context: RestContext, access: Access, request: Request, *, has_
 
 
 def tell_done(context: RestContext, request: Request, action: str, **more: Any) -> None:
-    """For the audit log, where it depends on what was asked whether it is told."""
+    """A line of the audit log, for a route where the request decides whether there is one."""
     context.audit.tell(action, "done", **_who(request), **more)
 
 
 def set_object(request: Request, what: str) -> None:
-    """What a request is about, where its path does not say so: for the audit log."""
+    """Sets the object of a request for the audit log, where its path does not name it."""
     request.scope[_OBJECT] = what
 
 
 def set_more(request: Request, **what: Any) -> None:
-    """Further fields of what a request does: for the audit log."""
+    """Sets further fields of a request for the audit log."""
     request.scope[_MORE] = what
 
 
@@ -142,7 +142,7 @@ def _who(request: Request) -> dict[str, Any]:
 
 
 def check_role(principal: Principal, access: Access) -> None:
-    """Raises ForbiddenError with the role that may."""
+    """Raises ForbiddenError that names the role that is needed."""
     if principal.role < access.role:
         message = (
             f"this takes the role {access.role.text}: {principal.name}, signed in by {principal.via}, has the role "
@@ -170,7 +170,7 @@ async def _seen(context: RestContext, principal: Principal, text: str) -> JobSum
 
 
 def tell_hidden(context: RestContext, request: Request, jobs: Sequence[JobSummary]) -> None:
-    """That a request names jobs which are not for who asks: one line in the audit log, where there is one."""
+    """One line of the audit log for a request that names jobs which its principal may not see."""
     if not jobs:
         return
     set_object(request, jobs[0].job_id)
@@ -184,7 +184,7 @@ def _hidden_in_words(principal: Principal, job: JobSummary) -> str:
 
 
 def check_namespace_of_submit(principal: Principal, asked: str) -> str:
-    """Where a job goes. Raises ForbiddenError for a namespace of others, InvalidInputError for none."""
+    """The namespace of a submit. ForbiddenError for one of others, InvalidInputError where none is given or set."""
     namespace = principal.namespace_for(asked)
     if not principal.sees(namespace):
         message = f"{principal.name} submits into the namespace {principal.namespace}, not into {namespace}"

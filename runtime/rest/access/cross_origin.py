@@ -1,9 +1,9 @@
-"""What a page in somebody's browser may not do here: submit, cancel, or read under a name of its own (R41).
+"""Refuses what a page of another origin may not do: submit, cancel, or read under a host name of its own (R41).
 
-A browser asks any address for any page, and says whose page it was. Three of its rules are used: it tells the page's
-origin with every request that may change something; it asks before it sends JSON, or a header of one's own, to
-another origin, and is not allowed to; and it names in `Host` the name under which the page has found this address,
-which need not be ours (DNS rebinding).
+A browser sends requests of any page to any address, by three rules that are used here: it names the page's
+origin in every request that may change something; it asks before it sends JSON, or a header of the page's, to
+another origin, and is refused; and it names in `Host` the name under which the page has found this address,
+which need not be a name of this cluster (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class _Place(NamedTuple):
 
 
 class CrossOriginMiddleware:
-    """Refuses what no client of ours sends, and a browser does. `hosts`: names of this endpoint beside its addresses.
+    """Refuses what only a browser sends. `hosts`: names of this endpoint beside its addresses.
 
-    `allowed`: further ones, whose pages may change something; `host`, `host:port`, or ANY_HOST as a name of this
-    endpoint. `checks_host`: without a token whoever is asked by a name that is not ours answers a page of somebody
-    else.
+    `allowed`: further names, whose pages may change something; `host`, `host:port`, or ANY_HOST as a name of this
+    endpoint. `checks_host`: without authentication a request for a host name that is none of these may come from a
+    page of a stranger.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class CrossOriginMiddleware:
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
         if told_by_stand_by(scope, FORWARDED):
-            return None  # under its seal (R48): it has looked
+            return None  # under its seal (R48): the stand-by has checked
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
         hosts = [_text(value) for name, value in scope["headers"] if name == b"host"]
         if len(hosts) > 1:
@@ -92,13 +92,13 @@ class CrossOriginMiddleware:
         return None
 
     def _is_ours(self, name: str) -> bool:
-        """A browser finds an address by its number without anybody's name for it."""
+        """An address in numbers is no name that a stranger could have made to lead here."""
         return name == _LOCAL_NAME or name in self._hosts or _is_address(name)
 
     def _origin_refusal(
         self, scope: Scope, headers: Mapping[bytes, bytes], host: _Place | None
     ) -> tuple[HTTPStatus, str] | None:
-        """An origin is a scheme, a name and a port: other ports of this host are somebody else's."""
+        """An origin is a scheme, a name and a port: another port of this host is another origin."""
         origin = headers.get(b"origin")
         if origin is None:
             return None
@@ -116,7 +116,7 @@ class CrossOriginMiddleware:
 
 
 def has_body(headers: Mapping[bytes, bytes]) -> bool:
-    """Does one come behind this head?"""
+    """True if a body follows this head."""
     return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
@@ -127,7 +127,7 @@ def _body_refusal(scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[HTTPSta
     if not has_body(headers) or scope["method"] == "PUT" or kind == "application/json":
         return None
     if kind == "multipart/form-data" and is_submit:
-        return None  # refused by who would read it, in words for Flink's own client
+        return None  # the handler refuses it, with a message for Flink's own client
     return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, (
         f"A body of the type {kind[:80]!r} is not taken: send JSON with the header 'Content-Type: application/json'."
     )
@@ -143,7 +143,7 @@ def _text(header: bytes) -> str:
 
 
 def _place(text: str) -> _Place | None:
-    """None for what is no host."""
+    """None for a text that is no host."""
     found = _PLACE.fullmatch(text)
     if found is None or (found["address"] and not _is_address(found["address"])):
         return None

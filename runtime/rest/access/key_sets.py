@@ -1,7 +1,7 @@
-"""Where keys of JSON Web Tokens come from: a file that is watched, or an address that is asked (R48).
+"""The keys of JSON Web Tokens: from a file that is watched, or fetched from an address (R48).
 
-Whoever signs in waits for no answer of another service: keys are fetched beside that, after a while anew, and sooner
-when a token names one that is not there, but no more often than `pause`. What cannot be fetched leaves what was.
+No sign-in waits for another service: keys are fetched in the background, again after a period, and sooner
+when a token names an unknown key, but no more often than `pause`. After a failed fetch the earlier keys stay.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _read_key_set(path: Path) -> JwtKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeySetAddress:
-    """`ca_file`: whose certificates are taken, None for those of the system. Times in seconds."""
+    """`ca_file`: the CA that is trusted, None for those of the system. Times in seconds."""
 
     url: str
     ca_file: Path | None

@@ -1,4 +1,4 @@
-"""How much one principal may ask at once, and how often (R49): whoever asks too much is told when to come back."""
+"""Limits of one principal (R49): requests at once and per second. A refusal says when to come back."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _KNOWN_MAX = 10_000
 class LimitSettings:
     """`requests_per_second` in the long run, `running_max` requests at once, long polls among them.
 
-    `places_max`: what all of them may run on, of which each has at most half of what others leave. So nobody has to
-    be let in at a place that there is not, whoever has come before, and from whichever addresses.
+    `places_max`: places for requests of all principals. Each principal has at most half of what the others leave, so
+    that a further principal always finds a place.
     """
 
     requests_per_second: int
@@ -46,7 +46,7 @@ class PrincipalLimits:
         self._running = 0
 
     def begin(self, principal: str) -> None:
-        """A request of it begins; `end` must follow. Raises BackpressureError, and then it must not."""
+        """Count a request of the principal. `end` must follow, but not after a BackpressureError."""
         settings, now = self._settings, self._clock.monotonic()
         budget = self._budgets.get(principal)
         if budget is None:
@@ -73,12 +73,12 @@ class PrincipalLimits:
         self._running += 1
 
     def end(self, principal: str) -> None:
-        """It was answered, or given up."""
+        """The request was answered, or given up."""
         self._budgets[principal].running -= 1
         self._running -= 1
 
     def _forget_some(self) -> None:
-        """Principals are few; those of a provider of identities may be many."""
+        """Forget budgets that are full: principals of an identity provider may be many."""
         if len(self._budgets) > _KNOWN_MAX:
             now = self._clock.monotonic()
             full = [name for name, one in self._budgets.items() if not one.running and now - one.at >= BURST_SECONDS]

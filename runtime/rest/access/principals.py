@@ -1,4 +1,4 @@
-"""Who may sign in, as this process knows it: a copy in memory that follows the store, and the changes of an admin.
+"""The principals that may sign in: a copy in memory that follows the store, and the changes of an admin.
 
 Invariants: no request reads the store; what this process has written holds here before it is answered; a record never
 goes back to an earlier revision (R48).
@@ -43,7 +43,7 @@ PRINCIPALS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token that was just made, which nobody can be told again."""
+    """A token that was just made; the store has its digest only."""
 
     record: PrincipalRecord
     token: str
@@ -56,7 +56,7 @@ class PrincipalAdministration(Protocol):
         """All of them, revoked ones too, by name."""
 
     def problems(self) -> Mapping[str, str]:
-        """By name: why a record cannot be read. Nobody signs in by such a name."""
+        """By name: why a record cannot be read. No request signs in by such a name."""
 
     async def create(self, name: str, role: Role, namespace: str, *, expires_millis: int) -> NewToken:
         """A principal with its first token. ConflictError when there is one of that name."""
@@ -75,7 +75,7 @@ class PrincipalAdministration(Protocol):
 
 
 class Principals:
-    """Implements `PrincipalAdministration`; `find` answers who has a token."""
+    """Implements `PrincipalAdministration`; `find` returns the principal of a token."""
 
     def __init__(self, store: PrincipalStore, clock: Clock) -> None:
         self._store = store
@@ -83,11 +83,11 @@ class Principals:
         self._stored: dict[str, StoredPrincipal] = {}
         self._tokens: dict[str, tuple[Principal, int]] = {}
         self._certificates: dict[str, dict[str, Principal]] = {}
-        """By the name in them, and that of the principal."""
+        """By the name in the certificate, then by the name of the principal."""
         self._unheard: set[str] = set()
-        """Held as written or read here, and not heard of since: that a watch tells less of them says nothing."""
+        """Names written or read by this process that the watch has not reported since: it may report older records."""
         self._forgotten: dict[str, int] = {}
-        """Deleted here, and the revision of that: the store may tell earlier ones still."""
+        """Names that this process has deleted, with the revision: the watch may report earlier records still."""
         self._is_loaded = False
         self._lists_wanted: Watch[int] = Watch(0)
         self._lists_taken: Watch[int] = Watch(-1)
@@ -102,23 +102,23 @@ class Principals:
                 scope.cancel_all()
 
     async def _follow(self, number: int) -> None:
-        """By a list that begins now, the `number`th, and what changes after it."""
+        """Follow the store from the `number`th list, which begins now."""
         async for found in self._store.follow():
             self._take(found)
             if self._lists_taken.value < number:
                 self._lists_taken.set(number)
 
     async def catch_up(self) -> None:
-        """Until all is known here that anybody was told to be done before this call, whatever was heard so far.
+        """Wait until this process knows every change that was answered before this call.
 
-        A term begins so: the leader before has answered for revokes that this process may not have heard of.
+        A term begins with it: the leader before may have answered revokes that this process has not heard of.
         """
         number = self._lists_wanted.value + 1
         self._lists_wanted.set(number)
         _ = await self._lists_taken.wait_until(lambda taken: taken >= number)
 
     def find(self, token: str) -> Principal | None:
-        """Whose token that is. Raises UnavailableError before the store was read: then nobody can tell."""
+        """The principal of a token. Raises UnavailableError before the store was read."""
         self._check_loaded()
         found = self._tokens.get(token_digest(token))
         if found is None or (found[1] and self._clock.epoch_millis() >= found[1]):
@@ -136,10 +136,10 @@ class Principals:
             raise UnauthenticatedError(message)
 
     def find_certificate(self, certificate: str) -> Principal | None:
-        """Who signs in by a certificate of that name, which was verified. Raises UnavailableError as `find`."""
+        """The principal that signs in by a verified certificate of that name. Raises UnavailableError as `find`."""
         self._check_loaded()
         found = self._certificates.get(certificate, {})
-        # Two admins may have given it to two at once: then it is nobody's until one of them is revoked.
+        # Two admins may have given it to two principals at once: then neither signs in until one is revoked.
         return next(iter(found.values())) if len(found) == 1 else None
 
     def _check_loaded(self) -> None:
@@ -268,7 +268,7 @@ class Principals:
         self._hold(record.name, written)
 
     def _hold(self, name: str, stored: StoredPrincipal) -> None:
-        """What the store has, whatever it tells later of the time before."""
+        """Take a record of the store; older ones that the watch reports later do not replace it."""
         self._put(name, stored)
         if self._stored.get(name) is stored:
             self._unheard.add(name)

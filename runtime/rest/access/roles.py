@@ -1,4 +1,4 @@
-"""Who may do what: one row for each route (R48). A route without a row keeps the application from being made."""
+"""The role that each route takes (R48): one row each. Without its row a route keeps the application from being made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.security.principals import Role
 class Access:
     """`role`: the least that may. `is_of_all`: what it does concerns all jobs, so that it takes one of all namespaces.
 
-    `is_own`: a submitter may do it to its own jobs only. A route with a job in its path is for who sees the job.
+    `is_own`: a submitter may do it to its own jobs only. A route with a job in its path takes a principal that sees it.
     `action`: what the audit log calls it (R49); "" where nothing is changed.
     """
 
@@ -71,7 +71,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", f"{_VERTEX}/subtasks/{{index}}/attempts/{{attempt}}/log"): _LOOK,
     ("POST", "/blobs/missing"): _UPLOAD,
     ("PUT", "/blobs/{sha256}"): _UPLOAD,
-    # Code of anybody's jobs, and nothing that a client needs.
+    # Code of all jobs, and nothing that a client needs.
     ("GET", "/blobs/{key}"): _OPERATE_ALL,
     ("GET", "/tokens"): _ADMINISTER,
     ("POST", "/tokens"): replace(_ADMINISTER, action="create-token"),
@@ -86,7 +86,7 @@ TABLE: dict[tuple[str, str], Access] = {
 
 
 def role_for(method: str, path: str) -> str:
-    """The least role that may ask this, "" for a route that there is not: for who has shown none."""
+    """The least role that may ask this, "" where there is no such route: for the message of a refused sign-in."""
     for expression, access in _patterns(method):
         if expression.fullmatch(path.removeprefix("/v1")):
             return access.role.text

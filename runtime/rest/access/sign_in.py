@@ -1,4 +1,4 @@
-"""How a request shows who asks (R48): as bearer the cluster's token, that of a principal, or a JSON Web Token; else by
+"""How a request shows its principal (R48): by the cluster's token, a principal's token or a JSON Web Token; else by
 the certificate of its connection."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from runtime.security.principals import ADMIN, Principal
 from runtime.security.tokens import Token
 
 SignIn = Callable[[Scope], Principal | None]
-"""The head of a request -> who asks, None when it shows nothing that is known. It reads nothing but memory.
+"""The head of a request -> its principal, None when it shows nothing that is known. It reads nothing but memory.
 
 Raises UnauthenticatedError with what is wrong about what it shows, UnavailableError while that cannot be told.
 """
@@ -32,9 +32,9 @@ _JWT_DOTS = 2
 
 
 class TokenSignIn:
-    """By tokens, and by certificates who shows no token. `jwts` None: JSON Web Tokens are none.
+    """By tokens, and without a token by certificates. `jwts` None: JSON Web Tokens are not taken.
 
-    Raises UnavailableError before it is known whose a token is.
+    Raises UnavailableError before the principals are known.
     """
 
     def __init__(self, token: Token, principals: Principals, jwts: JwtVerifier | None = None) -> None:
@@ -43,7 +43,7 @@ class TokenSignIn:
         self._jwts = jwts
 
     def __call__(self, scope: Scope) -> Principal | None:
-        """Whoever has the cluster's token is the admin."""
+        """The principal of the cluster's token is the admin."""
         presented = bearer_of(scope)
         if not presented:
             return self._by_certificate(scope)
@@ -106,14 +106,14 @@ def set_principal(scope: Scope, principal: Principal, still: Callable[[], None])
 
 
 def check_still_signed_in(scope: Scope) -> None:
-    """For who has waited. Raises UnauthenticatedError when what the request shows has ended since its head came."""
+    """After a wait. Raises UnauthenticatedError when what the request shows has ended since its head came."""
     still = scope.get(_STILL)
     if still is not None:
         still()
 
 
 def principal_of(request: Request) -> Principal:
-    """Who asks: a guard has said it, also where nobody is asked who he is. What no guard has seen is nobody's."""
+    """The principal that a middleware has set, also without authentication. AssertionError where none has."""
     found = request.scope.get(_PRINCIPAL)
     assert isinstance(found, Principal), found
     return found

@@ -21,9 +21,9 @@ from runtime.security.principals import ANYBODY, Principal
 
 
 class SignInMiddleware:
-    """Refuses requests of whom nobody knows (401) and of who asks too much (429); tells the handlers who asks.
+    """Refuses requests without a known principal (401) or above its limits (429); sets the principal for handlers.
 
-    What has waited since then asks `check_still_signed_in`.
+    A handler that has waited calls `check_still_signed_in`.
     """
 
     def __init__(self, app: ASGIApp, sign_in: SignIn, limits: PrincipalLimits, audit: Audit) -> None:
@@ -95,9 +95,9 @@ class SignInMiddleware:
 
 
 async def _answer_stranger(scope: Scope, send: Send, sentence: str, challenge: bytes) -> None:
-    """And close: each further request takes a new connection, of which a turn of the loop takes a few (R41).
+    """Refuse and close: each further request takes a new connection, of which a turn of the loop accepts few (R41).
 
-    Not where a body comes: who sends a long one reads its refusal only when that was taken off him.
+    The connection stays open where a body comes: a client reads the refusal only after it has sent the body.
     """
     headers = [(b"www-authenticate", challenge)]
     if not has_body(dict(scope["headers"])):
@@ -106,7 +106,7 @@ async def _answer_stranger(scope: Scope, send: Send, sentence: str, challenge: b
 
 
 class AnonymousMiddleware:
-    """Where nobody is asked who he is: anybody is the admin."""
+    """Without authentication every request is the admin's."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -118,7 +118,7 @@ class AnonymousMiddleware:
 
 
 def _goes_on() -> None:
-    """What nobody has shown does not end."""
+    """Without a sign-in there is none that could end."""
 
 
 _NOT_KNOWN = "is none of this cluster's, has ended, or was revoked"
@@ -130,9 +130,9 @@ def _role(scope: Scope) -> str:
 
 
 class SignedInBodyMiddleware:
-    """Looks again at who asks with each piece of a body: they take their time, and are acted upon when whole (R48).
+    """Checks the sign-in again with each piece of a body: a body may take long, and is acted upon when whole (R48).
 
-    Around the application of the leader, who is the first to hear of what ends.
+    It is inside of the forwarding: the leader is the first that knows of tokens that end.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""An error as Flink's Java clients insist on it: a SerializedThrowable in Java's object serialization.
+"""An error as Flink's Java clients deserialize it: a SerializedThrowable in Java's object serialization.
 
 Layout: the stream header, one object, its class descriptor chain (SerializedThrowable, Exception, Throwable), then the
 field values from the top class down. Nothing else of the Java protocol is needed, and nothing is ever read.

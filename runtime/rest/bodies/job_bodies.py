@@ -51,7 +51,7 @@ def job_overview(summary: JobSummary, now: int) -> schema.JobOverview:
 
 
 def whose(summary: JobSummary) -> schema.Ownership:
-    """Who has submitted it, "" the admin, and where it belongs (R48)."""
+    """The namespace of the job, and its submitter, "" for the admin (R48)."""
     return {"namespace": summary.namespace or DEFAULT_NAMESPACE, "submitter": summary.submitter}
 
 

@@ -1,6 +1,6 @@
 """Lists of jobs as bytes: a row is made once for each change of its job, a long list in slices.
 
-The loop is given back between two slices: a list of ten thousand jobs keeps nobody waiting.
+The loop runs other tasks between two slices: a list of ten thousand jobs delays no other request.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from runtime.rest.answers import encoded
 from runtime.rest.bodies.job_bodies import duration, job_overview
 
 SLICE_ROWS = 200
-"""So many rows are made at most before the loop is given back."""
+"""Rows that are made at most before the loop runs other tasks."""
 _DURATION = b'"duration":'
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One job's; `tail` is empty when nothing of it depends on the time of the answer."""
+    """The row of a job; `tail` is empty when the row does not depend on the time of the answer."""
 
     summary: JobSummary
     head: bytes
@@ -56,7 +56,7 @@ class JobRows:
 
 
 async def changed_jobs(summaries: Sequence[JobSummary], unknown: Sequence[JobId], now: int) -> bytes:
-    """The body of /jobs/wait. Hardly anybody asks for the same rows again."""
+    """The body of /jobs/wait. Its rows are not kept: a client hardly asks for the same ones again."""
     return await _body(summaries, now, _make_row, b',"unknown":' + encoded(unknown))
 
 

@@ -1,4 +1,4 @@
-"""The small JSON bodies that clients send, and what is said about those that cannot be read."""
+"""The small JSON bodies of requests, and the messages about those that cannot be read."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _values(body: bytes) -> int:
 def _problems(error: ValidationError) -> tuple[str, ...]:
     """What is wrong with a body, one sentence each, without echoing it at length.
 
-    R41: lists are left at what is wrong first (`FailFast`), so many problems are many fields that nobody knows.
+    R41: a list ends at its first problem (`FailFast`), so many problems are many unknown fields.
     """
     count = error.error_count()
     if count > PROBLEMS_LISTED_MAX:

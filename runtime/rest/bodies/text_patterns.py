@@ -1,4 +1,4 @@
-"""What texts of requests look like, for /openapi.json. Whoever reads one looks itself, and says more than a pattern."""
+"""Patterns of texts in requests, for /openapi.json. Parsers check by themselves, with clearer messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Bodies of requests: how large each may be, how many fit into memory at once, and how slowly they may come.
 
-All is decided by the declared length, before a byte is read; a body that declares none counts as its limit. Small
-bodies are never refused for large ones. Of large ones, who has been sending for long gives way to who comes (R41).
+The declared length decides, before a byte is read; a body without one counts as its limit. Small
+bodies are never refused for large ones. A large one that has been coming for long gives way to a new one (R41).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class BodyLimitsMiddleware:
             self._release(body)
 
     def _reserve(self, body: _Body) -> bool:
-        """Room for a body; who has sent for longer than GRACE_SECONDS gives up its own, the first of them first."""
+        """Room for a body; bodies that have come for longer than GRACE_SECONDS give up theirs, the oldest first."""
         if not body.held:
             return True
         slow = [one for one in self._arriving if one.is_slow]
@@ -101,7 +101,7 @@ class BodyLimitsMiddleware:
 
 
 class _Body:
-    """One body that arrives. `held`: what it may take of the memory for all."""
+    """A body that arrives. `held`: the bytes of the common memory that it may take."""
 
     def __init__(self, receive: Receive, limit: int | None, held: int) -> None:
         self.held = held
@@ -116,7 +116,7 @@ class _Body:
 
     @property
     def is_slow(self) -> bool:
-        """It still arrives, after all that time."""
+        """True if it still arrives after GRACE_SECONDS."""
         return not self._is_complete and self._loop.time() - self._begun > GRACE_SECONDS
 
     def give_way(self) -> None:

@@ -1,7 +1,7 @@
 """A connection to REST before it is encrypted: it has a place among the others, and a time, from its first byte (R41).
 
-asyncio's own servers tell a protocol of a connection when its handshake is done, and of one that fails nobody. Here a
-handshake is a connection that waits, like one whose head is awaited; one that comes to nothing is one line (R46).
+asyncio's own servers call the protocol of a connection when its handshake is done, and nothing when that fails. Here a
+handshake is a connection that waits, like one whose head is awaited; one that fails is one line of the log (R46).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WHY = {
 
 
 class FailedHandshakes:
-    """Where handshakes that come to nothing are told. `audit` limits its own lines."""
+    """Logs handshakes that fail. `audit` limits its own lines."""
 
     def __init__(self, audit: Audit) -> None:
         self._audit = audit
@@ -143,7 +143,7 @@ class Handshake(asyncio.Protocol):
             data = data[size:]
 
     def leave(self) -> None:
-        """Its place is free for `http`, or for somebody else. Idempotent."""
+        """Give the place to `http`, or to another connection. Idempotent."""
         self.is_left = True
         self._places.forget(self)
         self._stop_timer()
@@ -155,7 +155,7 @@ class Handshake(asyncio.Protocol):
         self._timer = self.loop.call_later(_LAST_SECONDS, self.transport.abort)
         self.transport.set_protocol(self)
         self.transport.write(alert)
-        with suppress(OSError):  # it is gone already
+        with suppress(OSError):  # the peer has closed already
             self.transport.write_eof()
 
     def ended(self, handshake: asyncio.Future[None]) -> None:

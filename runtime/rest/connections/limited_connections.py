@@ -1,7 +1,7 @@
-"""Connections of REST's clients before anybody is asked for a token: how many, and how long one may keep us waiting.
+"""Limits of REST's connections, before a token is asked for: how many there are, and how long one may stay silent.
 
-uvicorn bounds neither. Here a connection either waits (for a head, or for the rest of one), or a request of it runs.
-One that waits is nobody's promise: the oldest gives its place to a client that comes, so that a flood of silent
+uvicorn limits neither. Here a connection either waits (for a head, or for the rest of one), or a request of it runs.
+No client depends on one that waits: the oldest gives its place to a client that comes, so that a flood of silent
 connections costs the flood, not other clients. One with a running request (a long poll) is never closed for another
 (R41).
 """
@@ -33,18 +33,18 @@ HEAD_BYTES_MAX = 64 * 1024
 UNREAD_BYTES_MIN = 160 * 1024
 """What has to come each HEAD_SECONDS of a body that its request has not waited for: else the connection is closed."""
 PIECE_BYTES = 16 * 1024
-"""So much is parsed at once: one of uvicorn's parsers makes something for each request that it finds, of anybody."""
+"""So much is parsed at once: one of uvicorn's parsers makes objects for each request in it, also a stranger's."""
 PIPELINED_MAX = 4
 """Requests that a client may send before it has read the answer to the first; none that we know sends two."""
 STALLED_SECONDS = 60.0
-"""A client that takes nothing of its answer for this long is gone."""
+"""A client that takes nothing of its answer for this long counts as lost."""
 CONNECTIONS_MAX = 16_384
 
 _HANDSHAKE_BEGINS = b"\x16\x03"
 
 
 def answer(status: str, sentence: str) -> bytes:
-    """A whole answer to who has not made a request, and the end of the connection."""
+    """A whole answer on a connection without a request, and its end."""
     kind = "content-type: application/json; charset=UTF-8"
     return f'HTTP/1.1 {status}\r\n{kind}\r\nconnection: close\r\n\r\n{{"errors":["{sentence}"]}}'.encode()
 
@@ -62,7 +62,7 @@ def connections_max() -> int:
 
 
 class Connection(Protocol):
-    """One that is counted."""
+    """A connection that is counted."""
 
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
@@ -73,7 +73,7 @@ class Connection(Protocol):
 
 
 class Handshaking(Connection, Protocol):
-    """One that was not encrypted yet: `Handshake`."""
+    """A connection that is not encrypted yet: `Handshake`."""
 
     def leave(self) -> None:
         """Give its place back."""
@@ -94,7 +94,7 @@ class Connections:
         return len(self._peers)
 
     def admit(self, connection: Connection, peer: str) -> bool:
-        """Count a new connection, which waits. False where there is no place, and nobody who has to give one."""
+        """Count a new connection, which waits. False without a free place, and without a connection to close for it."""
         is_full = self._counts[peer] >= self.peer_max and not self._close_oldest(peer)
         if is_full or (len(self._peers) >= self.total_max and not self._close_oldest(None)):
             self._tell(connection.loop.time())
@@ -179,7 +179,7 @@ class LimitedProtocol(HttpProtocol):
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is nobody's any more."""
+        """Give the place back."""
         self.places.forget(self)
         self._stop_waiting()
         self._stop_write_timer()
@@ -207,7 +207,7 @@ class LimitedProtocol(HttpProtocol):
             self._wait()
 
     def on_message_begin(self) -> None:
-        """A further head begins, behind a body that nobody has read too. (h11 bounds the head by itself.)"""
+        """A further head begins, also behind a body that no handler has read. (h11 bounds the head by itself.)"""
         # One piece may hold hundreds of requests, each of which costs more than to refuse it.
         if len(getattr(self, "pipeline", ())) > PIPELINED_MAX:
             self._is_greedy = True
@@ -219,7 +219,7 @@ class LimitedProtocol(HttpProtocol):
             begin()
 
     def send_400_response(self, msg: str) -> None:
-        """To what is no HTTP. Who has sent too many requests has answers to come before it."""
+        """The answer to what is no HTTP. After too many requests there is none: earlier answers are still to come."""
         if not self._is_greedy:
             super().send_400_response(msg)
             return
@@ -227,7 +227,7 @@ class LimitedProtocol(HttpProtocol):
         self.transport.abort()
 
     def on_response_complete(self) -> None:
-        """uvicorn's own timer of idle connections begins here; the next byte ends it, and ours begins."""
+        """uvicorn's own timer of idle connections begins here; the next byte ends it, and `_wait`'s begins."""
         is_read = not self.cycle.more_body
         super().on_response_complete()
         if not self._is_running():

@@ -1,4 +1,4 @@
-"""What a request is answered that the end of this process cuts off. Plain ASGI middleware."""
+"""The answer to requests that the end of this process cuts off. Plain ASGI middleware."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from runtime.rest.answers import answer_error
 
 
 class ShutdownMiddleware:
-    """Answers what is cut off by the end of this process with 503: clients ask again, at the next address."""
+    """Answers requests that the end of this process cuts off with 503: clients ask again, at the next address."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through. Nobody else cancels it: who goes away is noticed by other means."""
+        """Let a request through. Only the end of the process cancels it: a client that disconnects does not."""
         is_begun = False
 
         async def tell(message: Message) -> None:

@@ -1,7 +1,7 @@
-"""TLS of REST: what a JobManager shows to clients and to the leader, and what a client's certificate says of it (R46).
+"""TLS of REST: the certificate of a JobManager towards clients and the leader, and the names of clients (R46).
 
-Both contexts are of files that are looked at when they are asked for, so that the next connection has a renewed
-certificate, and what runs goes on (R47).
+Each use of a context looks at its files, so that the next connection has a renewed
+certificate, and running connections go on (R47).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _SHOWN = "flinklike.shown"
 class RestTls:
     """Both ends of REST in one process: it listens to clients, and dials the leader while it stands by.
 
-    `asks_clients`: who shows no certificate of `security.ssl.rest.ca` is let in nowhere.
+    `asks_clients`: a client without a certificate of `security.ssl.rest.ca` is not let in.
     """
 
     def __init__(self, source: Watched[TlsMaterial], *, asks_clients: bool) -> None:
         self._source = source
         self._asks_clients = asks_clients
         self._contexts: dict[Callable[[TlsMaterial], ssl.SSLContext], tuple[TlsMaterial, ssl.SSLContext]] = {}
-        _ = self.server_context(), self.client_context()  # what cannot be used is told at the start
+        _ = self.server_context(), self.client_context()  # a file that cannot be used ends the start
 
     @classmethod
     def of_files(cls, files: TlsFiles, clock: Clock, *, asks_clients: bool) -> RestTls:
@@ -131,7 +131,7 @@ def _name_in(certificate: x509.Certificate) -> str:
 
 
 def client_name_of(scope: Scope) -> str:
-    """The name in the verified certificate of whoever asks, also when a stand-by has asked for him; "" for none."""
+    """The name in the verified certificate of the client, also behind a stand-by; "" without one."""
     if told_by_stand_by(scope, FORWARDED):
         return unquote(told_by_stand_by(scope, FORWARDED_NAME))
     return str(scope.get("state", {}).get(_SHOWN, ""))

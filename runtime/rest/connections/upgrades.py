@@ -77,7 +77,7 @@ class _Callbacks:
 
 
 class _CallbacksBehindHead(_Callbacks):
-    """Of a parser that is told again what it needs of a head that the protocol knows."""
+    """For a second parser, which gets again what it needs of a head that the protocol knows."""
 
     def __init__(self, protocol: Any) -> None:
         super().__init__(protocol)

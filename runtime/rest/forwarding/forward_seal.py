@@ -1,8 +1,8 @@
-"""By what the leader knows a request that a stand-by has passed on, and believes what that says of who asks (R48).
+"""The seal by which the leader knows a request of a stand-by, and believes what it says of the client (R48).
 
-A client's certificate and address end at the stand-by, which tells them in headers; any client can send those. So the
+The stand-by sees the client's certificate and address, and sends them in headers; any client can send those. So the
 stand-by seals them, with a key that is derived from the cluster's and that no client has, together with the request
-that they belong to: a seal that was seen is good for nothing else. It covers neither the body, which is passed on while
+that they belong to: a copied seal is valid for no other request. It covers neither the body, which is passed on while
 it comes, nor a time, as clocks of hosts may differ.
 """
 
@@ -20,9 +20,9 @@ from runtime.rest.answers import answer_error
 from runtime.security.cluster_key import ClusterKey
 
 FORWARDED = b"x-flinklike-forwarded"
-"""The address of who asks. Whatever it says, and whoever has said it: what carries it is passed on no further."""
+"""The address of the client. A request with this header is passed on no further, whatever the header says."""
 FORWARDED_NAME = b"x-flinklike-client-name"
-"""The name in his certificate."""
+"""The name in the certificate of the client."""
 SEAL = b"x-flinklike-forwarded-seal"
 
 _SEALED = frozenset({FORWARDED, FORWARDED_NAME, b"authorization"})
@@ -33,7 +33,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 class ForwardSeal:
-    """Made by stand-bys, looked at by the leader."""
+    """Stand-bys make it, the leader verifies it."""
 
     def __init__(self, key: ClusterKey) -> None:
         self._key = key.derived(_PURPOSE)
@@ -42,7 +42,7 @@ class ForwardSeal:
         return "ForwardSeal(***)"
 
     def of(self, scope: Scope, headers: Headers) -> bytes:
-        """For the request of `scope` when it goes out with `headers`."""
+        """The seal of the request of `scope` when it goes out with `headers`."""
         said = [(name, value) for name, value in headers if name in _SEALED]
         parts = [
             scope["method"].encode(),
@@ -56,15 +56,15 @@ class ForwardSeal:
         return digest.hexdigest().encode()
 
     def holds(self, scope: Scope) -> bool:
-        """Was the request of `scope` sealed as it has come?"""
+        """True if the request of `scope` has the seal that belongs to it."""
         shown = [value for name, value in scope["headers"] if name == SEAL]
         return len(shown) == 1 and hmac.compare_digest(shown[0], self.of(scope, scope["headers"]))
 
 
 class ForwardSealMiddleware:
-    """Refuses what carries a seal that is not ours, and remembers of the others whether it has one.
+    """Refuses a request whose seal is not of the cluster's key; marks the others as sealed or not.
 
-    `seal` None: there are no stand-bys, and nobody is believed to be one.
+    `seal` None: there are no stand-bys, and no request counts as one of theirs.
     """
 
     def __init__(self, app: ASGIApp, seal: ForwardSeal | None, audit: Audit) -> None:
@@ -91,14 +91,14 @@ class ForwardSealMiddleware:
 
 
 def told_by_stand_by(scope: Scope, name: bytes) -> str:
-    """What a stand-by of ours says in that header, "" where none has passed this on."""
+    """What a stand-by says in that header, "" for a request that no stand-by has passed on."""
     if not scope.get(_IS_SEALED, False):
         return ""
     return next((value.decode("latin-1") for found, value in scope["headers"] if found == name), "")
 
 
 def origin_of(scope: Scope) -> dict[str, str]:
-    """The audit log's fields of where a request comes from. Behind a stand-by also whom that has seen."""
+    """The audit log's fields for the origin of a request. Behind a stand-by also the client of that."""
     address = scope["client"][0] if scope.get("client") else ""
     forwarded = told_by_stand_by(scope, FORWARDED)
     return {"address": address, "forwarded_for": forwarded} if forwarded else {"address": address}

@@ -2,7 +2,7 @@
 
 Not by a redirect: clients drop the token on the way to another port, and many do not repeat a POST. A request whose
 answer is lost on the way, or whose leader is not the leader any more, is answered 503, which clients try again. What
-has been forwarded once is not forwarded again, so two processes that take each other for the leader end it at once.
+has been forwarded once is not forwarded again, so two processes that take each other for the leader make no loop.
 """
 
 from __future__ import annotations

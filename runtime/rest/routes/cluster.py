@@ -51,17 +51,17 @@ _NO_METRICS: schema.TaskManagerMetrics = {
 
 
 def cluster_router(context: RestContext) -> APIRouter:
-    """All routes that are about no job."""
+    """All routes that are not about one job."""
     router = authorized_router(context, tags=["cluster"])
 
     @router.get("/overview", responses=answers(schema.ClusterOverview))
     async def overview(request: Request) -> Response:
-        """The numbers of the cluster, of jobs those that one may see."""
+        """The numbers of the cluster; of jobs those that the caller may see."""
         return JsonAnswer(cluster_overview(context, principal_of(request)))
 
     @router.get("/principal", responses=answers(SignedInPrincipal))
     async def principal(request: Request) -> Response:
-        """Who asks, as the cluster knows him."""
+        """The principal of the request, as the cluster knows it."""
         one = principal_of(request)
         body: SignedInPrincipal = {
             "name": one.name,
@@ -73,7 +73,7 @@ def cluster_router(context: RestContext) -> APIRouter:
 
     @router.get("/config", responses=answers(schema.DashboardConfiguration))
     async def config() -> Response:
-        """What a dashboard needs to know."""
+        """The settings of a dashboard."""
         body: schema.DashboardConfiguration = {
             "refresh-interval": context.refresh_interval_millis,
             "timezone-name": "Coordinated Universal Time",
@@ -87,7 +87,7 @@ def cluster_router(context: RestContext) -> APIRouter:
 
     @router.get("/jobmanager/config", responses=answers(schema.Configuration))
     async def configuration() -> Response:
-        """What is set, secrets masked."""
+        """The options that are set, secrets masked."""
         body: schema.Configuration = [{"key": key, "value": value} for key, value in context.configuration]
         return JsonAnswer(body)
 
@@ -142,7 +142,7 @@ def _add_job_masters(router: APIRouter, context: RestContext) -> None:
 
     @router.get("/jobmasters/{job_master_id}", responses=answers(schema.JobMasterProcessDetails))
     async def job_master(job_master_id: str, request: Request) -> Response:
-        """One JobMaster process with those of its jobs that one may see."""
+        """One JobMaster process with those of its jobs that the caller may see."""
         jobs = seen(principal_of(request), context.dispatcher.jobs_of(Incarnation(job_master_id)))
         infos = [one for one in context.dispatcher.job_masters() if one.incarnation == job_master_id]
         body: schema.JobMasterProcessDetails = {
@@ -272,7 +272,7 @@ def _resource(slots: int, profile: ResourceProfile) -> schema.Resources:
 def _allocated(context: RestContext, principal: Principal, info: TaskManagerInfo) -> list[schema.AllocatedSlot]:
     """A slot runs one task at a time, and which of them do is the business of the jobs' owners.
 
-    Jobs that one may not see have no id here (R48).
+    Jobs that the caller may not see have no id here (R48).
     """
     resource = _resource(1, info.registration.slot_profile)
 

@@ -38,7 +38,7 @@ _SOON_MILLIS = 10_000
 """A client that is to be back so soon may as well cancel."""
 
 FLINK_PREFIX = "/v1/"
-"""The paths of Flink's Java clients, which deserialize the failure of a job as a Java object. Ours ask without it."""
+"""Flink's Java clients ask below it, and deserialize the failure of a job as a Java object. Others need not."""
 
 Wait = Annotated[float, Query(ge=0, description="long poll: answer at the latest after this many seconds")]
 Since = Annotated[int, Query(ge=0, description="long poll: the last-modification already known")]
@@ -130,7 +130,7 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
 
     @router.get("/jobs/overview", responses=answers(schema.JobOverviews))
     async def overview(request: Request) -> Response:
-        """One line a job."""
+        """One line for each job."""
         now = context.clock.epoch_millis()
         everything = context.dispatcher.job_summaries()
         return JsonAnswer(await rows.overview(seen(principal_of(request), everything), now, len(everything)))
@@ -151,7 +151,7 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
         timeout = min(asked.wait, context.long_poll_max)
         hidden = _hidden(dispatcher, principal, known)
         if hidden:
-            timeout = 0.0  # those are told at once, like the ones that nobody knows
+            timeout = 0.0  # the answer names those at once, like unknown ones
         name = f"{principal.submitter}/{asked.name}" if asked.name and principal.submitter else asked.name
         news = await dispatcher.wait_for_jobs(known, timeout=timeout, name=name, principal=principal.name)
         news |= hidden
@@ -186,13 +186,13 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
         openapi_extra=takes(ClientHeartbeat),
     )
     async def client_heartbeat(job_id: str, request: Request) -> Response:
-        """Promise to be back, or say that nobody has to be. Answered when that is durable; idempotent."""
+        """Promise another heartbeat, or say that none has to come. Answered when that is durable; idempotent."""
         asked = parse_body(ClientHeartbeat, await request.body())
         job, expires = parse_job_id(job_id), asked.expired_timestamp
         await context.dispatcher.client_heartbeat(job, expires_millis=expires)
         summary = await context.dispatcher.find_job(job)
         is_own = summary is not None and summary.submitter == principal_of(request).submitter
-        # Clients of a job say this every few seconds; what ends one that is somebody else's, or at once, is told (R49).
+        # Clients send this every few seconds; logged is what may end a job of another one, or ends it at once (R49).
         if not is_own or 0 < expires < context.clock.epoch_millis() + _SOON_MILLIS:
             tell_done(context, request, "promise", until=expires)
         return JsonAnswer({}, status_code=202)
@@ -216,7 +216,7 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
 def _add_parts(router: APIRouter, context: RestContext) -> None:
     @router.get("/jobs/{job_id}/status", responses=answers(schema.JobState))
     async def status(job_id: str, request: Request, wait: Wait = 0, since: Since = 0) -> Response:
-        """The state, and whether it is who asks that has submitted the job; with `wait` and `since` a long poll."""
+        """The state, and whether the caller has submitted the job; with `wait` and `since` a long poll."""
         principal = principal_of(request)
         summary = await wait_for_change(context, parse_job_id(job_id), wait=wait, since=since, of=principal)
         body: schema.JobState = {
@@ -259,14 +259,14 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
 
 
 def seen(principal: Principal, summaries: Sequence[JobSummary]) -> Sequence[JobSummary]:
-    """Those of the namespaces that this principal sees."""
+    """The jobs of the namespaces that this principal sees."""
     if principal.is_of_all:
         return summaries
     return [one for one in summaries if principal.sees(one.namespace)]
 
 
 def _seen_of(context: RestContext, request: Request, found: Mapping[JobId, JobSummary]) -> dict[JobId, JobSummary]:
-    """Those that who asks may see. That he has named others is told."""
+    """The jobs that the principal may see. A line of the audit log says that the request has named others."""
     principal = principal_of(request)
     tell_hidden(context, request, [one for one in found.values() if not principal.sees(one.namespace)])
     return {job_id: one for job_id, one in found.items() if principal.sees(one.namespace)}

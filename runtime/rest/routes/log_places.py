@@ -1,4 +1,4 @@
-"""Who can be asked for the log of an attempt, and what is said where nobody can."""
+"""The TaskManager that can read the log of an attempt, and what the answer says where there is none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _host(address: str) -> str:
 
 
 def gone(attempt: ArchivedExecution) -> str:
-    """Nobody is registered who could read it."""
+    """No registered TaskManager can read it."""
     return (
         f"TaskManager {attempt.task_manager_id} is not registered. It is on host {_host(attempt.endpoint)} in "
         f"log/attempts/{attempt.task_manager_id}/{attempt.attempt_id} of the run directory, as long as logs are kept, "
@@ -35,5 +35,5 @@ def gone(attempt: ArchivedExecution) -> str:
 
 
 def deleted(attempt: ArchivedExecution) -> str:
-    """Whoever would have it says that it does not."""
+    """The TaskManager that would have the log says that it does not."""
     return f"TaskManager {attempt.task_manager_id} does not have it any more"

@@ -32,7 +32,7 @@ from runtime.rest.routes.log_reads import (
 
 
 def logs_router(context: RestContext) -> APIRouter:
-    """One route."""
+    """The route of a job's logs."""
     router = authorized_router(context, tags=["jobs"])
 
     @router.post("/jobs/{job_id}/logs", responses=answers(JobLogs), openapi_extra=takes(LogsRequest))
@@ -67,7 +67,7 @@ def logs_router(context: RestContext) -> APIRouter:
 async def _read(
     context: RestContext, attempts: Sequence[FollowedAttempt], asked: LogsRequest, position: LogPosition
 ) -> None:
-    """One call for each TaskManager. One that is away leaves a reason and no pieces."""
+    """One call for each TaskManager. A lost one leaves a reason and no pieces."""
     places = LogPlaces(context.components.resource_manager.task_managers())
     groups: dict[str, list[FollowedAttempt]] = {}
     for one in attempts:

@@ -61,7 +61,7 @@ class Submission(BaseModel):
 
 
 _LARGE = ThreadPoolExecutor(1, "large-submits")
-"""One at a time: what reads a body holds the interpreter, and the loop shall come between two of them."""
+"""One body at a time: its parser holds the interpreter, and the loop has to run between two bodies."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Routes of /tokens: an admin makes, rotates and revokes what others sign in with (R48). A token is told once."""
+"""Routes of /tokens: an admin makes, rotates and revokes tokens of principals (R48). One answer shows a new token."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runtime.security.principals import Role
 
 
 def tokens_router(context: RestContext) -> APIRouter:
-    """All of them."""
+    """All routes of /tokens."""
     router = authorized_router(context, tried=_set_asked, prefix="/tokens", tags=["tokens"])
 
     @router.get("", responses=answers(schema.StoredPrincipals))
@@ -38,7 +38,7 @@ def tokens_router(context: RestContext) -> APIRouter:
 
     @router.post("", status_code=201, responses=with_token, openapi_extra=takes(NewPrincipal))
     async def create(request: Request) -> Response:
-        """A principal and its token, which is told here and never again; none with a certificate."""
+        """A principal and its token, which no later answer shows; no token with a certificate."""
         asked = parse_body(NewPrincipal, await request.body())
         _set_granted(request, asked)
         role = Role.parse(asked.role)
@@ -75,7 +75,7 @@ def tokens_router(context: RestContext) -> APIRouter:
 
 
 async def _set_asked(request: Request) -> None:
-    """What a refused request would have made, where it can be read: its body has not been looked at yet."""
+    """Logs what a refused request would have made, where its body can be read."""
     if request.method == "POST" and not request.path_params:
         with suppress(FlinklikeError, BodyRefusedError, ClientDisconnect):
             _set_granted(request, parse_body(NewPrincipal, await request.body()))

@@ -52,7 +52,7 @@ def find_attempt(subtask: ArchivedSubtask, number: int) -> ArchivedExecution:
 
 
 async def read_log(context: RestContext, attempt: ArchivedExecution, request: AttemptLogRequest) -> AttemptLogResponse:
-    """A piece of an attempt's log, from whoever has it. NotFoundError with the place where it is, or was."""
+    """A piece of an attempt's log, from the TaskManager that has it. NotFoundError says where the log is, or was."""
     if not attempt.task_manager_id:
         message = f"attempt {attempt.attempt_id} was not deployed: it has no log"
         raise NotFoundError(message)

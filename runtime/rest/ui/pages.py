@@ -65,14 +65,14 @@ def ui_router(context: RestContext) -> APIRouter:
 
     @router.get("/jobmasters")
     async def job_masters_page(request: Request) -> HTMLResponse:
-        """Who runs which jobs."""
+        """JobMaster processes and their jobs."""
         dispatcher, principal = context.dispatcher, principal_of(request)
         found = [(one, seen(principal, dispatcher.jobs_of(one.incarnation))) for one in dispatcher.job_masters()]
         return html_page(render_job_masters(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
 
     @router.get("/taskmanagers")
     async def task_managers_page() -> HTMLResponse:
-        """Who has which slots."""
+        """TaskManagers and their slots."""
         found = context.components.resource_manager.task_managers()
         return html_page(render_task_managers(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
 
@@ -86,7 +86,7 @@ _POLICY = "; ".join(
 
 
 def html_page(page: str) -> HTMLResponse:
-    """A page that loads nothing, lies in no other one, and tells nobody its address, which may hold the token."""
+    """A page that loads nothing, no frame may hold, and no referrer names: its address may hold the token."""
     return HTMLResponse(page, headers={"content-security-policy": _POLICY, "referrer-policy": "no-referrer"})
 
 

@@ -1,4 +1,4 @@
-"""What somebody meets who knows the address only: `/` leads a browser to `/ui`, and tells others where things are."""
+"""The first answers of the endpoint: `/` redirects a browser to `/ui`, and lists the main paths for other clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def start_router(context: RestContext) -> APIRouter:
 
     @router.get("/", responses=answers(Start))
     async def start(request: Request) -> Response:
-        """Where things are; browsers are led to the page."""
+        """The main paths; a browser is redirected to `/ui`."""
         if "text/html" in request.headers.get("accept", ""):
             return RedirectResponse(f"ui{_token(request)}", headers={"referrer-policy": "no-referrer"})
         body: Start = {

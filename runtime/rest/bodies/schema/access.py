@@ -42,6 +42,6 @@ class StoredPrincipals(TypedDict):
 
 
 class PrincipalWithToken(StoredPrincipal):
-    """A principal and the token that was made for it, which no other answer tells."""
+    """A principal and its new token, which no other answer holds."""
 
     token: str

@@ -30,7 +30,7 @@ class Errors(TypedDict):
 
 
 class Empty(TypedDict):
-    """An accepted request that has nothing to tell."""
+    """The answer to an accepted request without a result."""
 
 
 IOMetrics = TypedDict(
