@@ -145,7 +145,7 @@ class JobGraph(JobGraphModel):
         return _canonical(self.document())
 
     def document(self) -> dict[str, JsonValue]:
-        """This graph as JSON. Left out is what nobody has asked for and an earlier release does not know (D-029)."""
+        """This graph as JSON, without fields that are not set and that an earlier release does not know (D-029)."""
         return self.model_dump(mode="json", exclude={"user_failures"} if self.user_failures is None else None)
 
     def digest(self) -> str:

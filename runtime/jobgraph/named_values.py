@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 
 class NamedValues(Mapping[str, str]):
-    """Subclasses say what is missing, and who they are: by names only."""
+    """Subclasses word the error for a missing name, and `repr`: both show names only."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = dict(values)

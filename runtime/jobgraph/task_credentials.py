@@ -1,6 +1,6 @@
 """The short-lived credentials that a task may use: `ctx.credentials(name)`, and `task_credentials(name)` for scripts.
 
-They are files, `<name>.json`, in the directory that VARIABLE names; whoever renews them replaces a whole file (R51).
+They are files, `<name>.json`, in the directory that VARIABLE names; a renewal replaces a whole file (R51).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SUFFIX = ".json"
 
 
 class Credentials(NamedValues):
-    """Values by name, as they were when they were asked for. Whoever prints it sees the names only.
+    """Values by name, as they were when they were asked for. `repr` shows the names only.
 
     `expires_at`: until when they are good; None: they do not end.
     """

@@ -8,7 +8,7 @@ from runtime.jobgraph.named_values import NamedValues
 
 
 class TaskSecrets(NamedValues):
-    """Values by name. Whoever prints it sees the names only."""
+    """Values by name. `repr` shows the names only."""
 
     def _missing(self, name: str) -> str:
         return f"the job does not ask for the secret {name!r}: name it in secrets=[...] of the job"

@@ -1,4 +1,4 @@
-"""Submits that are being stored, and how many jobs may be unfinished: of one principal, in a namespace (R49)."""
+"""Submits in flight, and the limits of unfinished jobs: of a principal, and in a namespace (R49)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.dispatcher.core.shown_jobs import ShownJobs
 
 @dataclass(frozen=True, slots=True)
 class JobRegistryLimits:
-    """Above one of them a submit is refused for now. `jobs_max` counts jobs that are not cleaned."""
+    """Above any of these a submit is refused for now. `jobs_max` counts jobs that are not cleaned."""
 
     jobs_max: int
     submits_in_flight_max: int
@@ -22,7 +22,7 @@ class JobRegistryLimits:
 
 
 class Submits:
-    """Those whose transaction is under way; they are not shown yet."""
+    """Submits whose transaction is in flight; their jobs are not shown yet."""
 
     def __init__(self, limits: JobRegistryLimits, shown: ShownJobs) -> None:
         self._limits = limits
@@ -32,11 +32,11 @@ class Submits:
         self._of_namespace: Counter[str] = Counter()
 
     def begin(self, source: ev.JobSource) -> None:
-        """It is being stored."""
+        """The transaction of a submit begins."""
         self._count(source, 1)
 
     def settled(self, source: ev.JobSource) -> None:
-        """It is, or it is not."""
+        """The transaction has ended, with or without success."""
         self._count(source, -1)
 
     def _count(self, source: ev.JobSource, by: int) -> None:
@@ -47,7 +47,7 @@ class Submits:
                 del counter[key]
 
     def refusal(self, request: int, source: ev.JobSource, *, jobs: int, dirty: int) -> ev.DispatcherEffect | None:
-        """Why this one has to wait; None when it has not."""
+        """The refusal of a submit that has to wait; None when it has not."""
         limits = self._limits
         if jobs >= limits.jobs_max or self._in_flight >= limits.submits_in_flight_max:
             return answers.refuse_for_now(request, source.job_id, jobs - dirty, dirty=dirty, in_flight=self._in_flight)

@@ -89,9 +89,9 @@ def check_piece(piece: AttemptLogResponse, limit: int) -> None:
 
 
 def check_pieces(answer: AttemptLogsResponse, reads: int, limit: int) -> None:
-    """The same of many, each of which answers one of so many reads. Raises UnavailableError."""
+    """`check_piece` of all pieces, and that each answers one of the `reads`. Raises UnavailableError."""
     if any(not 0 <= one.index < reads for one in answer.pieces):
-        message = "it answers what nobody has asked"
+        message = "it answers a read that was not asked for"
         raise UnavailableError(message)
     for one in answer.pieces:
         if one.piece is not None:

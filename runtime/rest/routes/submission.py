@@ -47,7 +47,7 @@ class SubmitOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     client: Annotated[str, Field(max_length=CLIENT_LENGTH_MAX, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     namespace: Annotated[
-        str, Field(max_length=63, description="whose job it is; without one that of whoever has signed in")
+        str, Field(max_length=63, description="namespace of the job; default: that of the principal")
     ] = ""
 
 

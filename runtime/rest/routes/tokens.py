@@ -90,7 +90,7 @@ def _set_granted(request: Request, asked: NewPrincipal) -> None:
 def _principals(context: RestContext) -> PrincipalAdministration:
     _ = context.components  # only the leader changes anything
     if context.principals is None:
-        message = "this cluster asks nobody who he is (security.authentication: none): tokens would open nothing"
+        message = "this cluster has no authentication (security.authentication: none): tokens would open nothing"
         raise ConflictError(message)
     return context.principals
 
