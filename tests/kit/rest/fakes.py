@@ -69,7 +69,7 @@ def summary(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING, modified
 
 
 def shown(*tokens: str) -> SignIn:
-    """Whoever shows one of them is the admin, and nobody else may do anything."""
+    """A request with one of these tokens is the admin's; every other request is refused."""
     return lambda scope: ADMIN if bearer_of(scope) in tokens else None
 
 
@@ -198,7 +198,7 @@ class FakeDispatcher:
         return Counter(one.status for one in self.summaries.values())
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
-        """One of them."""
+        """The summary of a job."""
         return self.summaries.get(job_id)
 
     async def find_job(self, job_id: JobId, /) -> JobSummary | None:
@@ -267,7 +267,7 @@ class FakeResourceManager:
         self.is_draining = is_draining
 
     def task_managers(self) -> Sequence[TaskManagerInfo]:
-        """One with two slots, one of them taken."""
+        """A TaskManager with two slots, one of which is taken."""
         registration = RegisterTaskManager(
             Incarnation("c" * 32), "tm-1", "127.0.0.1:1", "127.0.0.1:9", "boot", "0.1.0", 1, 2,
             ResourceProfile(1.0, 1 << 30, "sql"), True, b'{"spark.master": "local[*]"}', 2, 8 << 30, "", "4.3.0",

@@ -1,4 +1,4 @@
-"""R48: who shows a client certificate is the principal that an admin has given it to, behind a stand-by too."""
+"""R48: a client certificate signs in the principal that an admin has given it to, also behind a stand-by."""
 
 from __future__ import annotations
 

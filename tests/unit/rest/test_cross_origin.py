@@ -1,4 +1,4 @@
-"""R41: what a page in somebody's browser cannot do, and that everybody who is no page goes on as before."""
+"""R41: requests that a page of another origin cannot make, and that other clients are served as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R48: who was let in by the head of a request is asked again when its body is there, and when it has waited."""
+"""R48: the sign-in by the head of a request is checked again when its body is there, and after a wait."""
 
 from __future__ import annotations
 

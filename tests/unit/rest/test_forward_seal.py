@@ -1,4 +1,4 @@
-"""R48: what a stand-by says of who asks is believed by its seal, which nobody else can make."""
+"""R48: the leader believes what a stand-by says of a client by its seal, which no client can make."""
 
 from __future__ import annotations
 

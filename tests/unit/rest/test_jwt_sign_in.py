@@ -1,4 +1,4 @@
-"""R48: JSON Web Tokens at REST: who signs in, what the others are told, and by which line; and where keys come from."""
+"""R48: JSON Web Tokens at REST: the principal of each, the refusals and their log lines, and the sources of keys."""
 
 from __future__ import annotations
 

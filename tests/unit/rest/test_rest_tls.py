@@ -1,4 +1,4 @@
-"""R46, R47 at REST: real sockets, real certificates. What is wrong is one line on each side, and nobody else waits."""
+"""R46, R47 at REST: real sockets, real certificates. A failure is one line on each side, and no other client waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R48: who may do what, by route; what one may not see is not there; whose a job is, and who may touch it."""
+"""R48: the role of each route; a hidden job is a 404; the submitter of a job, and the principals that may change it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ SENSITIVE = {
     ("DELETE", "/tokens/{name}"): Access(Role.ADMIN, is_of_all=True, action="revoke-token"),
     ("POST", "/tokens/{name}/forget"): Access(Role.ADMIN, is_of_all=True, action="forget-token"),
 }
-"""All that is more than to look. Written a second time: who changes what somebody may do says so twice."""
+"""The routes that take more than the viewer. Written a second time, so that a change of a role is made twice."""
 
 
 def test_what_is_more_than_to_look_is_as_it_was_decided() -> None:

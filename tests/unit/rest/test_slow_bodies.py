@@ -1,4 +1,4 @@
-"""R41: bodies that come slowly, and who gives up the room that they hold."""
+"""R41: bodies that come slowly, and which of them gives up its room."""
 
 from __future__ import annotations
 
