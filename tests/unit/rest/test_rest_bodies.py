@@ -1,4 +1,4 @@
-"""Bodies of requests: how large they may be, how many at once, what hostile ones cost, and the thread that reads large ones."""
+"""Bodies of requests: their size, how many at once, what hostile ones cost, and the thread that reads large ones."""
 
 import asyncio
 import hashlib
