@@ -117,15 +117,15 @@ class BlobStore:
         await self._io.run(_hash_and_write, digest.update, staged, bytes(waiting))
         return digest.hexdigest()
 
-    async def write_object(self, data: bytes, /) -> str:
-        """Store bytes, and return the key. Synced on return (R20)."""
+    async def write_object(self, data: bytes, /, *, sha256: str = "") -> str:
+        """Store bytes, and return the key. Synced on return (R20). `sha256`: their digest, if it is known."""
         if len(data) > self._settings.object_bytes_max:
             message = f"object of {len(data)} bytes is larger than blob.max-size, {self._settings.object_bytes_max}"
             raise BlobTooLargeError(message)
-        return await self._io.run(self._write_now, data, self._clock.epoch_millis())
+        return await self._io.run(self._write_now, data, sha256, self._clock.epoch_millis())
 
-    def _write_now(self, data: bytes, now_millis: int) -> str:
-        key = BlobKey(hashlib.sha256(data).hexdigest(), new_upload_id(now_millis, self._entropy))
+    def _write_now(self, data: bytes, sha256: str, now_millis: int) -> str:
+        key = BlobKey(sha256 or hashlib.sha256(data).hexdigest(), new_upload_id(now_millis, self._entropy))
         with self._naming_room(f"an object of {len(data)} bytes"):
             staged = self._directory.stage(key.upload_id)
             try:

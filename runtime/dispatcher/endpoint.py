@@ -47,6 +47,7 @@ from runtime.gateways.dispatcher import (
     SubmitJobResponse,
 )
 from runtime.gateways.overview import JobMasterInfo
+from runtime.jobgraph.graph import JobGraph
 
 logger = logging.getLogger(__name__)
 
@@ -239,12 +240,21 @@ class Dispatcher(ABC):
     # --- DispatcherGateway --------------------------------------------------------------------------------
 
     async def submit_job(self, request: SubmitJobRequest, /) -> SubmitJobResponse:
-        """Make the job durable and have it run."""
+        """Make a job durable and have it run, of which another process says that it is valid."""
         self._check_open()
+        _check_digest(request)
+        return await self._submit(request, _job_name(request))
+
+    async def submit_verified(self, request: SubmitJobRequest, graph: JobGraph, /) -> SubmitJobResponse:
+        """The same for a graph that this process has parsed and digested: neither is done again."""
+        self._check_open()
+        return await self._submit(request, graph.name)
+
+    async def _submit(self, request: SubmitJobRequest, name: str) -> SubmitJobResponse:
         source = ev.JobSource(
             job_id=request.job_id,
-            digest=_checked_digest(request),
-            name=_job_name(request),
+            digest=request.digest,
+            name=name,
             graph=request.graph,
             graph_key="",
             submit_millis=self._services.clock.epoch_millis(),
@@ -426,12 +436,11 @@ class Dispatcher(ABC):
         return summary is None or summary.keeps_outputs
 
 
-def _checked_digest(request: SubmitJobRequest) -> str:
+def _check_digest(request: SubmitJobRequest) -> None:
     digest = hashlib.sha256(request.graph).hexdigest()
     if digest != request.digest:
         message = f"job {request.job_id}: the job graph has digest {digest}, the submit says {request.digest[:80]!r}"
         raise InvalidInputError(message)
-    return digest
 
 
 class _Named(BaseModel):

@@ -21,6 +21,7 @@ from runtime.gateways.job_manager_runner import (
     JobManagerRunnerResult,
     JobMasterListener,
 )
+from runtime.jobgraph.graph import JobGraph
 
 logger = logging.getLogger(__name__)
 
@@ -80,8 +81,11 @@ class JobManagerRunnerRegistry:
         """True if a runner of this job has run under this epoch."""
         return (job_id, epoch) in self._begun
 
-    def start(self, assignment: AssignJob) -> None:
-        """Run a job. Idempotent by (job, epoch). An older epoch is ignored, a newer one waits for the older's end."""
+    def start(self, assignment: AssignJob, graph: JobGraph | None = None) -> None:
+        """Run a job. Idempotent by (job, epoch). An older epoch is ignored, a newer one waits for the older's end.
+
+        `graph`: the assignment's, where this process has verified it.
+        """
         if self.has_begun(assignment.job_id, assignment.epoch):
             return
         running = self._running.get(assignment.job_id)
@@ -91,7 +95,7 @@ class JobManagerRunnerRegistry:
         self._begun[assignment.job_id, assignment.epoch] = None
         while len(self._begun) > REMEMBERED_MAX:
             del self._begun[next(iter(self._begun))]
-        runner = self._factory.create(assignment, self._listener)
+        runner = self._factory.create(assignment, self._listener, graph)
         task = self._scope.start(f"job {assignment.job_id}", self._run(runner))
         running = self._running[assignment.job_id] = _Running(runner, task)
         self.count.set(len(self._running))

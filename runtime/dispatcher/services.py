@@ -41,6 +41,9 @@ class PayloadStore(Protocol):
     async def store(self, data: bytes, /) -> Payload:
         """Store the bytes. Returns the payload, which a record may refer to from now on."""
 
+    async def spill(self, payload: Payload, /) -> Payload:
+        """The same payload, moved out of line if it is too large. Idempotent."""
+
     async def load(self, payload: Payload, /) -> bytes:
         """Read the bytes of a payload."""
 

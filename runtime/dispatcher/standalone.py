@@ -21,9 +21,12 @@ from runtime.gateways.dispatcher import (
     JobRequest,
     JobSummary,
     RegisterJobMaster,
+    SubmitJobRequest,
+    SubmitJobResponse,
 )
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult
 from runtime.gateways.resource_manager import JobRequirements
+from runtime.jobgraph.graph import JobGraph
 
 
 class StandaloneDispatcher(Dispatcher):
@@ -38,6 +41,8 @@ class StandaloneDispatcher(Dispatcher):
     ) -> None:
         super().__init__(settings, services, resources)
         self._runners = JobManagerRunnerRegistry(self._scope, runner_factory, self, self._runner_ended)
+        self._submitting: dict[str, JobGraph] = {}
+        """By digest, graphs of submits that are not answered yet."""
 
     async def _begin(self) -> None:
         services = self._services
@@ -50,6 +55,14 @@ class StandaloneDispatcher(Dispatcher):
 
     def _end(self) -> None:
         """Nothing is left to stop: the runners have ended with the scope."""
+
+    async def submit_verified(self, request: SubmitJobRequest, graph: JobGraph, /) -> SubmitJobResponse:
+        """The graph travels along: a job that is assigned at once is not parsed again."""
+        self._submitting[request.digest] = graph
+        try:
+            return await super().submit_verified(request, graph)
+        finally:
+            self._submitting.pop(request.digest, None)
 
     # --- JobMasterListener --------------------------------------------------------------------------------
 
@@ -75,7 +88,7 @@ class StandaloneDispatcher(Dispatcher):
     # --- to the owner, which is this process --------------------------------------------------------------
 
     def _send_assign(self, incarnation: Incarnation, message: AssignJob) -> None:
-        self._runners.start(message)
+        self._runners.start(message, self._submitting.get(message.digest))
 
     def _send_cancel(self, incarnation: Incarnation, job_id: JobId, reason: str) -> None:
         self._runners.cancel(job_id, reason)

@@ -26,7 +26,6 @@ from runtime.dispatcher.stored_jobs import encode_summary, finished_job, recover
 from runtime.executiongraph.archived import CANCELLATION
 from runtime.executiongraph.core.failures import system_failure
 from runtime.highavailability.jobs.job_store import AlreadyStored, Submitted
-from runtime.highavailability.jobs.payloads import INLINE_BYTES_MAX
 from runtime.highavailability.jobs.references import object_keys_in
 from runtime.highavailability.records import (
     ClientRecord,
@@ -85,9 +84,7 @@ class JobTransactions:
         source = effect.source
         owner = OwnerRecord(effect.incarnation, effect.address) if effect.incarnation else None
         await self._check_references(source)
-        payload = Payload(source.digest, source.graph, "")
-        if len(source.graph) > INLINE_BYTES_MAX:
-            payload = await self._services.payloads.store(source.graph)
+        payload = await self._services.payloads.spill(Payload(source.digest, source.graph, ""))
         record = GraphRecord(
             payload, source.name, source.submit_millis, source.client, source.submitter, source.namespace
         )

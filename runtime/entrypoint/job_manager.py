@@ -68,12 +68,12 @@ from runtime.highavailability.kv.compaction import LOOK_PERIOD
 from runtime.highavailability.kv.follower import patiently
 from runtime.highavailability.records import LeaderRecord
 from runtime.resourcemanager.endpoint import ResourceManager
-from runtime.rest.audit import Audit, AuditLog
+from runtime.rest.access.audit import Audit, AuditLog
+from runtime.rest.access.key_sets import FetchedKeys
+from runtime.rest.access.principals import Principals
+from runtime.rest.access.sign_in import SignIn, TokenSignIn
 from runtime.rest.context import LeaderComponents, RestContext
-from runtime.rest.key_sets import FetchedKeys
-from runtime.rest.principals import Principals
 from runtime.rest.server import RestServer, RestSettings
-from runtime.rest.sign_in import SignIn, TokenSignIn
 from runtime.security.json_web_tokens import JwtVerifier
 from runtime.security.tokens import Token
 

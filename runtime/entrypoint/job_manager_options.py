@@ -24,12 +24,12 @@ from runtime.dispatcher.settings import DispatcherSettings
 from runtime.entrypoint import process_options as options
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.resourcemanager.settings import ResourceManagerSettings
-from runtime.rest.audit import AuditLog
-from runtime.rest.forward_seal import ForwardSeal
-from runtime.rest.key_sets import FetchedKeys, FileKeys, KeySetAddress
-from runtime.rest.limits import LimitSettings
+from runtime.rest.access.audit import AuditLog
+from runtime.rest.access.key_sets import FetchedKeys, FileKeys, KeySetAddress
+from runtime.rest.access.principal_limits import LimitSettings
+from runtime.rest.connections.tls import RestTls
+from runtime.rest.forwarding.forward_seal import ForwardSeal
 from runtime.rest.server import RestSettings
-from runtime.rest.tls import RestTls
 from runtime.security.cluster_key import load_or_create_cluster_key
 from runtime.security.core.token_renewal import RenewalSettings
 from runtime.security.delegation_tokens import ProviderCalls

@@ -73,6 +73,12 @@ class TaskCounts:
     failed: int = 0
     reconciling: int = 0
 
+    @property
+    def total(self) -> int:
+        """All subtasks."""
+        active = self.created + self.scheduled + self.deploying + self.initializing + self.running + self.canceling
+        return active + self.finished + self.canceled + self.failed + self.reconciling
+
 
 @dataclass(frozen=True, slots=True)
 class JobSummary:

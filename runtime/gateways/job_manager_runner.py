@@ -8,6 +8,7 @@ from typing import Protocol
 from runtime.common.ids import JobId
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.resource_manager import JobRequirements
+from runtime.jobgraph.graph import JobGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +60,7 @@ class JobMasterListener(Protocol):
 class JobManagerRunnerFactory(Protocol):
     """Makes runners. Each process's entry point injects its own."""
 
-    def create(self, assignment: AssignJob, listener: JobMasterListener) -> JobManagerRunner:
-        """A runner for this assignment, not started."""
+    def create(
+        self, assignment: AssignJob, listener: JobMasterListener, graph: JobGraph | None = None
+    ) -> JobManagerRunner:
+        """A runner for this assignment, not started. `graph`: the assignment's, where this process has verified it."""

@@ -9,8 +9,9 @@ from typing import Protocol
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.delegation_tokens import DelegationTokenStatus
-from runtime.gateways.dispatcher import DispatcherGateway, JobSummary
+from runtime.gateways.dispatcher import DispatcherGateway, JobSummary, SubmitJobRequest, SubmitJobResponse
 from runtime.gateways.resource_manager import TaskManagerInfo
+from runtime.jobgraph.graph import JobGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ class Takeover:
 
 class DispatcherView(DispatcherGateway, Protocol):
     """A leading Dispatcher with what REST needs beyond the gateway. Raises UnavailableError when not leading."""
+
+    async def submit_verified(self, request: SubmitJobRequest, graph: JobGraph, /) -> SubmitJobResponse:
+        """`submit_job` of a valid `graph` whose canonical JSON and digest this process has put into the request."""
 
     def job_summaries(self) -> Sequence[JobSummary]:
         """Every shown job: running, waiting, and finished within retention; newest first."""

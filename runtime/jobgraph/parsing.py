@@ -20,16 +20,14 @@ def parse_job_graph(data: bytes, *, python: str | None = PYTHON_VERSION) -> JobG
     if len(data) > GRAPH_BYTES_MAX:
         message = f"job graph has {len(data)} bytes, the limit is {GRAPH_BYTES_MAX}"
         raise InvalidInputError(message)
-    version = _schema_version_of(data)
-    if version is not None and version != JOB_GRAPH_SCHEMA_VERSION:
-        message = f"job graph has schema version {version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"
-        raise InvalidInputError(message)
     try:
         graph = JobGraph.model_validate_json(data)
     except ValidationError as error:
+        _check_schema_version(_schema_version_of(data))
         problems = validation_problems(error)
         message = f"job graph is not well-formed: {'; '.join(problems)}"
         raise InvalidInputError(message, problems) from error
+    _check_schema_version(graph.schema_version)
     check_job_graph(graph, python=python)
     return graph
 
@@ -54,3 +52,9 @@ def _schema_version_of(data: bytes) -> int | None:
         return _Versioned.model_validate_json(data).schema_version
     except ValidationError:
         return None
+
+
+def _check_schema_version(version: int | None) -> None:
+    if version is not None and version != JOB_GRAPH_SCHEMA_VERSION:
+        message = f"job graph has schema version {version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"
+        raise InvalidInputError(message)

@@ -25,6 +25,7 @@ from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
 from runtime.gateways.overview import Takeover
 from runtime.highavailability.jobs.job_store import OwnerJobStore
+from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobmaster.census_taker import CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
@@ -67,6 +68,7 @@ class DefaultJobManagerRunner:
         "_clock",
         "_connections",
         "_entropy",
+        "_graph",
         "_graph_source",
         "_job_master",
         "_settings",
@@ -77,6 +79,7 @@ class DefaultJobManagerRunner:
         self,
         assignment: AssignJob,
         listener: JobMasterListener,
+        graph: JobGraph | None,
         *,
         store: OwnerJobStore,
         connections: TaskManagerConnections,
@@ -88,6 +91,7 @@ class DefaultJobManagerRunner:
         fence_keeper: FenceKeeper | None,
     ) -> None:
         self._assignment: AssignJob | None = assignment
+        self._graph = graph
         self._connections = connections
         self._graph_source = graph_source
         self._census_taker = census_taker
@@ -138,8 +142,8 @@ class DefaultJobManagerRunner:
         assert assignment is not None, f"runner of job {self.job_id} runs twice"
         self._connections.register(self._job_master)
         try:
-            if assignment.graph and assignment.is_fresh:
-                self._initialize(assignment, assignment.graph)
+            if assignment.is_fresh and (assignment.graph or self._graph is not None):
+                self._begin(assignment)
                 del assignment
                 summary = await self._job_master.run()
             else:
@@ -229,6 +233,20 @@ class DefaultJobManagerRunner:
         logger.warning("job %s: %s", self.job_id, reason)
         self._job_master.post(ev.InitializationDelayed(reason, self._job_master.moment()))
 
+    def _begin(self, assignment: AssignJob) -> None:
+        """Initialize a job of which nothing has to be read."""
+        graph, self._graph = self._graph, None
+        if graph is not None:
+            self._job_master.post(ev.JobGraphLoaded(graph, self._job_master.moment()))
+            return
+        data = assignment.graph
+        try:
+            _verify(data, assignment.digest)
+        except JobGraphCorruptError as error:
+            self._fail(error, data, what_is_kept(self.job_id, ()), may_run=False)
+        else:
+            self._initialize(assignment, data)
+
     def _initialize(
         self,
         assignment: AssignJob,
@@ -236,10 +254,10 @@ class DefaultJobManagerRunner:
         batches: tuple[tuple[JobEvent, ...], ...] = (),
         takeovers: tuple[Takeover, ...] = (),
     ) -> None:
+        """Parse the graph, whose digest is verified."""
         try:
             if not assignment.is_fresh and self._census_taker is None:
                 raise NotAdoptableError(f"job {self.job_id}: {NO_CENSUS}")
-            _verify(data, assignment.digest)
             # Which Python the code was pickled with is the slots' concern, not this process's.
             graph = parse_job_graph(data, python=None)
         except FlinklikeError as error:
@@ -294,11 +312,14 @@ class DefaultJobManagerRunnerFactory:
         self._entropy = entropy
         self._settings = settings
 
-    def create(self, assignment: AssignJob, listener: JobMasterListener) -> DefaultJobManagerRunner:
-        """A runner for this assignment, not started."""
+    def create(
+        self, assignment: AssignJob, listener: JobMasterListener, graph: JobGraph | None = None
+    ) -> DefaultJobManagerRunner:
+        """A runner for this assignment, not started. `graph`: the assignment's, where this process has verified it."""
         return DefaultJobManagerRunner(
             assignment,
             listener,
+            graph,
             store=self._store,
             connections=self._connections,
             graph_source=self._graph_source,

@@ -1,4 +1,4 @@
-"""The ASGI application: all routers, with and without /v1, behind the guards and the way to the leader."""
+"""The ASGI application: all routers, with and without /v1, behind the middleware of access and connections."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from starlette.types import ASGIApp
 from runtime.common.errors import FlinklikeError
 from runtime.common.version import VERSION
 from runtime.rest import errors
-from runtime.rest.blobs import blobs_router
-from runtime.rest.body_guard import BodyGuard, BodyRefusedError
-from runtime.rest.browser_guard import BrowserGuard
-from runtime.rest.cluster import cluster_router
+from runtime.rest.access.cross_origin import CrossOriginMiddleware
+from runtime.rest.access.principal_limits import PrincipalLimits
+from runtime.rest.access.sign_in import SignIn
+from runtime.rest.access.sign_in_middleware import AnonymousMiddleware, SignedInBodyMiddleware, SignInMiddleware
+from runtime.rest.connections.body_limits import BodyLimitsMiddleware, BodyRefusedError
+from runtime.rest.connections.shutdown import ShutdownMiddleware
 from runtime.rest.context import RestContext
-from runtime.rest.forward_seal import ForwardGuard
-from runtime.rest.forwarding import LeaderForwarding
-from runtime.rest.guards import AnybodyGuard, SignInGuard, StopGuard, WholeBodyGuard
-from runtime.rest.jobs import jobs_router
-from runtime.rest.limits import PrincipalLimits
-from runtime.rest.logs import logs_router
+from runtime.rest.forwarding.forward_seal import ForwardSealMiddleware
+from runtime.rest.forwarding.leader_forwarding import LeaderForwarding
 from runtime.rest.openapi import DescribedApp
-from runtime.rest.sign_in import SignIn
-from runtime.rest.start_page import start_router
-from runtime.rest.tokens import tokens_router
-from runtime.rest.ui import ui_router
-from runtime.rest.vertices import vertices_router
+from runtime.rest.routes.blobs import blobs_router
+from runtime.rest.routes.cluster import cluster_router
+from runtime.rest.routes.jobs import jobs_router
+from runtime.rest.routes.logs import logs_router
+from runtime.rest.routes.tokens import tokens_router
+from runtime.rest.routes.vertices import vertices_router
+from runtime.rest.ui.pages import ui_router
+from runtime.rest.ui.start_page import start_router
 
 
 def create_app(
@@ -60,14 +61,18 @@ def create_app(
     app.add_exception_handler(BodyRefusedError, _on_body_refused)
     app.add_exception_handler(ClientDisconnect, _on_client_gone)
     app.add_exception_handler(Exception, errors.on_unexpected_error)
-    guarded: ASGIApp = StopGuard(BodyGuard(LeaderForwarding(WholeBodyGuard(app), context), content_length_max))
+    # From the inside out: a request passes the last one of these first.
+    outer: ASGIApp = SignedInBodyMiddleware(app)
+    outer = LeaderForwarding(outer, context)
+    outer = BodyLimitsMiddleware(outer, content_length_max)
+    outer = ShutdownMiddleware(outer)
     if sign_in is None:
-        guarded = AnybodyGuard(guarded)
+        outer = AnonymousMiddleware(outer)
     else:
         limits = PrincipalLimits(context.limits, context.clock)
-        guarded = SignInGuard(guarded, sign_in, limits, context.audit)
-    guarded = BrowserGuard(guarded, hosts, allowed_hosts, context.audit, checks_host=sign_in is None)
-    return ForwardGuard(guarded, context.forward_seal, context.audit)
+        outer = SignInMiddleware(outer, sign_in, limits, context.audit)
+    outer = CrossOriginMiddleware(outer, hosts, allowed_hosts, context.audit, checks_host=sign_in is None)
+    return ForwardSealMiddleware(outer, context.forward_seal, context.audit)
 
 
 async def _on_body_refused(_: Request, error: Exception) -> Response:
@@ -77,5 +82,5 @@ async def _on_body_refused(_: Request, error: Exception) -> Response:
 
 
 async def _on_client_gone(_: Request, _error: Exception) -> Response:
-    """Nobody reads this answer."""
+    """The client has disconnected: it does not read this answer."""
     return Response(status_code=400)

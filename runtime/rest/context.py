@@ -1,4 +1,4 @@
-"""What handlers have to hand: the leading components of this process, or the reason why there are none."""
+"""What handlers use: the leading components of this process, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from runtime.common.errors import UnavailableError
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.task_executor import TaskExecutorGateway
-from runtime.rest.audit import Audit, NoAudit
-from runtime.rest.forward_seal import ForwardSeal
-from runtime.rest.limits import NO_LIMITS, LimitSettings
-from runtime.rest.principals import PrincipalAdministration
-from runtime.rest.tls import RestTls
+from runtime.rest.access.audit import Audit, NoAudit
+from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
+from runtime.rest.access.principals import PrincipalAdministration
+from runtime.rest.connections.tls import RestTls
+from runtime.rest.forwarding.forward_seal import ForwardSeal
 
 LEADER_UNKNOWN = "Service temporarily unavailable due to an ongoing leader election. Please refresh."
 
@@ -60,7 +60,7 @@ class RestContext:
     long_poll_max: float
     refresh_interval_millis: int
     principals: PrincipalAdministration | None = None
-    """None where nobody is asked who he is."""
+    """None without authentication."""
     audit: Audit = field(default_factory=NoAudit)
     limits: LimitSettings = NO_LIMITS
     forward_seal: ForwardSeal | None = None

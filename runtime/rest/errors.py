@@ -1,4 +1,4 @@
-"""Our errors as HTTP: one table of status codes, and Flink's body `{"errors": [...]}`."""
+"""Errors as HTTP: one table of status codes, and Flink's body `{"errors": [...]}`."""
 
 from __future__ import annotations
 

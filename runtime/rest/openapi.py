@@ -1,37 +1,22 @@
-"""What /openapi.json says of each route: the shapes of its answers and the model of its body."""
+"""/openapi.json: the types of each route's answers and of its body, as components that operations refer to."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic import BaseModel, TypeAdapter
+from typing_extensions import TypeAliasType
 
-from runtime.rest import text_patterns
 from runtime.rest.answers import JsonAnswer, encoded
-from runtime.rest.request_bodies import (
-    ClientHeartbeat,
-    LogsRequest,
-    MissingRequest,
-    MoveRequest,
-    NewPrincipal,
-    RotatedToken,
-    WaitRequest,
-)
-from runtime.rest.shapes import ERRORS, Shape, json_schema
-from runtime.rest.submission import Submission
+from runtime.rest.bodies import text_patterns
+from runtime.rest.bodies.schema.common import Errors
 
-_BODIES: tuple[type[BaseModel], ...] = (
-    Submission,
-    WaitRequest,
-    LogsRequest,
-    MissingRequest,
-    MoveRequest,
-    ClientHeartbeat,
-    NewPrincipal,
-    RotatedToken,
-)
+Described = type[Any] | TypeAliasType
+"""A TypedDict of `bodies.schema`, or the model of a request's body."""
+
+_described: dict[str, Any] = {}
+"""By name, those that a route has named."""
 _REFERENCE = "#/components/schemas/{model}"
 
 _PATH_PATTERNS = {
@@ -44,29 +29,41 @@ _PATH_PATTERNS = {
 """What a part of a path looks like. Handlers look themselves: they say more, as 400."""
 
 
-def answers(shape: Shape, status: int = 200) -> dict[int | str, dict[str, Any]]:
-    """For `responses=` of a route: its answer, and Flink's body of every refusal."""
-    return {status: _json("as asked", shape), "4XX": _json("refused", ERRORS), "5XX": _json("not now", ERRORS)}
+def answers(body: Described, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """For `responses=` of a route: the type of its answer, and Flink's body of every refusal."""
+    return {status: _json("as asked", body), "4XX": _json("refused", Errors), "5XX": _json("not now", Errors)}
 
 
 def takes(model: type[BaseModel]) -> dict[str, Any]:
     """For `openapi_extra=` of a route that reads its body itself."""
-    schema = {"$ref": _REFERENCE.format(model=model.__name__)}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(model)}}}}
 
 
 def answers_bytes(media_type: str) -> dict[int | str, dict[str, Any]]:
-    """The same for a route whose answer is no JSON."""
+    """`answers` for a route whose answer is no JSON."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
-    return {**answers(ERRORS), 200: {"description": "as asked", "content": content}}
+    return {**answers(Errors), 200: {"description": "as asked", "content": content}}
 
 
-def _json(description: str, shape: Shape) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": json_schema(shape)}}}
+def _json(description: str, body: Described) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": _reference(body)}}}
+
+
+def _reference(body: Described) -> dict[str, Any]:
+    assert _described.setdefault(body.__name__, body) is body, f"two bodies are called {body.__name__}"
+    return {"$ref": _REFERENCE.format(model=body.__name__)}
+
+
+def _components() -> dict[str, Any]:
+    mode: Literal["validation"] = "validation"
+    inputs = [(name, mode, TypeAdapter[Any](body)) for name, body in _described.items()]
+    _, document = TypeAdapter.json_schemas(inputs, ref_template=_REFERENCE)
+    components: dict[str, Any] = document["$defs"]
+    return components
 
 
 class DescribedApp(FastAPI):
-    """FastAPI that knows the models of bodies that routes read themselves."""
+    """FastAPI with the types of bodies that routes read and write themselves."""
 
     _encoded: bytes | None = None
 
@@ -74,15 +71,14 @@ class DescribedApp(FastAPI):
         """The document, made once."""
         if self.openapi_schema is None:
             document = super().openapi()
-            _, models = models_json_schema([(model, "validation") for model in _BODIES], ref_template=_REFERENCE)
-            document.setdefault("components", {}).setdefault("schemas", {}).update(models["$defs"])
+            document.setdefault("components", {}).setdefault("schemas", {}).update(_components())
             for operations in document["paths"].values():
                 _describe_paths(operations)
         assert self.openapi_schema is not None
         return self.openapi_schema
 
     async def answer(self) -> JsonAnswer:
-        """The document for a client. Encoded once: it is large, and anybody who may look may ask for it (R41)."""
+        """The document for a client. Encoded once: it is large, and every viewer may ask for it (R41)."""
         if self._encoded is None:
             self._encoded = encoded(self.openapi())
         return JsonAnswer(self._encoded)

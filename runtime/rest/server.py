@@ -14,16 +14,16 @@ import uvicorn
 
 from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
-from runtime.common.clock import Clock
 from runtime.common.errors import UnavailableError
+from runtime.logs.rate_limit import RateLimitFilter
+from runtime.rest.access.audit import Audit
+from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
+from runtime.rest.access.sign_in import SignIn
 from runtime.rest.app import create_app
-from runtime.rest.audit import Audit
-from runtime.rest.connections import Connections, connections_max, protocol_among
+from runtime.rest.connections.handshakes import FailedHandshakes, Handshake
+from runtime.rest.connections.limited_connections import Connections, connections_max, protocol_among
+from runtime.rest.connections.tls import RestTls
 from runtime.rest.context import RestContext
-from runtime.rest.handshakes import Handshake, Seldom
-from runtime.rest.limits import NO_LIMITS, LimitSettings
-from runtime.rest.sign_in import SignIn
-from runtime.rest.tls import RestTls
 
 logger = logging.getLogger(__name__)
 
@@ -49,28 +49,7 @@ class RestSettings:
     allowed_hosts: tuple[str, ...] = ()
 
 
-class SeldomFilter(logging.Filter):
-    """A warning that any stranger can cause is said once a minute: each of a flood would be a line of the log."""
-
-    _EVERY = 60.0
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-        self._told: dict[object, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """uvicorn's warnings are a few fixed texts."""
-        if record.levelno != logging.WARNING:
-            return True
-        now = self._clock.monotonic()
-        if now - self._told.get(record.msg, float("-inf")) < self._EVERY:
-            return False
-        self._told[record.msg] = now
-        return True
-
-
-_SELDOM = SeldomFilter(SystemClock())
+_UVICORN_WARNINGS = RateLimitFilter(SystemClock())
 
 
 class _Server(uvicorn.Server):
@@ -81,7 +60,7 @@ class _Server(uvicorn.Server):
         self.is_serving = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell when requests are answered."""
+        """Set `is_serving` when requests are answered."""
         await super().startup(sockets)
         self.is_serving.set()
 
@@ -122,7 +101,7 @@ class RestServer:
             timeout_graceful_shutdown=1,
             http=_protocol(self.connections, context.tls, context.audit),
         )
-        logging.getLogger("uvicorn.error").addFilter(_SELDOM)
+        logging.getLogger("uvicorn.error").addFilter(_UVICORN_WARNINGS)
         self._server = _Server(config)
         self._socket: socket.socket | None = None
 
@@ -133,7 +112,7 @@ class RestServer:
         return int(self._socket.getsockname()[1])
 
     def bind(self) -> None:
-        """Take the port. Raises UnavailableError with the option that moves it when somebody else has it."""
+        """Take the port. Raises UnavailableError, with the option that moves it, when another process has it."""
         family = socket.AF_INET6 if ":" in self._settings.bind_address else socket.AF_INET
         # The protocol by name: asyncio turns Nagle's algorithm off only where it is set, and answers would wait 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -191,9 +170,9 @@ def _protocol(places: Connections, tls: RestTls | None, audit: Audit) -> type[as
     http: Any = protocol_among(places)
     if tls is None:
         return cast("type[asyncio.Protocol]", http)
-    seldom = Seldom(audit)
+    failed = FailedHandshakes(audit)
 
     def make(**more: Any) -> Handshake:
-        return Handshake(http(**more), places, tls.server_context, seldom)
+        return Handshake(http(**more), places, tls.server_context, failed)
 
     return cast("type[asyncio.Protocol]", make)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from runtime.common.clock import Clock
+from runtime.logs.rate_limit import LogRateLimit
 from runtime.rpc.core.strangers import Connection, CutOff, Peer, StrangerLimits, Strangers
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ HANDSHAKE_PAUSE = 0.02
 ALERT_SECONDS = 10.0
 """Seconds of frequent looks after the last one that has cut a connection off."""
 TOLD_EVERY = 10.0
+_CUT_OFF, _LEFT = "cut off", "left"
 
 _BYTES_RECEIVED = struct.Struct("=128xQ")
 """`tcpi_bytes_received` of Linux' `tcp_info`."""
@@ -63,12 +65,10 @@ class StrangerWatch:
         self._shown: set[str] = set()
         self._refused: Counter[str] = Counter()
         self._alert_until = float("-inf")
-        self._untold: list[CutOff] = []
-        self._told_at = float("-inf")
+        self._latest: CutOff | None = None
         self._is_encrypted = is_encrypted
         self._looked_at = float("-inf")
-        self._left = 0
-        self._left_told_at = float("-inf")
+        self._lines = LogRateLimit(TOLD_EVERY)
 
     def start(self, port: int) -> None:
         """Watch that port."""
@@ -152,35 +152,31 @@ class StrangerWatch:
 
     def _tell(self, cut: list[CutOff], now: float) -> None:
         """The first one at once, and then a sum now and then: what anybody may cause fills no log."""
-        self._untold += cut
-        if not self._untold or now - self._told_at < TOLD_EVERY:
+        self._latest = cut[-1] if cut else self._latest
+        count = self._lines.take(now, _CUT_OFF, occasions=len(cut))
+        if not count or self._latest is None:
             return
-        latest = self._untold[-1]
         logger.warning(
             "%d connections to port %d were cut off, the latest of %s after %s without the cluster's token",
-            len(self._untold),
+            count,
             self._sockets.port,
-            latest.connection.peer[0],
-            latest.reason,
+            self._latest.connection.peer[0],
+            self._latest.reason,
         )
-        self._untold.clear()
-        self._told_at = now
 
     def _tell_left(self, left: Sequence[Peer], now: float) -> None:
         """As above. Who speaks TLS with us, or not as we do, ends so: gRPC says it to nobody but stderr."""
-        self._left += len(left)
-        if not left or now - self._left_told_at < TOLD_EVERY:
+        count = self._lines.take(now, _LEFT, occasions=len(left)) if left else 0
+        if not count:
             return
         logger.log(
             logging.WARNING if self._is_encrypted else logging.INFO,
             "%d connections to port %d ended before they had shown the cluster's token, the latest of %s: %s",
-            self._left,
+            count,
             self._sockets.port,
             left[-1][0],
             _LEFT_ENCRYPTED if self._is_encrypted else _LEFT_PLAIN,
         )
-        self._left = 0
-        self._left_told_at = now
 
 
 _LEFT_ENCRYPTED = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from runtime.rest.forward_seal import FORWARDED
+from runtime.rest.forwarding.forward_seal import FORWARDED
 
 _EVERY = 0.03
 _REQUEST_TIMEOUT = 1.0

@@ -11,7 +11,7 @@ from runtime.jobgraph.graph import dump_operators, parse_operators
 from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobgraph.regions import pipelined_regions, topological_order
 from runtime.jobgraph.slots import slot_needs
-from runtime.rest.submission import parse_submission
+from runtime.rest.routes.submission import parse_submission
 from tests.fuzz.surface import Surface
 from tests.kit.control_plane.job_graphs import diamond, graph, lone, source, two_readers
 
@@ -20,7 +20,7 @@ JOB = "a" * 32
 
 def _begin() -> Callable[[bytes], object]:
     def feed(data: bytes) -> object:
-        request = parse_submission(data, ())
+        request = parse_submission(data, ()).request
         graph = parse_job_graph(request.graph)
         assert graph.canonical_json() == request.graph, "it is another one when it is read again"
         for vertex in graph.vertices:

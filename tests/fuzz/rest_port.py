@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from runtime.common.states import JobStatus
-from runtime.rest.roles import TABLE
+from runtime.rest.access.roles import TABLE
 from tests.fuzz.port import AS_IT_IS, Ear, asked
 from tests.fuzz.surface import MIB, Surface
 from tests.kit.control_plane.job_graphs import diamond, lone

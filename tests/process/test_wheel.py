@@ -144,7 +144,7 @@ def test_every_module_and_every_file_beside_them_is_inside(names: set[str]) -> N
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert not expected - names
-    assert {"airflow_flinklike/py.typed", "runtime/py.typed", "runtime/rest/ui.css"} <= names
+    assert {"airflow_flinklike/py.typed", "runtime/py.typed", "runtime/rest/ui/ui.css"} <= names
     assert any(name.endswith(".proto") for name in names)
 
 

@@ -18,8 +18,8 @@ class PayloadCorruptError(PermanentError):
 class ObjectStore(Protocol):
     """Immutable objects: `runtime.blob.store.BlobStore`."""
 
-    async def write_object(self, data: bytes, /) -> str:
-        """Store and sync; the new object's key, `<sha256>-<upload id>`."""
+    async def write_object(self, data: bytes, /, *, sha256: str = "") -> str:
+        """Store and sync; the new object's key, `<sha256>-<upload id>`. `sha256`: the digest, where it is known."""
 
     async def read_object(self, key: str, /) -> bytes:
         """Raises NotFoundError when storage says that there is no such object."""
@@ -44,7 +44,7 @@ class Payloads:
         """The same payload, moved out of line if it is too large. Idempotent."""
         if payload.object_key or len(payload.inline) <= INLINE_BYTES_MAX:
             return payload
-        return Payload(payload.sha256, b"", await self._objects.write_object(payload.inline))
+        return Payload(payload.sha256, b"", await self._objects.write_object(payload.inline, sha256=payload.sha256))
 
     async def load(self, payload: Payload) -> bytes:
         """The bytes. Raises NotFoundError, PayloadCorruptError."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 
 from runtime.entrypoint.control.pid_file import ProcessId
-from runtime.rest.forward_seal import FORWARDED
+from runtime.rest.forwarding.forward_seal import FORWARDED
 from tests.kit.cluster.script_cluster import ScriptCluster
 from tests.kit.host.levels import reached
 

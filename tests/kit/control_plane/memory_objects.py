@@ -17,9 +17,9 @@ class MemoryObjectStore:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
 
-    async def write_object(self, data: bytes, /) -> str:
+    async def write_object(self, data: bytes, /, *, sha256: str = "") -> str:
         """Keep the bytes; upload ids count up."""
-        key = f"{hashlib.sha256(data).hexdigest()}-{len(self.objects):032x}"
+        key = f"{sha256 or hashlib.sha256(data).hexdigest()}-{len(self.objects):032x}"
         self.objects[key] = data
         return key
 

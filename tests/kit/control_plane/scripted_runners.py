@@ -22,6 +22,7 @@ from runtime.gateways.resource_manager import (
 from runtime.highavailability.jobs.job_store_kv import KvOwnerJobStore
 from runtime.highavailability.jobs.payloads import Payloads
 from runtime.highavailability.records import ResultRecord
+from runtime.jobgraph.graph import JobGraph
 from tests.kit.control_plane.memory_objects import MemoryObjectStore
 
 GRAPH = b'{"name":"job"}'
@@ -119,7 +120,10 @@ class ScriptedRunners:
         self.by_job: dict[JobId, ScriptedRunner] = {}
         self.created: list[AssignJob] = []
 
-    def create(self, assignment: AssignJob, listener: JobMasterListener) -> ScriptedRunner:
+    def create(
+        self, assignment: AssignJob, listener: JobMasterListener, graph: JobGraph | None = None
+    ) -> ScriptedRunner:
+        del graph
         runner = ScriptedRunner(assignment, listener, self._plane.owner_store, self._plane.clock)
         self.by_job[assignment.job_id] = runner
         self.created.append(assignment)

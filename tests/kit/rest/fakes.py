@@ -52,8 +52,9 @@ from runtime.gateways.task_executor import (
     LogStream,
     TaskExecutorGateway,
 )
+from runtime.jobgraph.graph import JobGraph
+from runtime.rest.access.sign_in import SignIn, bearer_of
 from runtime.rest.context import LeaderComponents, RestContext
-from runtime.rest.sign_in import SignIn, bearer_of
 from runtime.security.principals import ADMIN
 
 JOB = JobId("a" * 32)
@@ -68,7 +69,7 @@ def summary(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING, modified
 
 
 def shown(*tokens: str) -> SignIn:
-    """Whoever shows one of them is the admin, and nobody else may do anything."""
+    """A request with one of these tokens is the admin's; every other request is refused."""
     return lambda scope: ADMIN if bearer_of(scope) in tokens else None
 
 
@@ -155,6 +156,11 @@ class FakeDispatcher:
         self.put(job_id, JobStatus.FINISHED)
         self.graphs[job_id] = replace(self.graphs[job_id], result=result)
 
+    async def submit_verified(self, request: SubmitJobRequest, graph: JobGraph, /) -> SubmitJobResponse:
+        """The same as any submit."""
+        del graph
+        return await self.submit_job(request)
+
     async def submit_job(self, request: SubmitJobRequest, /) -> SubmitJobResponse:
         """Remember the submit; another digest under the same id is a conflict."""
         if self.refusal is not None:
@@ -192,7 +198,7 @@ class FakeDispatcher:
         return Counter(one.status for one in self.summaries.values())
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
-        """One of them."""
+        """The summary of a job."""
         return self.summaries.get(job_id)
 
     async def find_job(self, job_id: JobId, /) -> JobSummary | None:
@@ -261,7 +267,7 @@ class FakeResourceManager:
         self.is_draining = is_draining
 
     def task_managers(self) -> Sequence[TaskManagerInfo]:
-        """One with two slots, one of them taken."""
+        """A TaskManager with two slots, one of which is taken."""
         registration = RegisterTaskManager(
             Incarnation("c" * 32), "tm-1", "127.0.0.1:1", "127.0.0.1:9", "boot", "0.1.0", 1, 2,
             ResourceProfile(1.0, 1 << 30, "sql"), True, b'{"spark.master": "local[*]"}', 2, 8 << 30, "", "4.3.0",

@@ -14,9 +14,9 @@ from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import Empty, JobRequest, SubmitJobRequest, SubmitJobResponse
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
-from runtime.rest.limits import NO_LIMITS, LimitSettings
+from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
+from runtime.rest.connections.tls import RestTls
 from runtime.rest.server import RestServer, RestSettings
-from runtime.rest.tls import RestTls
 from tests.kit.rest.fakes import FakeBlobs, FakeDispatcher, RestFakes, shown
 
 TOKEN = "the-cluster-token"

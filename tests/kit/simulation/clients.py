@@ -20,11 +20,11 @@ from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.jobgraph.graph import JobGraph
+from runtime.rest.access.sign_in import SignIn
 from runtime.rest.context import RestContext
-from runtime.rest.jobs import archived_graph, known_summary, wait_for_end
+from runtime.rest.routes.jobs import archived_graph, known_summary, wait_for_end
+from runtime.rest.routes.submission import read_submission
 from runtime.rest.server import RestSettings
-from runtime.rest.sign_in import SignIn
-from runtime.rest.submission import read_submission
 from runtime.rpc.status import is_bug
 from runtime.security.principals import ANYBODY
 from tests.kit.simulation.history import (
@@ -202,8 +202,9 @@ class SimulatedRest:
         match request:
             case Submit(body, (submitter, namespace)):
                 offered = context.components.resource_manager.offered_spark_conf()
-                asked = replace(await read_submission(body, offered), submitter=submitter, namespace=namespace)
-                return await context.dispatcher.submit_job(asked)
+                verified = await read_submission(body, offered)
+                asked = replace(verified.request, submitter=submitter, namespace=namespace)
+                return await context.dispatcher.submit_verified(asked, verified.graph)
             case Status(job_id, wait):
                 looks = wait_for_end(context, job_id, wait=wait, of=ANYBODY) if wait else known_summary(context, job_id)
                 return await looks

@@ -18,7 +18,7 @@ from airflow_flinklike.client.renewed_transports import RenewedAsyncTransport, R
 from airflow_flinklike.client.tls import watched_context
 from airflow_flinklike.exceptions import AuthenticationError, ClusterUnavailableError, JobRefusedError
 from runtime.common import watched
-from runtime.rest.tls import RestTls
+from runtime.rest.connections.tls import RestTls
 from runtime.security.certificates import Credential, Use, issue
 from runtime.security.tls_files import TlsMaterial
 from tests.kit.cluster.script_cluster import free_port

@@ -18,10 +18,10 @@ from runtime.aio.clock import SystemClock
 from runtime.common.errors import BackpressureError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.rest.access.audit import REFUSALS_MAX, REFUSALS_OF_ONE, REPEATED_SECONDS, SIGN_IN_SECONDS, AuditLog
+from runtime.rest.access.principal_limits import LimitSettings, PrincipalLimits
+from runtime.rest.access.sign_in import bearer_of
 from runtime.rest.app import create_app
-from runtime.rest.audit import REFUSALS_MAX, REFUSALS_OF_ONE, REPEATED_SECONDS, SIGN_IN_SECONDS, AuditLog
-from runtime.rest.limits import LimitSettings, PrincipalLimits
-from runtime.rest.sign_in import bearer_of
 from runtime.security.principals import ADMIN, Principal, Role
 from tests.kit.control_plane.job_graphs import lone
 from tests.kit.control_plane.plane import eventually
@@ -175,7 +175,7 @@ async def test_a_flood_of_refusals_is_counted(make: Make, tmp_path: Path) -> Non
 async def test_what_is_counted_is_told_though_nothing_else_happens(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.rest.audit._WINDOW_LOOK", 0.01)
+    monkeypatch.setattr("runtime.rest.access.audit._WINDOW_LOOK", 0.01)
     box = make(tmp_path)
     for _ in range(REFUSALS_OF_ONE + 5):
         box.audit.refuse("sign-in", principal="", address="10.0.0.1")

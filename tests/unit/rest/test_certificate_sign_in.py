@@ -1,4 +1,4 @@
-"""R48: who shows a client certificate is the principal that an admin has given it to, behind a stand-by too."""
+"""R48: a client certificate signs in the principal that an admin has given it to, also behind a stand-by."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from runtime.common.states import JobStatus
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.principals import PrincipalStore
-from runtime.rest.audit import AuditLog
-from runtime.rest.forward_seal import FORWARDED, FORWARDED_NAME, ForwardSeal
-from runtime.rest.principals import Principals
+from runtime.rest.access.audit import AuditLog
+from runtime.rest.access.principals import Principals
+from runtime.rest.access.sign_in import TokenSignIn
+from runtime.rest.connections.tls import RestTls
+from runtime.rest.forwarding.forward_seal import FORWARDED, FORWARDED_NAME, ForwardSeal
 from runtime.rest.server import RestServer, RestSettings
-from runtime.rest.sign_in import TokenSignIn
-from runtime.rest.tls import RestTls
 from runtime.security.certificates import Use, issue
 from runtime.security.cluster_key import ClusterKey
 from runtime.security.principals import Role

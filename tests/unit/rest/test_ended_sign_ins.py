@@ -1,4 +1,4 @@
-"""R48: who was let in by the head of a request is asked again when its body is there, and when it has waited."""
+"""R48: the sign-in by the head of a request is checked again when its body is there, and after a wait."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from runtime.common.states import JobStatus
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.principals import PrincipalStore
-from runtime.rest.audit import AuditLog
-from runtime.rest.key_sets import FileKeys
-from runtime.rest.principals import Principals
+from runtime.rest.access.audit import AuditLog
+from runtime.rest.access.key_sets import FileKeys
+from runtime.rest.access.principals import Principals
+from runtime.rest.access.sign_in import TokenSignIn
 from runtime.rest.server import RestServer, RestSettings
-from runtime.rest.sign_in import TokenSignIn
 from runtime.security.json_web_tokens import JwtSettings, JwtVerifier
 from runtime.security.principals import Principal, Role
 from runtime.security.tokens import ClusterToken, new_cluster_token

@@ -1,4 +1,4 @@
-"""R48: what a stand-by says of who asks is believed by its seal, which nobody else can make."""
+"""R48: the leader believes what a stand-by says of a client by its seal, which no client can make."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import pytest_asyncio
 from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
 from runtime.common.states import JobStatus
-from runtime.rest.audit import REFUSALS_OF_ONE, AuditLog
-from runtime.rest.forward_seal import FORWARDED, FORWARDED_NAME, SEAL, ForwardSeal
+from runtime.rest.access.audit import REFUSALS_OF_ONE, AuditLog
+from runtime.rest.forwarding.forward_seal import FORWARDED, FORWARDED_NAME, SEAL, ForwardSeal
 from runtime.rest.server import RestServer, RestSettings
 from runtime.security.cluster_key import ClusterKey
 from tests.kit.rest.fakes import JOB, RestFakes, shown

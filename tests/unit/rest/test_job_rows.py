@@ -13,8 +13,8 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.rest.answers import encoded
-from runtime.rest.job_bodies import job_overview
-from runtime.rest.job_rows import SLICE_ROWS, JobRows, changed_jobs, ids_and_states
+from runtime.rest.bodies.job_bodies import job_overview
+from runtime.rest.bodies.job_rows import SLICE_ROWS, JobRows, changed_jobs, ids_and_states
 
 
 def summary(number: int, status: JobStatus = JobStatus.RUNNING, **changes: Any) -> JobSummary:

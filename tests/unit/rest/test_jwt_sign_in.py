@@ -1,4 +1,4 @@
-"""R48: JSON Web Tokens at REST: who signs in, what the others are told, and by which line; and where keys come from."""
+"""R48: JSON Web Tokens at REST: the principal of each, the refusals and their log lines, and the sources of keys."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.principals import PrincipalStore
+from runtime.rest.access.audit import AuditLog
+from runtime.rest.access.key_sets import FetchedKeys, FileKeys, KeySetAddress
+from runtime.rest.access.principals import Principals
+from runtime.rest.access.sign_in import TokenSignIn
 from runtime.rest.app import create_app
-from runtime.rest.audit import AuditLog
-from runtime.rest.key_sets import FetchedKeys, FileKeys, KeySetAddress
-from runtime.rest.principals import Principals
-from runtime.rest.sign_in import TokenSignIn
 from runtime.security.json_web_tokens import JwtKeySource, JwtSettings, JwtVerifier
 from runtime.security.jwt_keys import KEY_SET_BYTES_MAX
 from runtime.security.principals import Role

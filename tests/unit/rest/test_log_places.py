@@ -1,4 +1,4 @@
-"""Who is asked for the log of an attempt: its TaskManager, the latest of its name, or another one of its host."""
+"""The TaskManager that is asked for the log of an attempt: its own, the latest of its name, or one of its host."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from runtime.highavailability.kv.key_value_store import Delete, KeyValueStore, P
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.principals import FollowedPrincipals, PrincipalStore
 from runtime.highavailability.record_codec import refused
-from runtime.rest.principals import Principals
-from runtime.rest.sign_in import TokenSignIn
+from runtime.rest.access.principals import Principals
+from runtime.rest.access.sign_in import TokenSignIn
 from runtime.security.principals import ADMIN, Principal, Role
 from runtime.security.tokens import new_cluster_token
 from tests.kit.etcd.faulty_kv import FaultyKeyValueStore
@@ -316,7 +316,7 @@ async def test_an_older_state_of_the_store_brings_nobody_back(kv: MemoryKeyValue
 async def test_who_is_forgotten_makes_room_and_does_not_come_back(
     kv: MemoryKeyValueStore, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runtime.rest.principals.PRINCIPALS_MAX", 1)
+    monkeypatch.setattr("runtime.rest.access.principals.PRINCIPALS_MAX", 1)
     async with job_manager(kv, clock) as leader, job_manager(kv, clock) as stand_by:
         made = await leader.create("sam", Role.SUBMITTER, "team-a", expires_millis=0)
         before = dict(leader._stored)

@@ -1,4 +1,4 @@
-"""Bodies of requests: how large they may be, how many at once, what hostile ones cost, and who reads large ones."""
+"""Bodies of requests: their size, how many at once, what hostile ones cost, and the thread that reads large ones."""
 
 import asyncio
 import hashlib
@@ -19,9 +19,14 @@ from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Opera
 from runtime.jobgraph.limits import PROBLEMS_SHOWN_MAX
 from runtime.jobgraph.parsing import parse_job_graph
 from runtime.rest.app import create_app
-from runtime.rest.body_guard import SMALL_BYTES_MAX, SUBMIT_BYTES_MAX, BodyGuard, BodyRefusedError
-from runtime.rest.request_bodies import LogsRequest, MissingRequest, WaitRequest, parse_body
-from runtime.rest.submission import INLINE_BYTES, parse_submission, read_submission
+from runtime.rest.bodies.request_bodies import LogsRequest, MissingRequest, WaitRequest, parse_body
+from runtime.rest.connections.body_limits import (
+    SMALL_BYTES_MAX,
+    SUBMIT_BYTES_MAX,
+    BodyLimitsMiddleware,
+    BodyRefusedError,
+)
+from runtime.rest.routes.submission import INLINE_BYTES, parse_submission, read_submission
 from tests.kit.control_plane.plane import eventually
 from tests.kit.rest.fakes import JOB, RestFakes
 
@@ -152,7 +157,7 @@ def test_a_size_of_any_length_in_the_conf_is_compared() -> None:
 
 
 def test_the_digest_is_that_of_what_is_stored() -> None:
-    request = parse_submission(body(params={"b": 1, "a": "\u00fc"}), ())
+    request = parse_submission(body(params={"b": 1, "a": "\u00fc"}), ()).request
     assert request.digest == hashlib.sha256(request.graph).hexdigest()
     assert parse_job_graph(request.graph).digest() == request.digest
 
@@ -197,7 +202,9 @@ class Slow:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def request(guard: BodyGuard, headers: dict[bytes, bytes], chunks: list[bytes]) -> tuple[int, dict[bytes, bytes]]:
+async def request(
+    limits: BodyLimitsMiddleware, headers: dict[bytes, bytes], chunks: list[bytes]
+) -> tuple[int, dict[bytes, bytes]]:
     """The status and headers of an answer to POST /jobs."""
     answers: list[Message] = []
     pending = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
@@ -210,35 +217,35 @@ async def request(guard: BodyGuard, headers: dict[bytes, bytes], chunks: list[by
         answers.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/jobs", "headers": list(headers.items())}
-    await guard(scope, receive, send)
+    await limits(scope, receive, send)
     return answers[0]["status"], dict(answers[0]["headers"])
 
 
 @pytest.mark.asyncio
 async def test_more_bodies_than_fit_into_memory_are_refused_for_now() -> None:
     slow = Slow()
-    guard = BodyGuard(slow, 1000, budget=1500, free=500)
+    limits = BodyLimitsMiddleware(slow, 1000, budget=1500, free=500)
     large = {b"content-length": b"900"}
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(request(guard, large, [b"x" * 900]))
+        first = group.create_task(request(limits, large, [b"x" * 900]))
         await eventually(lambda: slow.busy == 1)
-        status, headers = await request(guard, large, [b"x" * 900])
+        status, headers = await request(limits, large, [b"x" * 900])
         assert (status, headers[b"retry-after"]) == (429, b"1")
-        assert (await request(guard, {b"transfer-encoding": b"chunked"}, [b"x"]))[0] == 429
-        small = group.create_task(request(guard, {b"content-length": b"100"}, [b"x" * 100]))
+        assert (await request(limits, {b"transfer-encoding": b"chunked"}, [b"x"]))[0] == 429
+        small = group.create_task(request(limits, {b"content-length": b"100"}, [b"x" * 100]))
         await eventually(lambda: slow.busy == 2)
         slow.release.set()
     assert (first.result()[0], small.result()[0]) == (200, 200)
-    assert (await request(guard, large, [b"x" * 900]))[0] == 200, "what was taken is given back"
+    assert (await request(limits, large, [b"x" * 900]))[0] == 200, "what was taken is given back"
 
 
 @pytest.mark.asyncio
 async def test_a_body_that_grows_past_its_limit_is_refused() -> None:
-    guard = BodyGuard(Slow(), 1000)
+    limits = BodyLimitsMiddleware(Slow(), 1000)
     with pytest.raises(BodyRefusedError) as caught:
-        await request(guard, {b"transfer-encoding": b"chunked"}, [b"x" * 600, b"x" * 600])
+        await request(limits, {b"transfer-encoding": b"chunked"}, [b"x" * 600, b"x" * 600])
     assert caught.value.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    assert (await request(guard, {b"content-length": b"-1"}, []))[0] == 413
+    assert (await request(limits, {b"content-length": b"-1"}, []))[0] == 413
 
 
 @pytest.mark.asyncio

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import socket
 import ssl
 import time
@@ -17,12 +16,14 @@ import pytest
 from uvicorn.protocols.http import h11_impl, httptools_impl
 
 from runtime.common.states import JobStatus
-from runtime.rest import connections
-from runtime.rest.connections import Connections, LimitedProtocol, protocol_among
-from runtime.rest.limits import LimitSettings
-from runtime.rest.server import SeldomFilter
-from runtime.rest.tls import RestTls
-from tests.kit.control_plane.virtual_time import ManualClock
+from runtime.rest.access.principal_limits import LimitSettings
+from runtime.rest.connections.limited_connections import (
+    Connections,
+    LimitedProtocol,
+    limited_connections,
+    protocol_among,
+)
+from runtime.rest.connections.tls import RestTls
 from tests.kit.host.levels import reached
 from tests.kit.rest.fakes import JOB
 from tests.kit.rest.server import TOKEN, RestThread
@@ -111,7 +112,7 @@ def hurry(rest: RestThread, monkeypatch: pytest.MonkeyPatch) -> None:
 
     Called when what is to be in time has come: how long that takes a client is the machine's affair.
     """
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(limited_connections, "HEAD_SECONDS", 0.2)
 
     def begin_again() -> None:
         for one in _protocols(rest):
@@ -155,7 +156,7 @@ def test_a_body_may_begin_as_tls_does(rest: RestThread) -> None:
 
 def test_a_head_that_drips_ends_the_connection(rest: RestThread, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte is on time, the head is not."""
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(limited_connections, "HEAD_SECONDS", 0.3)
     with Client(rest) as dripping:
         dripping.send(b"GET /overview HTTP/1.1\r\nx-a: ")
         dripping.socket.settimeout(0.02)
@@ -203,17 +204,17 @@ def test_who_sends_many_requests_at_once_is_closed(rest: RestThread) -> None:
 def test_of_many_requests_at_once_few_are_made(rest: RestThread, monkeypatch: pytest.MonkeyPatch) -> None:
     """One piece holds some hundreds: to make each of them had the loop stand still for 25 ms, for a stranger."""
     made = count()
-    begin = connections.LimitedProtocol.on_message_begin
+    begin = limited_connections.LimitedProtocol.on_message_begin
 
-    def counted(protocol: connections.LimitedProtocol) -> None:
+    def counted(protocol: limited_connections.LimitedProtocol) -> None:
         begin(protocol)
         next(made)
 
-    monkeypatch.setattr(connections.LimitedProtocol, "on_message_begin", counted)
+    monkeypatch.setattr(limited_connections.LimitedProtocol, "on_message_begin", counted)
     with Client(rest) as client:
         client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n" * 500)
         client.rest_of_it()
-    assert next(made) <= connections.PIPELINED_MAX + 2
+    assert next(made) <= limited_connections.PIPELINED_MAX + 2
 
 
 def test_who_shows_no_token_gets_one_answer(rest: RestThread) -> None:
@@ -232,7 +233,7 @@ def test_requests_that_run_and_connections_that_rest_are_left_alone(
         assert resting.asks()
         hurry(rest, monkeypatch)
         assert silent.rest_of_it() == b"", "the time is over"
-        monkeypatch.setattr(connections, "HEAD_SECONDS", PATIENCE)
+        monkeypatch.setattr(limited_connections, "HEAD_SECONDS", PATIENCE)
         assert resting.asks()
         rest.put(JOB, JobStatus.FINISHED, modified=2000)
         assert polling.answer().startswith(ANSWERED)
@@ -319,7 +320,7 @@ def test_what_is_left_of_a_refused_body_is_read_for_its_answer(
 
 
 def test_who_takes_nothing_of_an_answer_is_gone(rest: RestThread, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(limited_connections, "STALLED_SECONDS", 0.2)
     size = 64 * 1024 * 1024
     sha = "1" * 64
     rest.do(lambda: rest.fakes.blobs.stored.__setitem__(sha, b"x" * size))
@@ -376,19 +377,6 @@ def test_an_offer_of_another_protocol_is_ignored(
         said = b""
         while said.count(ANSWERED) < 2:
             said += client.piece()
-
-
-def test_a_clock_that_is_set_back_silences_nobody() -> None:
-    """People's clocks may go back by hours; a minute is one of the system's."""
-    clock = ManualClock()
-    seldom = SeldomFilter(clock)
-    record = logging.LogRecord("uvicorn.error", logging.WARNING, "", 0, "Invalid HTTP request received.", (), None)
-    assert seldom.filter(record)
-    assert not seldom.filter(record)
-    record.created -= 3600.0
-    clock.advance(60.0)
-    assert seldom.filter(record)
-    assert not seldom.filter(record)
 
 
 class Places:

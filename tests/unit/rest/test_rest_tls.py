@@ -1,4 +1,4 @@
-"""R46, R47 at REST: real sockets, real certificates. What is wrong is one line on each side, and nobody else waits."""
+"""R46, R47 at REST: real sockets, real certificates. A failure is one line on each side, and no other client waits."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from runtime.aio.scope import Scope
 from runtime.common import watched
 from runtime.common.errors import InvalidInputError
 from runtime.common.states import JobStatus
-from runtime.rest import connections
-from runtime.rest.audit import AuditLog
+from runtime.logs.rate_limit import LogRateLimit
+from runtime.rest.access.audit import AuditLog
+from runtime.rest.connections import limited_connections
+from runtime.rest.connections.tls import RestTls
 from runtime.rest.context import LEADER_UNKNOWN
-from runtime.rest.forward_seal import FORWARDED, FORWARDED_NAME, ForwardSeal
-from runtime.rest.server import _SELDOM, RestServer, RestSettings
-from runtime.rest.tls import RestTls
+from runtime.rest.forwarding.forward_seal import FORWARDED, FORWARDED_NAME, ForwardSeal
+from runtime.rest.server import _UVICORN_WARNINGS, RestServer, RestSettings
 from runtime.security.certificates import Credential, Use, issue
 from runtime.security.cluster_key import ClusterKey
 from runtime.security.tls_files import TlsFiles, TlsMaterial
@@ -71,7 +72,7 @@ class Trust:
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told once a minute may have been told in another test of this process."""
-    monkeypatch.setattr(_SELDOM, "_told", {})
+    monkeypatch.setattr(_UVICORN_WARNINGS, "_limit", LogRateLimit())
 
 
 @pytest.fixture
@@ -197,7 +198,7 @@ def test_a_token_is_asked_for_behind_the_certificate(trust: Trust) -> None:
 
 def test_handshakes_that_do_not_come_to_an_end_are_closed(monkeypatch: pytest.MonkeyPatch, trust: Trust) -> None:
     """Silent, begun, and one of which a byte comes now and then."""
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(limited_connections, "HEAD_SECONDS", 0.3)
     with rest_of(GOOD) as rest, raw(rest) as silent, raw(rest) as begun, raw(rest) as dripping:
         begun.sendall(b"\x16\x03\x01\x02\x00")
         assert (all_of(silent), all_of(begun)) == (b"", b"")
@@ -377,7 +378,7 @@ async def test_a_name_that_a_client_tells_is_not_believed(trust: Trust, tmp_path
 async def test_a_leader_of_another_ca_is_not_asked(
     trust: Trust, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "runtime.rest.forwarding")
+    caplog.set_level(logging.INFO, "runtime.rest.forwarding.leader_forwarding")
     audit = AuditLog(tmp_path / "audit.jsonl", SystemClock(), files_max=2)
     stranger = RestTls(fixed(OTHER_CA.material(OTHER_CA.shown(), CA)), asks_clients=False)
     async with (

@@ -1,4 +1,4 @@
-"""R48: who may do what, by route; what one may not see is not there; whose a job is, and who may touch it."""
+"""R48: the role of each route; a hidden job is a 404; the submitter of a job, and the principals that may change it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from starlette.types import Scope
 
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.rest.access.roles import TABLE, Access, role_for
+from runtime.rest.access.sign_in import bearer_of, principal_of
 from runtime.rest.app import create_app
 from runtime.rest.openapi import DescribedApp
-from runtime.rest.roles import TABLE, Access, role_for
-from runtime.rest.sign_in import bearer_of, principal_of
 from runtime.security.principals import ADMIN, Principal, Role
 from tests.kit.control_plane.job_graphs import lone
 from tests.kit.rest.fakes import JOB_MASTER, RestFakes
@@ -74,7 +74,7 @@ def as_(fakes: RestFakes) -> Connect:
 def _described() -> DescribedApp:
     app: object = create_app(RestFakes().context(), sign_in=None, content_length_max=1 << 20, hosts={"test"})
     while not isinstance(app, DescribedApp):
-        app = app._app  # type: ignore[attr-defined]  # the guards around it
+        app = app._app  # type: ignore[attr-defined]  # the middleware around it
     return app
 
 
@@ -107,7 +107,7 @@ SENSITIVE = {
     ("DELETE", "/tokens/{name}"): Access(Role.ADMIN, is_of_all=True, action="revoke-token"),
     ("POST", "/tokens/{name}/forget"): Access(Role.ADMIN, is_of_all=True, action="forget-token"),
 }
-"""All that is more than to look. Written a second time: who changes what somebody may do says so twice."""
+"""The routes that take more than the viewer. Written a second time, so that a change of a role is made twice."""
 
 
 def test_what_is_more_than_to_look_is_as_it_was_decided() -> None:
@@ -280,7 +280,7 @@ async def test_pages_show_whose_a_job_is(as_: Connect, fakes: RestFakes) -> None
         assert "<td>team-a</td><td>&lt;sam&gt;</td>" in rows
 
 
-def test_what_no_guard_has_seen_is_nobodys() -> None:
-    """A route or mount beside the guards is open to no one, also where nobody is asked who he is."""
+def test_a_request_without_sign_in_is_nobodys() -> None:
+    """A route or mount beside the middleware is open to no one, also where nobody is asked who he is."""
     with pytest.raises(AssertionError):
         principal_of(Request({"type": "http", "method": "GET", "path": "/jobs", "headers": []}))

@@ -11,7 +11,7 @@ _ALL_CONNECTIONS = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))
 from runtime.common.ids import Incarnation
-from runtime.rest.connections import connections_max
+from runtime.rest.connections.limited_connections import connections_max
 from runtime.rpc.settings import RpcSettings
 print(connections_max() + RpcSettings(Incarnation("0" * 32), None).connections_max)
 """

@@ -1,0 +1,99 @@
+"""The role that each route takes (R48): one row each. Without its row a route keeps the application from being made."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+
+from runtime.security.principals import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """`role`: the least that may. `is_of_all`: what it does concerns all jobs, so that it takes one of all namespaces.
+
+    `is_own`: a submitter may do it to its own jobs only. A route with a job in its path takes a principal that sees it.
+    `action`: what the audit log calls it (R49); "" where nothing is changed.
+    """
+
+    role: Role
+    is_of_all: bool = False
+    is_own: bool = False
+    action: str = ""
+
+
+_LOOK = Access(Role.VIEWER)
+_UPLOAD = Access(Role.SUBMITTER)
+_OWN = Access(Role.SUBMITTER, is_own=True)
+_OPERATE_ALL = Access(Role.OPERATOR, is_of_all=True)
+_ADMINISTER = Access(Role.ADMIN, is_of_all=True)
+_CANCEL = replace(_OWN, action="cancel")
+_DRAIN = replace(_OPERATE_ALL, action="drain")
+_UNDRAIN = replace(_OPERATE_ALL, action="undrain")
+
+_VERTEX = "/jobs/{job_id}/vertices/{vertex_id}"
+
+TABLE: dict[tuple[str, str], Access] = {
+    ("GET", "/"): _LOOK,
+    ("GET", "/overview"): _LOOK,
+    ("GET", "/config"): _LOOK,
+    ("GET", "/principal"): _LOOK,
+    ("GET", "/jobmanager/config"): _LOOK,
+    ("GET", "/taskmanagers"): _LOOK,
+    ("GET", "/taskmanagers/{task_manager_id}"): _LOOK,
+    ("POST", "/taskmanagers/{task_manager_id}/drain"): _DRAIN,
+    ("POST", "/taskmanagers/{task_manager_id}/undrain"): _UNDRAIN,
+    ("GET", "/jobmasters"): _LOOK,
+    ("GET", "/jobmasters/{job_master_id}"): _LOOK,
+    ("POST", "/jobmasters/{job_master_id}/drain"): _DRAIN,
+    ("POST", "/jobmasters/{job_master_id}/undrain"): _UNDRAIN,
+    ("GET", "/jobs"): _LOOK,
+    ("POST", "/jobs"): replace(_UPLOAD, action="submit"),
+    ("GET", "/jobs/overview"): _LOOK,
+    ("POST", "/jobs/wait"): _LOOK,
+    ("GET", "/jobs/{job_id}"): _LOOK,
+    ("PATCH", "/jobs/{job_id}"): _CANCEL,
+    ("GET", "/jobs/{job_id}/yarn-cancel"): _CANCEL,
+    ("PATCH", "/jobs/{job_id}/clientHeartbeat"): _OWN,
+    ("POST", "/jobs/{job_id}/move"): Access(Role.OPERATOR, action="move"),
+    ("GET", "/jobs/{job_id}/status"): _LOOK,
+    ("GET", "/jobs/{job_id}/execution-result"): _LOOK,
+    ("GET", "/jobs/{job_id}/plan"): _LOOK,
+    ("GET", "/jobs/{job_id}/config"): _LOOK,
+    ("GET", "/jobs/{job_id}/exceptions"): _LOOK,
+    ("POST", "/jobs/{job_id}/logs"): _LOOK,
+    ("GET", _VERTEX): _LOOK,
+    ("GET", f"{_VERTEX}/subtasktimes"): _LOOK,
+    ("GET", f"{_VERTEX}/taskmanagers"): _LOOK,
+    ("GET", f"{_VERTEX}/subtasks/{{index}}"): _LOOK,
+    ("GET", f"{_VERTEX}/subtasks/{{index}}/attempts/{{attempt}}"): _LOOK,
+    ("GET", f"{_VERTEX}/subtasks/{{index}}/attempts/{{attempt}}/log"): _LOOK,
+    ("POST", "/blobs/missing"): _UPLOAD,
+    ("PUT", "/blobs/{sha256}"): _UPLOAD,
+    # Code of all jobs, and nothing that a client needs.
+    ("GET", "/blobs/{key}"): _OPERATE_ALL,
+    ("GET", "/tokens"): _ADMINISTER,
+    ("POST", "/tokens"): replace(_ADMINISTER, action="create-token"),
+    ("POST", "/tokens/{name}/rotate"): replace(_ADMINISTER, action="rotate-token"),
+    ("DELETE", "/tokens/{name}"): replace(_ADMINISTER, action="revoke-token"),
+    ("POST", "/tokens/{name}/forget"): replace(_ADMINISTER, action="forget-token"),
+    ("GET", "/ui"): _LOOK,
+    ("GET", "/ui/jobs/{job_id}"): _LOOK,
+    ("GET", "/ui/jobmasters"): _LOOK,
+    ("GET", "/ui/taskmanagers"): _LOOK,
+}
+
+
+def role_for(method: str, path: str) -> str:
+    """The least role that may ask this, "" where there is no such route: for the message of a refused sign-in."""
+    for expression, access in _patterns(method):
+        if expression.fullmatch(path.removeprefix("/v1")):
+            return access.role.text
+    return ""
+
+
+@cache
+def _patterns(method: str) -> list[tuple[re.Pattern[str], Access]]:
+    found = [(path, access) for (of, path), access in TABLE.items() if of == method]
+    return [(re.compile(re.sub(r"{\w+}", "[^/]+", path)), access) for path, access in sorted(found)]

@@ -1,0 +1,166 @@
+"""The small JSON bodies of requests, and the messages about those that cannot be read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.namespaces import ALL_NAMESPACES
+from runtime.jobgraph.limits import PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX
+from runtime.rest.bodies.text_patterns import NAMESPACE, PRINCIPAL_NAME, JobIdText
+from runtime.security.principals import Role
+
+WAIT_IDS_MAX = 10_000
+DIGESTS_MAX = 10_000
+MILLIS_MAX = 253_402_300_799_000
+"""The last second of the year 9999."""
+LIFETIME_MAX = 10 * 366 * 86_400
+LOGS_BYTES_MAX = 1 << 20
+SMALL_VALUES_MAX = 100_000
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class WaitRequest(BaseModel):
+    """The body of POST /jobs/wait."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    known: Annotated[
+        dict[str, Annotated[int, Field(ge=0)]],
+        FailFast(),
+        Field(max_length=WAIT_IDS_MAX, description="job id -> the last-modification already known, 0 if none is"),
+    ] = {}
+    ids: Annotated[list[JobIdText], FailFast(), Field(max_length=WAIT_IDS_MAX)] = []
+    since: Annotated[int, Field(ge=0, description="milliseconds: the largest last-modification already known")] = 0
+    wait: Annotated[float, Field(ge=0, allow_inf_nan=False, description="seconds")] = 0.0
+    name: Annotated[str, Field(max_length=64, description="ends an earlier poll of that name; make it random")] = ""
+
+
+class LogsRequest(BaseModel):
+    """The body of POST /jobs/:id/logs. Without streams the answer says only how far the job is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    streams: Annotated[list[Literal["stdout", "stderr", "log"]], FailFast(), Field(max_length=3)] = [
+        "stdout",
+        "stderr",
+        "log",
+    ]
+    vertex: Annotated[str | None, Field(description="name or id of one vertex")] = None
+    subtask: Annotated[int | None, Field(ge=0)] = None
+    attempt: Annotated[int | None, Field(ge=0, description="number of one attempt of each subtask")] = None
+    position: Annotated[dict[str, Any], Field(description="how far the reader has come; {} is the beginning")] = {}
+    limit: Annotated[int, Field(ge=1, le=LOGS_BYTES_MAX, description="bytes of all pieces, about")] = 256 * 1024
+    since: Annotated[int, Field(ge=0, description="long poll: the last-modification already known")] = 0
+    wait: Annotated[float, Field(ge=0, allow_inf_nan=False, description="long poll: seconds")] = 0.0
+
+
+class BlobDigest(BaseModel):
+    """A file that a client may have to upload."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    size_bytes: Annotated[int, Field(ge=0)]
+
+
+class MissingRequest(BaseModel):
+    """The body of POST /blobs/missing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    digests: Annotated[list[BlobDigest], FailFast(), Field(max_length=DIGESTS_MAX)]
+
+
+class MoveRequest(BaseModel):
+    """The body of POST /jobs/:id/move."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    to: Annotated[str, Field(min_length=1, max_length=64, description="id of the JobMaster process")]
+
+
+class ClientHeartbeat(BaseModel):
+    """The body of PATCH /jobs/:id/clientHeartbeat."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    expired_timestamp: Annotated[
+        int,
+        Field(
+            alias="expiredTimestamp",
+            ge=0,
+            le=MILLIS_MAX,
+            description="milliseconds since 1970: cancel the job if no other heartbeat has come by then; 0: never",
+        ),
+    ]
+
+
+TokenLifetime = Annotated[int, Field(ge=0, le=LIFETIME_MAX, description="seconds; 0: without an end")]
+
+
+class NewPrincipal(BaseModel):
+    """The body of POST /tokens."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    name: Annotated[str, Field(max_length=127, json_schema_extra={"pattern": PRINCIPAL_NAME})]
+    role: Annotated[str, Field(max_length=40, json_schema_extra={"enum": [role.text for role in Role]})]
+    namespace: Annotated[
+        str, Field(max_length=63, description="* is all of them", json_schema_extra={"pattern": NAMESPACE})
+    ] = ALL_NAMESPACES
+    lifetime: TokenLifetime = 0
+    certificate: Annotated[
+        str, Field(max_length=256, description="sign in by client certificates of this name, in place of a token")
+    ] = ""
+
+
+class RotatedToken(BaseModel):
+    """The body of POST /tokens/:name/rotate."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    lifetime: TokenLifetime = 0
+
+
+def parse_body(model: type[ModelT], body: bytes, values_max: int = SMALL_VALUES_MAX) -> ModelT:
+    """Raises InvalidInputError with the problems (400). A wrong body costs no more than a right one of its size."""
+    values = _values(body)
+    if values > values_max:
+        message = f"the body has {values} JSON values, the limit is {values_max}: put large data into files"
+        raise InvalidInputError(message)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        problems = _problems(error)
+        raise InvalidInputError("; ".join(problems), problems) from error
+
+
+def _values(body: bytes) -> int:
+    """How many JSON values there are, at most: each costs its reader more than its bytes do."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+def _problems(error: ValidationError) -> tuple[str, ...]:
+    """What is wrong with a body, one sentence each, without echoing it at length.
+
+    R41: a list ends at its first problem (`FailFast`), so many problems are many unknown fields.
+    """
+    count = error.error_count()
+    if count > PROBLEMS_LISTED_MAX:
+        return (f"the body has {count} problems: most of them are fields that are not known here",)
+    found = error.errors(include_input=False, include_url=False)
+    sentences = [_sentence(item) for item in found[:PROBLEMS_SHOWN_MAX]]
+    more = len(found) - len(sentences)
+    return (*sentences, f"and {more} more problems") if more else tuple(sentences)
+
+
+def _sentence(item: ErrorDetails) -> str:
+    where = ".".join(str(part)[:60] for part in item["loc"])
+    match item["type"]:
+        case "json_invalid":
+            return f"the body is not JSON: {item['ctx']['error'][:300]}"
+        case "missing":
+            return f"{where}: missing"
+        case "extra_forbidden":
+            return f"{where}: unknown field"
+        case "model_type" if not where:
+            return "the body must be a JSON object"
+        case _:
+            return f"{where}: {item['msg'][:300]}"

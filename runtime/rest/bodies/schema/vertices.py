@@ -1,0 +1,96 @@
+"""Bodies of /jobs/:id/vertices. Times are milliseconds."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+from runtime.rest.bodies.schema.common import CountPerState, IOMetrics, MillisPerState
+
+Attempt = TypedDict(
+    "Attempt",
+    {
+        "subtask": int,
+        "status": str,
+        "attempt": int,
+        "attempt-id": str,
+        "endpoint": str,
+        "start-time": int,
+        "start_time": int,
+        "end-time": int,
+        "duration": int,
+        "metrics": IOMetrics,
+        "taskmanager-id": str,
+        "status-duration": dict[str, int],
+    },
+)
+
+
+class Statistics(TypedDict):
+    """Of one number of all subtasks."""
+
+    min: int
+    max: int
+    avg: int
+    sum: int
+    median: int
+    p25: int
+    p75: int
+    p95: int
+
+
+Aggregated = TypedDict("Aggregated", {"metrics": dict[str, Statistics], "status-duration": dict[str, Statistics]})
+
+
+class Vertex(TypedDict):
+    """A vertex with the current attempts of its subtasks."""
+
+    id: str
+    name: str
+    parallelism: int
+    maxParallelism: int
+    now: int
+    subtasks: list[Attempt]
+    aggregated: Aggregated
+
+
+class TimesOfSubtask(TypedDict):
+    """When the current attempt of a subtask entered each state, 0 for never."""
+
+    subtask: int
+    endpoint: str
+    duration: int
+    timestamps: MillisPerState
+
+
+class SubtaskTimes(TypedDict):
+    """When each subtask entered each state."""
+
+    id: str
+    name: str
+    now: int
+    subtasks: list[TimesOfSubtask]
+
+
+TaskManagerOfVertex = TypedDict(
+    "TaskManagerOfVertex",
+    {
+        "endpoint": str,
+        "taskmanager-id": str,
+        "status": str,
+        "start-time": int,
+        "end-time": int,
+        "duration": int,
+        "metrics": IOMetrics,
+        "status-counts": CountPerState,
+        "aggregated": Aggregated,
+    },
+)
+
+
+class VertexTaskManagers(TypedDict):
+    """The subtasks of a vertex by the TaskManager that runs them."""
+
+    id: str
+    name: str
+    now: int
+    taskmanagers: list[TaskManagerOfVertex]

@@ -1,0 +1,1 @@
+"""Sockets below HTTP: how many connections, how slow, and TLS."""

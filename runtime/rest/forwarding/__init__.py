@@ -1,0 +1,1 @@
+"""The way from a stand-by JobManager to the leader."""

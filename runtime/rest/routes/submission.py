@@ -1,0 +1,136 @@
+"""POST /jobs: from untrusted bytes to a SubmitJobRequest, with every problem listed.
+
+The bytes of a good one are read once. What a reader may cost is bounded before it begins: by the body's size, and by
+the number of its values, because a few megabytes of brackets cost more than any real graph (R41).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import parse_job_id
+from runtime.common.spark_conf import refused_static_conf
+from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
+from runtime.gateways.dispatcher import SubmitJobRequest
+from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.limits import GRAPH_BYTES_MAX
+from runtime.jobgraph.parsing import check_job_graph
+from runtime.rest.bodies.request_bodies import parse_body
+from runtime.rest.bodies.text_patterns import JobIdText
+
+INLINE_BYTES = 64 * 1024
+"""Bodies up to this size are read at once on the loop: less than a hop to a thread costs. No-op jobs are 2 kB."""
+
+VALUES_MAX = 500_000
+CLIENT_LENGTH_MAX = 256
+
+
+def _is_job_id(text: str) -> str:
+    try:
+        return parse_job_id(text)
+    except InvalidInputError as error:
+        kind = "job_id"
+        raise PydanticCustomError(kind, "{problem}", {"problem": str(error)}) from error
+
+
+class SubmitOptions(BaseModel):
+    """What a client says beside the job. The text ends up in records and logs: no control characters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    client: Annotated[str, Field(max_length=CLIENT_LENGTH_MAX, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    namespace: Annotated[
+        str, Field(max_length=63, description="namespace of the job; default: that of the principal")
+    ] = ""
+
+
+class Submission(BaseModel):
+    """The body of POST /jobs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    job_id: Annotated[JobIdText, AfterValidator(_is_job_id)]
+    job_graph: JobGraph
+    options: SubmitOptions = SubmitOptions()
+
+
+_LARGE = ThreadPoolExecutor(1, "large-submits")
+"""One body at a time: its parser holds the interpreter, and the loop has to run between two bodies."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedSubmit:
+    """A request with the canonical JSON of a valid `graph` and its digest: parsed once, hashed once."""
+
+    request: SubmitJobRequest
+    graph: JobGraph
+
+
+async def read_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> VerifiedSubmit:
+    """Validate a submit; a large one in a thread. Raises InvalidInputError with the problems (400)."""
+    if len(body) <= INLINE_BYTES:
+        return parse_submission(body, offered_spark_conf)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(_LARGE, parse_submission, body, offered_spark_conf)
+
+
+def parse_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> VerifiedSubmit:
+    """Validate a submit. Raises InvalidInputError with the problems (400)."""
+    try:
+        submission = parse_body(Submission, body, VALUES_MAX)
+    except InvalidInputError as error:
+        if version := _other_version(body):
+            raise InvalidInputError(version) from error
+        raise
+    graph = submission.job_graph
+    problems = (*_graph_problems(graph), *refused_static_conf(graph.spark_conf, offered_spark_conf))
+    canonical = b"" if problems else graph.canonical_json()
+    if len(canonical) > GRAPH_BYTES_MAX:
+        problems = (f"job_graph: it has {len(canonical)} bytes, the limit is {GRAPH_BYTES_MAX}",)
+    if problems:
+        raise InvalidInputError("; ".join(problems), problems)
+    request = SubmitJobRequest(
+        job_id=parse_job_id(submission.job_id),
+        graph=canonical,
+        digest=hashlib.sha256(canonical).hexdigest(),
+        client=submission.options.client,
+        namespace=submission.options.namespace,
+    )
+    return VerifiedSubmit(request, graph)
+
+
+def _graph_problems(graph: JobGraph) -> tuple[str, ...]:
+    try:
+        check_job_graph(graph)
+    except InvalidInputError as error:
+        return tuple(f"job_graph: {problem}" for problem in error.problems)
+    return ()
+
+
+class _VersionOnly(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+    schema_version: int = JOB_GRAPH_SCHEMA_VERSION
+
+
+class _VersionedSubmission(BaseModel):
+    """Reads nothing but the graph's schema version: a newer graph is refused for that, not for its new fields."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+    job_graph: _VersionOnly
+
+
+def _other_version(body: bytes) -> str | None:
+    try:
+        version = _VersionedSubmission.model_validate_json(body).job_graph.schema_version
+    except ValidationError:
+        return None
+    if version == JOB_GRAPH_SCHEMA_VERSION:
+        return None
+    return f"job_graph: it has schema version {version}, this cluster speaks {JOB_GRAPH_SCHEMA_VERSION}"
