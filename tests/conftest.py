@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,23 @@ def note_failure(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 
 pytest_runtest_logreport = pytest_collectreport = note_failure
+
+_told: list[BaseException] = []
+"""What fixtures have raised. Pytest raises the same object again for each test that wants a shared fixture."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A shared fixture that fails is one error; the other tests that want it are skipped, as they cannot run."""
+    report = yield
+    if call.when == "setup" and report.failed and call.excinfo:
+        if any(call.excinfo.value is one for one in _told):
+            report.outcome = "skipped"
+            report.longrepr = (*item.location[:1], 0, f"its fixture has failed before: {call.excinfo.exconly()[:200]}")
+        _told.append(call.excinfo.value)
+    return report
 
 
 def pytest_unconfigure() -> None:

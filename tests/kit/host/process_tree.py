@@ -24,6 +24,14 @@ def tree(pid: int) -> list[psutil.Process]:
         return []
 
 
+def command_of(process: psutil.Process) -> list[str]:
+    """Its command line; empty when it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # a zombie is one, too
+        return []
+
+
 def cpu_seconds(pids: Iterable[int]) -> float:
     """User and system time of process trees, with what reaped children used."""
     total = 0.0
