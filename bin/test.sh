@@ -25,10 +25,10 @@ case "${1:-}" in
   --fast | --all | --changed | --coverage) mode="${1#--}"; shift ;;
 esac
 failed=()
-FLINKLIKE_FAILED_TESTS="$(mktemp "${TMPDIR:-/tmp}/flinklike-failed.XXXXXX")" # each pytest adds its own (tests/conftest.py)
-export FLINKLIKE_FAILED_TESTS
+FLINKLIKE_TEST_NOTES="$(mktemp "${TMPDIR:-/tmp}/flinklike-notes.XXXXXX")" # each pytest adds its own (tests/conftest.py)
+export FLINKLIKE_TEST_NOTES
 archive=''
-trap 'rm -rf "$FLINKLIKE_FAILED_TESTS" ${archive:+"$archive"}' EXIT
+trap 'rm -rf "$FLINKLIKE_TEST_NOTES" ${archive:+"$archive"}' EXIT
 step() { # step NAME COMMAND...: run it, say how long it took, remember whether it failed
   local name="$1" begin=$SECONDS
   shift
@@ -150,8 +150,11 @@ esac
 [ "$mode" != all ] || step "extended tests" tests "$@" -m extended
 [ -n "$has_tests" ] || failed+=("no test is selected")
 
+echo "== time of tests, by folder"
+awk '$1 == "SPENT" { tests[$2] += $3; seconds[$2] += $4 }
+  END { for (folder in tests) print folder ": " tests[folder] " tests, " seconds[folder] " s" }' "$FLINKLIKE_TEST_NOTES" | sort
 if [ ${#failed[@]} -gt 0 ]; then
-  cat "$FLINKLIKE_FAILED_TESTS" >&2
+  grep '^FAILED ' "$FLINKLIKE_TEST_NOTES" >&2
   echo "Failed: ${failed[*]}" >&2
   exit 1
 fi

@@ -127,7 +127,7 @@ def pid_of(cluster: ScriptCluster, address: str) -> int:
     return found
 
 
-@pytest.mark.parametrize("is_heard", [True, False], ids=["heard", "unheard"])
+@pytest.mark.parametrize("is_heard", [True, pytest.param(False, marks=pytest.mark.extended)], ids=["heard", "unheard"])
 def test_the_owner_dies_while_a_task_manager_moves(
     cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path, is_heard: bool
 ) -> None:
@@ -273,7 +273,7 @@ def test_what_no_mover_could_claim_is_kept_and_committed_by_the_command_that_the
     assert visible(base) == expected()
 
 
-@pytest.mark.parametrize("mode", ["overwrite", "append"])
+@pytest.mark.parametrize("mode", ["overwrite", pytest.param("append", marks=pytest.mark.extended)])
 def test_two_jobs_that_write_to_one_base_do_so_one_after_the_other(
     client: FlinklikeClient, tmp_path: Path, mode: str
 ) -> None:

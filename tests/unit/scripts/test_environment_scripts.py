@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = (
+    "awk",
     "bash",
     "cat",
     "cksum",
@@ -20,11 +21,14 @@ TOOLS = (
     "dirname",
     "echo",
     "env",
+    "grep",
     "mktemp",
     "readlink",
     "rm",
+    "rmdir",
     "sed",
     "sleep",
+    "sort",
     "tail",
     "tr",
 )
@@ -144,6 +148,8 @@ def test_what_the_docs_have_users_run_needs_no_test_tools(
 
 PYTEST = """#!/bin/sh
 echo "pytest $*"
+echo "SPENT tests/unit 3 4" >> "$FLINKLIKE_TEST_NOTES"
+echo "FAILED tests/unit/test_a.py::test_it" >> "$FLINKLIKE_TEST_NOTES"
 case "$*" in
   *" -m not "*) exit {light} ;;
   *" -m airflow"*) exit {airflow} ;;
@@ -225,6 +231,12 @@ def test_a_change_runs_the_tests_that_it_needs(home: Path) -> None:
     assert f"== light tests\n{light}" in done.stdout
     assert f"== heavy tests\n{heavy}" in done.stdout
     assert "== changelog\npython -m tests.suite.changelog main\n" in done.stdout
+
+
+def test_failures_and_the_time_of_all_runs_are_said_at_the_end(home: Path) -> None:
+    done = run_tests(home, heavy=1)
+    assert done.stdout.endswith("== time of tests, by folder\ntests/unit: 15 tests, 20 s\n")
+    assert done.stderr.splitlines() == [*["FAILED tests/unit/test_a.py::test_it"] * 5, "Failed: heavy tests"]
 
 
 def test_a_hunt_gets_all_arguments(home: Path) -> None:
