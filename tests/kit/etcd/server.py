@@ -51,7 +51,7 @@ class EtcdProcess:
 
     @property
     def tls(self) -> EmbeddedTls:
-        """Its certificates, and those of who uses it."""
+        """Its certificates, and those of its clients."""
         return self._settings.tls
 
     @property
@@ -141,7 +141,7 @@ def start_plain_etcd(settings: EmbeddedEtcdSettings) -> subprocess.Popen[bytes]:
 
 @dataclass(frozen=True)
 class StoreUnderTest:
-    """A store and a corner of it that nobody else uses."""
+    """A store, and keys in it that no other test uses."""
 
     kv: KeyValueStore
     keys: Keys

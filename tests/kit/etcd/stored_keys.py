@@ -1,4 +1,4 @@
-"""What a real cluster has in its etcd, as tests look at it: who wrote when, by the revisions of keys."""
+"""What a real cluster has in its etcd, as tests look at it: which process wrote when, by the revisions of keys."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def revisions(cluster: ScriptCluster, *prefixes: str) -> dict[str, int]:
 
 
 def delete_key(cluster: ScriptCluster, key: str) -> None:
-    """As somebody does it by hand."""
+    """As a person does it by hand."""
 
     async def delete(kv: KeyValueStore) -> None:
         await kv.txn(Txn((), (Delete(key),)), timeout=5.0)

@@ -1,4 +1,4 @@
-"""Processes of the operating system as tests look at them: trees, CPU, and who carries an environment marker."""
+"""Processes of the operating system as tests look at them: trees, CPU, and which carry an environment marker."""
 
 from __future__ import annotations
 
