@@ -2,8 +2,12 @@
 # All checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
 #   --all   and then the `extended` ones, with nothing beside them; an hour and a half more, or longer
-# Light tests run in four processes (some wait), with mypy beside them; then those with Airflow and those with Spark in a process each
-# beside two of other heavy ones. Arguments go to all, but -m, which is taken.
+# Parts of them:
+#   --changed [BASE]                  checks, and the tests that the changes since BASE (HEAD) need; under three minutes
+#   --repeat N [--load K] ARGUMENTS   the selected tests N times in random orders, beside K busy processes
+#   --coverage                        the light tests, and the floor of each component
+# Light tests run in four processes (some wait), with mypy and the build of the class archive beside them; then tests with
+# Airflow and tests with Spark in a process each, beside two of other heavy ones. Arguments go to all, but -m, which is taken.
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
 export FLINKLIKE_HOME
@@ -15,16 +19,16 @@ cd "$FLINKLIKE_HOME" || exit 1
 jvm='spark or airflow'
 heavy='etcd or process or slow'
 light=(-n 4 --ignore=tests/airflow --ignore=tests/spark) # none of those is light, and to collect them loads Airflow
-is_fast=''
-with_extended=''
+mode=''
 case "${1:-}" in
-  --fast) is_fast=1; shift ;;
-  --all) with_extended=1; shift ;;
+  --repeat) shift; exec .venv/bin/python -m tests.suite.repeat "$@" ;;
+  --fast | --all | --changed | --coverage) mode="${1#--}"; shift ;;
 esac
 failed=()
-FLINKLIKE_FAILED_TESTS="$(mktemp "${TMPDIR:-/tmp}/flinklike-failed.XXXXXX")" # each pytest adds its own (tests/conftest.py)
-export FLINKLIKE_FAILED_TESTS
-trap 'rm -f "$FLINKLIKE_FAILED_TESTS"' EXIT
+FLINKLIKE_TEST_NOTES="$(mktemp "${TMPDIR:-/tmp}/flinklike-notes.XXXXXX")" # each pytest adds its own (tests/conftest.py)
+export FLINKLIKE_TEST_NOTES
+archive=''
+trap 'rm -rf "$FLINKLIKE_TEST_NOTES" ${archive:+"$archive"}' EXIT
 step() { # step NAME COMMAND...: run it, say how long it took, remember whether it failed
   local name="$1" begin=$SECONDS
   shift
@@ -84,19 +88,73 @@ heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so the
   return $code
 }
 
+light_tests() { # light_tests ARGUMENTS...
+  tests "${light[@]}" "$@" -m "not ($heavy or $jvm)"
+}
+covered_tests() { # covered_tests ARGUMENTS...: light tests under coverage, and the floors when all of them have passed
+  local code data
+  data="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-coverage.XXXXXX")"
+  export COVERAGE_FILE="$data/data"
+  .venv/bin/coverage run -m pytest -q --durations=15 "${light[@]}" "$@" -m "not ($heavy or $jvm)"
+  code=$?
+  count $code || true
+  if [ $code -eq 0 ]; then
+    .venv/bin/coverage combine --quiet && .venv/bin/coverage json --quiet -o "$data/report.json" &&
+      .venv/bin/python -m tests.suite.floors "$data/report.json"
+    code=$?
+  fi
+  rm -r "$data"
+  unset COVERAGE_FILE
+  return $code
+}
+changed_tests() { # changed_tests KIND ARGUMENTS...: the selected files of that kind
+  local kind="$1" files=() one
+  shift
+  while read -r one; do
+    if [ "${one%% *}" = "$kind" ]; then files+=("${one#* }"); fi
+  done <<< "$selected"
+  if [ ${#files[@]} -gt 0 ]; then tests "$@" "${files[@]}"; else has_tests=1; fi
+}
+
+if [ "$mode" = changed ]; then
+  selected="$(.venv/bin/python -m tests.suite.changed "$@")" || exit 1
+  base="${1:-}"
+  set --
+fi
 step "ruff" .venv/bin/ruff check .
 step "format" .venv/bin/ruff format --check .
 types="$(mktemp "${TMPDIR:-/tmp}/flinklike-types.XXXXXX")"
 .venv/bin/mypy > "$types" 2>&1 &
 mypy=$!
-step "light tests" tests "${light[@]}" "$@" -m "not ($heavy or $jvm)"
+if [ -z "$mode$*" ] || [ "$mode$*" = all ]; then # for a selection of tests it costs more than it saves
+  archive="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-archive.XXXXXX")"
+  .venv/bin/python -m tests.kit.spark.archive_build "$archive" > "$archive/log" 2>&1 &
+  builder=$!
+  export TEST_CLASS_ARCHIVE="$archive/cds" # of Spark's JVM, for all that start one (tests/kit/fixtures.py)
+fi
+case "$mode" in
+  changed) step "light tests" changed_tests light -n 4 -m "not ($heavy or $jvm)" ;;
+  coverage) step "light tests" covered_tests "$@" ;;
+  *) step "light tests" light_tests "$@" ;;
+esac
 step "mypy" joined $mypy "$types"
-[ -n "$is_fast" ] || step "heavy tests" heavy_tests "$@"
-[ -z "$with_extended" ] || step "extended tests" tests "$@" -m extended
+[ -z "$archive" ] || step "class archive" joined $builder "$archive/log"
+case "$mode" in
+  changed)
+    step "heavy tests" changed_tests heavy -n 2 --dist loadfile -m "($heavy or $jvm) and not extended"
+    step "changelog" .venv/bin/python -m tests.suite.changelog ${base:+"$base"}
+    ;;
+  fast | coverage) ;;
+  *) step "heavy tests" heavy_tests "$@" ;;
+esac
+[ "$mode" != all ] || step "extended tests" tests "$@" -m extended
 [ -n "$has_tests" ] || failed+=("no test is selected")
 
+echo "== time of tests, by folder"
+awk '$1 == "SPENT" { tests[$2] += $3; seconds[$2] += $4 }
+  END { for (folder in tests) print folder ": " tests[folder] " tests, " seconds[folder] " s" }' "$FLINKLIKE_TEST_NOTES" | sort
 if [ ${#failed[@]} -gt 0 ]; then
-  cat "$FLINKLIKE_FAILED_TESTS" >&2
+  grep '^FAILED ' "$FLINKLIKE_TEST_NOTES" >&2
   echo "Failed: ${failed[*]}" >&2
   exit 1
 fi

@@ -5,6 +5,8 @@ import logging
 import os
 import signal
 import sys
+from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -26,19 +28,55 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-FAILED_TESTS = os.environ.pop(
-    "FLINKLIKE_FAILED_TESTS", None
-)  # no run that a test starts, of a mutation say, adds to it
+NOTES = os.environ.pop("FLINKLIKE_TEST_NOTES", None)  # no run that a test starts, of a mutation say, adds to them
+_spent: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+"""Tests and seconds by folder."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    folder = _spent["/".join(report.nodeid.partition("::")[0].split("/")[:2])]
+    folder[0] += report.when == "call"
+    folder[1] += report.duration
+    note_failure(report)
 
 
 def note_failure(report: pytest.TestReport | pytest.CollectReport) -> None:
     """For the last words of bin/test.sh, which runs several of us."""
-    if report.failed and FAILED_TESTS:
-        with Path(FAILED_TESTS).open("a") as noted:
-            noted.write(f"FAILED {report.nodeid}\n")
+    if report.failed:
+        note(f"FAILED {report.nodeid}")
 
 
-pytest_runtest_logreport = pytest_collectreport = note_failure
+pytest_collectreport = note_failure
+
+
+def pytest_sessionfinish() -> None:
+    for folder, (tests, seconds) in _spent.items():
+        note(f"SPENT {folder} {tests} {seconds:.0f}")
+
+
+def note(line: str) -> None:
+    """A line for bin/test.sh, if it runs us. A process of pytest-xdist says nothing: the one that started it does."""
+    if NOTES and "PYTEST_XDIST_WORKER" not in os.environ:
+        with Path(NOTES).open("a") as notes:
+            notes.write(f"{line}\n")
+
+
+_told: list[BaseException] = []
+"""What fixtures have raised. Pytest raises the same object again for each test that wants a shared fixture."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A shared fixture that fails is one error; the other tests that want it are skipped, as they cannot run."""
+    report = yield
+    if call.when == "setup" and report.failed and call.excinfo:
+        if any(call.excinfo.value is one for one in _told):
+            report.outcome = "skipped"
+            report.longrepr = (*item.location[:1], 0, f"its fixture has failed before: {call.excinfo.exconly()[:200]}")
+        _told.append(call.excinfo.value)
+    return report
 
 
 def pytest_unconfigure() -> None:

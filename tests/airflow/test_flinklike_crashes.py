@@ -68,7 +68,7 @@ def crashes() -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("deferrable", [False, True])
 @pytest.mark.parametrize("loses_store", [False, True])
-@pytest.mark.parametrize("second", [None, 2])
+@pytest.mark.parametrize("second", [None, pytest.param(2, marks=pytest.mark.extended)])
 @pytest.mark.parametrize("first", crashes())
 def test_one_job_whenever_workers_die(
     rest: FakeCluster,

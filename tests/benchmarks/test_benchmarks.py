@@ -88,9 +88,9 @@ MARKS: Mapping[str, list[pytest.MarkDecorator]] = {
     "rpc-stream": [pytest.mark.slow],
     "airflow": [*SPARK, pytest.mark.airflow],
 }
-EACH_TIME = ("no-op", "wide", "scheduler-core", "job-lists", "rpc-stream", "etcd-writes")
-"""Some of each kind without Spark. The others are `extended`: what they measure has tests of its own, and they take
-minutes."""
+EACH_TIME = ("no-op", "etcd-writes")
+"""One with a cluster and one with etcd; `tests/unit/scripts` runs two more as users do. The others are `extended`: what
+they measure has tests of its own, and they take minutes."""
 MAY_BE_ZERO = (
     *("CPU of", "etcd writes per minute", "files written", "differences", "RSS", "above the", "storage MB"),
     *("not served", "roles lost", "terms lost", "TaskManagers lost", "more than before", ": CPU"),

@@ -1,4 +1,4 @@
-"""Clients that promise to come back and do not: their jobs are cancelled, whoever leads, owned or not."""
+"""Clients that promise to come back and do not: their jobs are cancelled, under each leader, owned or not."""
 
 from __future__ import annotations
 

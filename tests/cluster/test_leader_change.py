@@ -63,7 +63,7 @@ class SlowStore:
         self._awaited_key = ""
 
     def hold(self, key: str) -> None:
-        """A write of `key` is under way until `let_go`; who waits for it may die meanwhile."""
+        """A write of `key` is under way until `let_go`; the process that waits for it may die meanwhile."""
         self._held_key = key
 
     def before(self, key: str) -> None:
@@ -134,7 +134,7 @@ async def test_a_result_that_is_written_while_nobody_leads(split: ControlPlane) 
 async def test_a_result_on_its_way_while_the_leader_changes(
     standalone: ControlPlane, store: SlowStore, moment: str
 ) -> None:
-    """It arrives, and the job has ended; or it is refused, and nobody has ever seen it."""
+    """It arrives, and the job has ended; or it is refused, and no client has ever seen it."""
     first, job = await start_job(standalone)
     store.hold(standalone.keys.result(job.job_id))
     standalone.runners.by_job[job.job_id].finish(JobStatus.FAILED)
@@ -193,7 +193,7 @@ async def test_tasks_of_a_job_whose_owner_has_not_spoken_are_not_shown_as_if_non
 async def test_a_leader_that_was_replaced_without_knowing_says_of_no_job_that_it_is_not_known(
     plane: ControlPlane,
 ) -> None:
-    """R4: whoever takes its process for dead ends its lease. Its successor may have accepted what it does not know."""
+    """R4: a wrong proof of death ends the lease of a leader. The successor may have accepted what it does not know."""
     leader = await plane.lead()
     unheard = plane.new_job().job_id
     assert await leader.dispatcher.find_job(unheard) is None, "while it leads, it may say so"

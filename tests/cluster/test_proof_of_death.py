@@ -24,7 +24,7 @@ NEVER = 3600.0
 
 @pytest_asyncio.fixture
 async def plane() -> AsyncIterator[ControlPlane]:
-    """A world in which nobody is given up for his silence."""
+    """A world in which no silent process counts as lost."""
     made = ControlPlane(is_split=True)
     made.heartbeat_timeout = NEVER
     yield made
@@ -143,7 +143,7 @@ async def test_a_guard_is_dialled_back_as_soon_as_its_task_manager_registers(pla
 
 @pytest.mark.parametrize("answer", ["", f"{'e' * 32} boot\n", f"{'e' * 32} boot reaped\n"])
 async def test_guards_that_were_killed_prove_nothing(plane: ControlPlane, answer: str) -> None:  # R30
-    """Nobody listens where they did, or somebody else does."""
+    """No process listens at their address, or another one does."""
     await plane.lead()
     dead = await plane.start_task_manager(1)
     await reached(plane, dead)

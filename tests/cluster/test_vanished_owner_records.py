@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def delete(plane: ControlPlane, key: str) -> None:
-    """As somebody does it by hand."""
+    """As a person does it by hand."""
     await plane.kv.txn(Txn((), (Delete(key),)), timeout=5.0)
 
 

@@ -1,33 +1,23 @@
 """Fixtures of several test folders; a folder's conftest imports those that it wants.
 
 Nothing else of the kit imports pytest, so that benchmarks, simulation and chaos run in a user's environment.
-`built_archive`: one class archive of Spark's JVM for all tests of a session. It is built as the product does it, in the
-background of a running Spark host, unless the machine is so busy that what runs at the lowest priority comes to no end.
-That takes as long as ten starts save, so only a session with a test that needs `built_archive` builds it; in others
-`class_archive` is None, and Spark starts without.
+`class_archive`: the directory of one class archive of Spark's JVM for all tests of a run, built by bin/test.sh. A build
+takes as long as ten starts save, so another session builds one only for a test that needs `built_archive`. Without an
+archive, also when the build has failed, `class_archive` is None and Spark starts without: only tests of `built_archive`
+fail.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from runtime.taskexecutor.spark.host_process import SparkStartError
 from runtime.taskexecutor.spark_host.archive import ClassArchive
-from runtime.taskexecutor.spark_host.archive_builder import archive_for
-from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from tests.kit.etcd.server import EtcdProcess
-from tests.kit.spark.spark_box import SparkBox, spark_settings, wait_until
-
-BACKGROUND_SECONDS = 100.0
-BUILD_TIMEOUT = 250.0
-_BUILD = "runtime.taskexecutor.spark_host.archive_builder"
-_AT_OUR_PRIORITY = f"import os, runpy; os.nice = int; runpy.run_module({_BUILD!r}, run_name='__main__', alter_sys=True)"
+from tests.kit.spark.archive_build import build, given
 
 
 @pytest.fixture(scope="session")
@@ -52,31 +42,11 @@ def own_etcd(tmp_path: Path) -> Iterator[EtcdProcess]:
 def built_archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClassArchive]:
     """The archive. At the end of the session it must be as it was built: no test replaces or drops it."""
     directory = tmp_path_factory.mktemp("class-archive")
-    settings = spark_settings(directory, class_archive=True, warm_up_count=1)
-    archive = archive_for(settings)
-    box = SparkBox(settings, directory)
-    try:
-        box.run(box.environment.start())
-        assert not archive.exists(), "Spark is ready before there is an archive"
-        with suppress(AssertionError):
-            wait_until(archive.exists, BACKGROUND_SECONDS)
-        assert box.environment.is_ready
-    finally:
-        box.shut()
-    if not archive.exists():
-        _build(settings)
+    archive = given(directory) or build(directory)
+    assert archive.exists(), f"bin/test.sh has built no class archive in {archive.directory}"
     built = _content(archive)
     yield archive
     assert _content(archive) == built
-
-
-def _build(settings: SparkSettings) -> None:
-    """By the program that the host starts, at the priority of the tests."""
-    file = settings.work_directory / "settings.json"
-    file.write_text(settings.to_json())
-    command = [sys.executable, "-c", _AT_OUR_PRIORITY, str(file)]
-    workers = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
-    subprocess.run(command, env={**os.environ, **workers}, check=True, timeout=BUILD_TIMEOUT)
 
 
 def _content(archive: ClassArchive) -> dict[str, int]:
@@ -85,9 +55,13 @@ def _content(archive: ClassArchive) -> dict[str, int]:
 
 
 @pytest.fixture(scope="session")
-def class_archive(request: pytest.FixtureRequest) -> Path | None:
-    """The directory of the session's archive, for whoever starts Spark."""
-    if not any("built_archive" in getattr(item, "fixturenames", ()) for item in request.session.items):
+def class_archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The directory of the archive, for tests that start Spark."""
+    is_wanted = any("built_archive" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    if not is_wanted and given(tmp_path_factory.mktemp("settings")) is None:
         return None
-    archive: ClassArchive = request.getfixturevalue("built_archive")
+    try:
+        archive: ClassArchive = request.getfixturevalue("built_archive")
+    except (AssertionError, OSError, SparkStartError):
+        return None
     return archive.directory

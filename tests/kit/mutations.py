@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,15 +29,6 @@ def header(patch: Path, name: str) -> str | None:
     """The value of a line above the patch itself, such as `Found by: R3`; None without that line."""
     found = re.search(rf"^{name}: (.+)$", _head(patch), re.MULTILINE)
     return found[1] if found else None
-
-
-def first_of_each(patches: Iterable[Path], kind: Callable[[Path], str | None]) -> frozenset[Path]:
-    """The first patch of each kind by its name, which bin/test.sh runs each time; `kind` returns None for others."""
-    chosen: dict[str, Path] = {}
-    for patch in patches:
-        if (name := kind(patch)) is not None:
-            chosen.setdefault(name, patch)
-    return frozenset(chosen.values())
 
 
 def mistake(patch: Path) -> str:

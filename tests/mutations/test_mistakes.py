@@ -7,22 +7,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.kit.mutations import BY_TESTS, first_of_each, header, mutated, run_test
+from tests.kit.mutations import BY_TESTS, header, mutated, run_test
 
-
-def _unit(patch: Path) -> str | None:
-    """The folder below `tests/unit` of the test that finds it; None for a test of another kind, which costs more."""
-    path = (header(patch, "Found by") or "").partition("::")[0]
-    return str(Path(path).parent) if path.startswith("tests/unit/") else None
-
-
-EACH_TIME = first_of_each(BY_TESTS, _unit)
-"""One of each folder of unit tests. All others are `extended`: that each is a mistake of the sources as they are, and
-that its test is there, `tests/tidy/test_rules.py` sees each time."""
+EACH_TIME = next(patch for patch in BY_TESTS if (header(patch, "Found by") or "").startswith("tests/unit/"))
+"""The one that proves each time that a mistake is noticed. All others are `extended`: `tests/tidy/test_rules.py` checks
+each time that each is a mistake of the sources as they are, and that its test is there."""
 
 
 def _case(patch: Path) -> object:
-    marks = [pytest.mark.slow] if patch in EACH_TIME else [pytest.mark.slow, pytest.mark.extended]
+    marks = [pytest.mark.slow] if patch == EACH_TIME else [pytest.mark.slow, pytest.mark.extended]
     return pytest.param(patch, id=patch.stem, marks=marks)
 
 

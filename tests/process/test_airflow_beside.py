@@ -1,7 +1,7 @@
-"""`airflow standalone` beside the cluster: what bin/quickstart.sh --airflow starts never outlives who stops it.
+"""`airflow standalone` beside the cluster: what bin/quickstart.sh --airflow starts ends with the script.
 
 A stand-in plays Airflow's part: it is healthy, has processes of its own, and takes its time. How a real one is stopped
-is the same; what is tested is who is stopped, and when.
+is the same; the tests vary which process is stopped, and when.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def test_a_second_one_is_shown_the_first_and_stop_cluster_ends_it(beside: Beside
 
 
 def test_what_a_killed_one_has_left_is_swept(beside: Beside) -> None:
-    """By the session of the recorded process: nobody else can have its number before the last of them is gone."""
+    """By the session of the recorded process: the kernel reuses no number of a session that lives."""
     front, _ = running(beside)
     with front:
         front.kill()

@@ -63,7 +63,7 @@ def test_a_store_without_a_cluster_stays_one(
 def test_a_mistyped_option_is_told_and_not_taken_for_a_cluster_that_is_away(
     failed: Path, capsys: pytest.CaptureFixture[str], dynamic: str
 ) -> None:
-    """Not even by who says that the job is over: a typo is no reason to believe it."""
+    """Not even with the option that says that the job is over: a typo is no reason to believe it."""
     before = visible(failed)
     assert repeat(failed, "--job-is-over", f"-D{dynamic}") == 2
     told = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Many jobs are cancelled at once: nobody warns of what is as it should be."""
+"""Many jobs are cancelled at once: no process logs a warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real job uses credentials that end every few seconds, while those who renew them are killed (R51)."""
+"""A real job uses credentials that end every few seconds, while the processes that renew them are killed (R51)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_running_job_always_has_good_ones(
     (begun,) = attempts(client, [job_id])
     uses_later_ones(service)
 
-    # Whoever runs the job dies: nothing of the tokens rests on it.
+    # The owner of the job dies: the tokens do not depend on it.
     os.kill(cluster.pids()["jobmaster"][0], signal.SIGKILL)
     uses_later_ones(service)
 

@@ -26,6 +26,7 @@ taskmanager.numberOfTaskSlots: 2
 rest.port: {port}
 """
 SALES = """
+import time
 from airflow_flinklike import function_job
 
 def totals(ctx):
@@ -34,7 +35,7 @@ def totals(ctx):
 
 def held(ctx):
     while not ctx.cancelled:
-        pass
+        time.sleep(0.05)
 
 def make_pipeline(days=1, parallelism=1):
     return function_job(totals, name="totals")
@@ -109,7 +110,7 @@ def job_for(cluster: DocumentedCluster, words: list[str]) -> str:
 AS_ROOT = "taskmanager.slots.uids"
 """What takes a Python that is open to all users: tests/process/test_slot_uids.py makes one."""
 HERE = {
-    one.line: one
+    (*one.assignments.items(), *one.words): one
     for one in doc_commands()
     if one.words[0] not in NOT_HERE and AS_ROOT not in one.line and one.snippet.page.name != "script-jobs.md"
 }

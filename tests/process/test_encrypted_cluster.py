@@ -148,7 +148,7 @@ def test_an_own_certificate_that_has_ended_keeps_a_process_from_starting(
 def test_a_certificate_of_another_host_or_ca_keeps_a_process_from_starting(
     cluster: ScriptCluster, script: str, link: str, tmp_path: Path
 ) -> None:
-    """Somebody is there who can mend it; others would refuse it, each in its log."""
+    """At its start a person can mend it; later each peer would refuse it, in its own log."""
     assert cluster.certificates is not None
     cluster.certificates.folder().issue(link, [f"other-{script}"])
     other_host = cluster.certificates.directory / f"{link}-other-{script}.pem"
@@ -193,7 +193,7 @@ def test_certificates_and_cas_change_while_a_job_runs(cluster: ScriptCluster, tm
                 expected = certificates.serial("rest")
                 reached(partial(shows, url, certificates, expected), f"{url} shows it")
             run(cluster, tmp_path)
-        cluster.start_task_manager()  # with new certificates only, and those before are trusted by nobody
+        cluster.start_task_manager()  # with new certificates only: no process trusts the earlier ones
         assert {role: found for role, found in cluster.pids().items() if role != "taskmanager"} == {
             role: found for role, found in pids.items() if role != "taskmanager"
         }

@@ -1,4 +1,4 @@
-"""Somebody on this host wants his code run by the cluster, and goes to its etcd instead of its REST (R37, R38).
+"""An attacker on this host wants the cluster to run his code, by its etcd instead of its REST (R37, R38).
 
 He reads `run/etcd.json`, puts a graph of his own there and deletes the leader's key: the next term would run it.
 """

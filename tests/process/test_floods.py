@@ -1,4 +1,4 @@
-"""Somebody without the token floods a gRPC port of a cluster: others are served, nobody loses a role (R39, R40).
+"""A client without the token floods a gRPC port: other clients are served, no process loses a role (R39, R40).
 
 The floods last longer than lease and `heartbeat.timeout`. How fast others are served says `bin/bench.sh hostile`.
 """

@@ -117,7 +117,7 @@ def start(main: str = MAIN, *, ending: str = "") -> Guarded:
 
 @pytest.fixture(autouse=True)
 def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The guards' records; without one, nobody states anything any more."""
+    """The guards' records; without one, no process states a death."""
     monkeypatch.setenv("FLINKLIKE_RUN_DIR", str(tmp_path))
     yield tmp_path / "guards"
     shutil.rmtree(tmp_path / "guards", ignore_errors=True)
@@ -191,7 +191,7 @@ def test_reaped_means_that_every_descendant_is_gone(guarded: Guarded) -> None:
         answer = guarded.dial()
         if answer == alive:
             return False
-        # The rule: at the first answer of this kind there is nobody left, not even as a zombie.
+        # The rule: at the first answer of this kind no process is left, not even as a zombie.
         assert answer == f"{alive.strip()} reaped\n"
         assert not any(map(exists, [guarded.main, *guarded.pids]))
         return True
@@ -397,7 +397,7 @@ def isolated() -> Iterator[Isolated]:
 
 @pytest.fixture
 def unread() -> Iterator[Isolated]:
-    """What it writes to stderr nobody takes: a full pipe, as a terminal is that Ctrl-S holds."""
+    """Its stderr is a full pipe that no process reads, like a terminal that Ctrl-S holds."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with suppress(BlockingIOError):
@@ -505,7 +505,7 @@ def test_without_an_exclusive_task_nobody_is_killed(isolated: Isolated) -> None:
     isolated.tell("unmark", isolated.pids["exclusive"])
     isolated.hold(-1.0)
     assert isolated.alive == EXCLUSIVE | SPARK | OTHERS
-    # Whoever is killed for it next shows that the guard has looked, and spared the rest.
+    # The next process that it kills shows that the guard has looked, and has spared the others.
     isolated.mark("shared")
     isolated.wait_dead("shared", "shared_child", *SPARK)
     assert isolated.alive >= EXCLUSIVE

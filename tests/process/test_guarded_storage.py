@@ -33,7 +33,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def renew(tmp_path: Path, site: Path, key: str) -> None:
-    """A new key, and somebody who tells it to the cluster."""
+    """A new key, and a provider that gives it to the cluster."""
     give_out(site, key)
     draft = tmp_path / "lake.new"
     draft.touch(mode=0o600)

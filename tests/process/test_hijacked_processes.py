@@ -38,7 +38,7 @@ def say_done(value: bytes) -> Channel:
 
 
 def hijack(ctx):
-    """Says that it has ended, and answers for whoever comes next."""
+    """Reports its end, and then answers in the place of the next task."""
     channel = say_done(b'"ended"')
     while (frame := channel.receive()) is not None:
         if frame.kind is FrameKind.RUN:

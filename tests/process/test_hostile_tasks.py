@@ -47,7 +47,7 @@ def other_job(cluster: ScriptCluster, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def fails_with_a_long_class() -> None:
-    """What anybody can do by accident: a class that is made of data."""
+    """An accident of user code: a class that is made of data."""
     raise type("A" * 6_000_000, (Exception,), {})("too long")
 
 
@@ -72,7 +72,7 @@ def writes_frames(*payloads: str) -> None:
 
 
 def writes_last_words() -> None:
-    """And ends, before anybody has read them."""
+    """And ends before the TaskManager has read them."""
     import gc
     import os
 

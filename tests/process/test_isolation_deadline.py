@@ -41,6 +41,6 @@ assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL, status
 
 
 def test_a_mover_is_killed_also_when_what_it_has_started_cannot_be() -> None:
-    """Stopped only, it would go on behind the deadline as soon as somebody continued it (R14)."""
+    """A process that is only stopped would go on behind the deadline after a SIGCONT (R14)."""
     done = subprocess.run([sys.executable, "-c", HUNG], cwd=ROOT, timeout=60, check=False)
     assert done.returncode == 0

@@ -46,7 +46,7 @@ OPTIONS = {
 NO_OP = job_graph("no-op", "tests.benchmarks.programs:no_op")
 
 
-@pytest.fixture(scope="module", params=["split", "in-process"])
+@pytest.fixture(scope="module", params=["split", pytest.param("in-process", marks=pytest.mark.extended)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[ScriptCluster]:
     """With a stand-by; every test leaves two JobManagers behind."""
     options = OPTIONS if request.param == "split" else {**OPTIONS, **IN_PROCESS}

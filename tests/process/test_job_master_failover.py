@@ -26,7 +26,7 @@ JOBS = 6
 LEASE = 3.0
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "8"}
 PATIENT = {**OPTIONS, "high-availability.lease-timeout": "60 s", "heartbeat.timeout": "120 s"}
-"""No silence is long enough to be noticed: who is killed is found dead."""
+"""No silence reaches these timeouts: a killed process is proved dead."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What user code starts through the JVM ends before anybody hears that the JVM is lost (R29)."""
+"""What user code starts through the JVM ends before the loss of the JVM is reported (R29)."""
 
 from __future__ import annotations
 

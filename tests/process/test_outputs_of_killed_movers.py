@@ -98,7 +98,7 @@ def ended(client: FlinklikeClient, job_id: JobId) -> str:
 
 
 def reason(client: FlinklikeClient, job_id: JobId) -> str:
-    """As the leader has heard it, who answers a cancel by the same summary."""
+    """As the leader has heard it; it answers a cancel by the same summary."""
     return str(client.get(f"/jobs/{job_id}/status").get("pending-reason", ""))
 
 
@@ -110,7 +110,7 @@ def held(base: Path, others: Sequence[int] = ()) -> int:
 
 
 def owner_of(client: FlinklikeClient, job_id: JobId) -> str:
-    """The address of its JobMaster process, "" where nobody says so now."""
+    """The address of its JobMaster process, "" while no leader knows it."""
     with suppress(ClusterUnavailableError):
         return str(client.get(f"/jobs/{job_id}").get("jobmaster", ""))
     return ""
@@ -127,7 +127,7 @@ def pid_of(cluster: ScriptCluster, address: str) -> int:
     return found
 
 
-@pytest.mark.parametrize("is_heard", [True, False], ids=["heard", "unheard"])
+@pytest.mark.parametrize("is_heard", [True, pytest.param(False, marks=pytest.mark.extended)], ids=["heard", "unheard"])
 def test_the_owner_dies_while_a_task_manager_moves(
     cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path, is_heard: bool
 ) -> None:
@@ -273,11 +273,11 @@ def test_what_no_mover_could_claim_is_kept_and_committed_by_the_command_that_the
     assert visible(base) == expected()
 
 
-@pytest.mark.parametrize("mode", ["overwrite", "append"])
+@pytest.mark.parametrize("mode", ["overwrite", pytest.param("append", marks=pytest.mark.extended)])
 def test_two_jobs_that_write_to_one_base_do_so_one_after_the_other(
     client: FlinklikeClient, tmp_path: Path, mode: str
 ) -> None:
-    """R27: the second one says for whom it waits, and who reads the base then sees the whole of one, or of both."""
+    """R27: the second job names the one that it waits for; a reader sees all files of one job, or of both."""
     base = tmp_path / "out"
     gate = hold(base, "copy", after=FILES // 2)
     first = submit(client, base, vertex("first", parallelism=2), mode=mode)

@@ -1,4 +1,4 @@
-"""R48 with real processes: who shows a client certificate is whom an admin has made of him, at each JobManager."""
+"""R48 with real processes: each JobManager takes a client certificate for the principal that an admin gave it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Encrypted:
             self.cluster.environment = before
 
     def admin(self, *arguments: str) -> None:
-        """With the cluster's token, and the certificate of somebody else."""
+        """With the cluster's token, and the certificate of another person."""
         done = self.as_("alice", *arguments, FLINKLIKE_TOKEN=self.cluster.token)
         assert done.returncode == 0, done.stderr
 

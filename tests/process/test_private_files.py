@@ -1,4 +1,4 @@
-"""R41 on a real cluster: what it writes is for its user only, and what its tasks see of who has started it."""
+"""R41 on a real cluster: what it writes is for its user only, and what its tasks see of its environment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ out.mkdir()
 
 
 class OpenedCluster(ScriptCluster):
-    """Its run directory is there before, and open to others; who starts it has secrets."""
+    """Its run directory exists before and is open to others; the environment of its start has secrets."""
 
     def __init__(self) -> None:
         super().__init__(OPTIONS, job_masters=1)
@@ -45,7 +45,7 @@ class OpenedCluster(ScriptCluster):
         self.said = ""
 
     def start(self) -> str:
-        """As ever, by somebody whose files others may read."""
+        """As ever, by a user whose files others may read."""
         before = os.umask(0o022)
         try:
             self.said = super().start()

@@ -123,7 +123,7 @@ class Started:
         return self.process.pid if whom == "watcher" else self.said[whom]
 
     def kill(self, *whom: str) -> None:
-        """At once: nobody of them can act on the death of another."""
+        """At once: none of them can act on the death of another."""
         for name in whom:
             os.kill(self.pid(name), signal.SIGSTOP)
         for name in whom:
@@ -155,7 +155,7 @@ def interpreter_of_nobody() -> str:
 
 
 class Box:
-    """Starts guards in one run directory, as root with a cgroup, or as somebody who can have none."""
+    """Starts guards in one run directory, as root with a cgroup, or as a user without one."""
 
     def __init__(self, run: Path, *, has_cgroup: bool) -> None:
         self.run = run

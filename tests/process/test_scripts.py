@@ -97,7 +97,7 @@ def test_a_missing_file_is_said_before_anything_starts(empty: ScriptCluster, fil
 
 
 def test_everybody_knows_the_real_port(cluster: ScriptCluster) -> None:
-    """Whoever was told another one, in conf/ or by -D, finds the cluster that runs."""
+    """A script with another port, in conf/ or by -D, finds the cluster that runs."""
     environment = {name: value for name, value in cluster.environment.items() if "REST__PORT" not in name}
     for arguments in (["status-cluster"], ["status-cluster", "-D", "rest.port=0"]):
         done = control(environment, *arguments)
@@ -209,7 +209,7 @@ def test_what_does_not_end_is_killed(cluster: ScriptCluster) -> None:
 
 
 def test_a_recycled_pid_is_left_alone(cluster: ScriptCluster) -> None:
-    """Our own pid, as somebody else's might be in an old pid file."""
+    """Our own pid, like the pid of another program in an old pid file."""
     file = cluster.run / "run" / "pid" / "taskmanager.pid"
     ours = file.read_text()
     file.write_text(f"{ours}{os.getpid()} 1 7\n")

@@ -1,4 +1,4 @@
-"""bin/quickstart.sh --secure: the whole example, and whoever listens to the network sees records of TLS only (R46)."""
+"""bin/quickstart.sh --secure: the whole example; the network carries records of TLS only (R46)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_who_listens_to_the_network_sees_records_of_tls_only(box: Box) -> None:
     for link, of_link in ports.items():
         heard = box.sniffer.of(of_link)
         assert len(heard) >= 2, f"nobody has asked {link}"
-        # A guard's port (R13) answers who it is, and takes nothing.
+        # A guard's port (R13) answers with its identity, and takes nothing.
         answers = [one for one in heard if not GUARD.fullmatch(one.begin)]
         plain = [one for one in answers if not one.begin.startswith(RECORD_OF_HANDSHAKE)]
         assert not plain, (link, [bytes(one.begin[:80]) for one in plain])

@@ -204,7 +204,7 @@ def test_what_a_killed_one_has_left_goes_at_the_next_start() -> None:
 @needs_groups
 @pytest.mark.skipif(os.geteuid() != 0, reason="a namespace of process numbers needs root")
 def test_groups_of_another_namespace_of_process_numbers_stay() -> None:
-    """A container that shares the tree: its numbers are nobody's here."""
+    """A container that shares the tree: its process numbers mean nothing here."""
     made = SlotCgroups.make(1, LIMITS)
     left = [Path(path) for path in made.of(0)]
     code = "from tests.process.test_slot_cgroups import *; SlotCgroups.make(1, LIMITS).remove()"

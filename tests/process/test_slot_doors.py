@@ -1,4 +1,4 @@
-"""R50: what a slot process has from whoever has started the TaskManager leads user code nowhere."""
+"""R50: nothing that a slot process inherits from the start of the TaskManager is a door for user code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def regular_files(ctx: Any) -> list[str]:
 async def test_a_task_has_no_file_of_the_task_manager(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """`capfd`: descriptors 1 and 2 are regular files here, as the TaskManager's are."""
     async with slot_bench(tmp_path) as bench:
-        for _ in range(2):  # also who comes into a process that is kept
+        for _ in range(2):  # also a task in a process that is kept
             work = bench.work(regular_files)
             logs = work.log_directory / str(work.task.attempt_id)
             assert await bench.value(work) == [str(logs / "stderr"), str(logs / "stdout")]

@@ -26,7 +26,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SlotB
 
 
 class Writer:
-    """Of user code: tells for each write who it was."""
+    """Of user code: each write names its writer."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -155,7 +155,7 @@ def begin_chain(writer: Writer) -> None:
 
 
 def chain(writer: Writer) -> None:
-    """So many have ended that whoever looks at each finds the last one ended as well."""
+    """So many have ended that a look at each finds the last one ended as well."""
     begin_chain(writer)
     writer.wait(300)
 

@@ -1,4 +1,4 @@
-"""What user code may do to the socket of its slot: it is told so, and nobody else notices (R43)."""
+"""What user code may do to the socket of its slot: the task is told so, and no other task notices (R43)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def talk(what: str) -> Callable[..., None]:
     ["garbage", "large", "deep", "no object", "no number", "no outcome", "not for us", "flood", "closed"],
 )
 async def test_who_misuses_the_socket_of_its_slot_is_told_so(bench: SlotBench, what: str) -> None:
-    """R43: not the kernel's memory killer, and nobody else notices."""
+    """R43: the kernel's memory killer is not blamed, and no other task notices."""
     failure = await failure_of(bench, talk(what))
     assert failure.class_name == "SlotProcessExitError", failure
     assert failure.message.startswith("killed by the TaskManager: over the connection")

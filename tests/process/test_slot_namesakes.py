@@ -40,7 +40,7 @@ def of_slot(bench: SlotBench, job_id: JobId) -> SlotWork:
 
 
 class Waiting:
-    """An attempt that waits for the end of the one before it: its template is stopped, so nobody is seen to end."""
+    """An attempt that waits for the end of the one before it: its template is stopped, so no end is seen."""
 
     def __init__(self, bench: SlotBench) -> None:
         self.listener = RecordingListener()

@@ -1,4 +1,4 @@
-"""With executors on other hosts an exclusive task runs once: nobody can tell when those of a lost driver end (R15)."""
+"""With executors on other hosts an exclusive task runs once: the end of a lost driver's executors is unknown (R15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R50: what user code gains no rights by, whoever runs the TaskManager."""
+"""R50: user code gains no rights, whichever user runs the TaskManager."""
 
 from __future__ import annotations
 

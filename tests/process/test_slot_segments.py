@@ -37,7 +37,7 @@ async def test_what_nobody_has_attached_counts(tmp_path: Path) -> None:
 
 
 async def test_segments_that_a_task_leaves_are_removed(tmp_path: Path) -> None:
-    """R43: nobody's process shows them, and they would stay until the host is started again."""
+    """R43: no process shows them, and they would stay until the host is started again."""
 
     def leaves(ctx: Any) -> list[int]:
         import ctypes

@@ -214,7 +214,7 @@ def test_who_comes_next_in_the_slot_finds_nothing_of_who_was_there(cluster: Scri
 
 
 def test_what_the_kernel_keeps_for_a_user_is_no_others(cluster: ScriptCluster, programs: Path) -> None:
-    """Memory, semaphores and messages of System V, keys, queues (none are made); nor keys of who has started it."""
+    """Memory, semaphores and messages of System V, keys, queues (none are made); nor the cluster's keys."""
     found = [printed(cluster, programs, "left.py") for _ in range(4)]
     assert len({one["uid"] for one in found}) < 4, "somebody came second"
     assert [one["made"] for one in found] == [[True] * 6] * 4, "the attempts are real"
@@ -248,7 +248,7 @@ def test_root_moves_no_files_of_a_task(cluster: ScriptCluster, programs: Path, b
 
 
 def test_archives_are_unpacked_for_tasks(cluster: ScriptCluster, programs: Path) -> None:
-    """R42: by a user who is nobody's, as the whole of it is root's and the job's in the end."""
+    """R42: by a user of its own; the files are root's and the job's in the end."""
     (programs / "archives.py").write_text(ARCHIVES)
     with zipfile.ZipFile(programs / "x.zip", "w") as archive:
         archive.writestr("deep/text", "of zip")

@@ -29,7 +29,7 @@ PATIENT = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.delay": "0 s",
 }
-"""No silence is long enough to be noticed: who is killed is found dead."""
+"""No silence reaches these timeouts: a killed process is proved dead."""
 
 
 @pytest.fixture

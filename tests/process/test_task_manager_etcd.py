@@ -55,7 +55,7 @@ class Cluster:
     kv: KeyValueStore
     keys: Keys
     raw: KeyValueStore
-    """As somebody reaches it who has not the cluster's key."""
+    """As a client without the cluster's key reaches it."""
 
     async def registered(self) -> dict[Incarnation, TaskManagerRecord]:
         registry = TaskManagerRegistry(self.kv, self.keys, SystemEntropy(), timeout=TIMEOUT)
@@ -299,7 +299,7 @@ def leave_a_daemon_and_wait(path: str) -> Callable[[Any], None]:
 async def test_what_python_functions_have_started_does_not_outlive_the_deadline(
     tmp_path: Path, etcd: EtcdProcess, class_archive: Path | None
 ) -> None:
-    """R14: nobody but the guard is left who could find it."""
+    """R14: only the guard is left to find it."""
     shared = tuple(f"{key}={value}" for key, value in share(class_archive, tmp_path / "run").items())
     async with cluster(tmp_path, etcd, "tm-frozen-spark", options=(*SHORT, *SPARK, *shared)) as made:
         await made.lead(made.manager.leader.address)

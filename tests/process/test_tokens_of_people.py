@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptCluster]
 def as_(
     cluster: ScriptCluster, token: str, *arguments: str, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The command line with somebody's token."""
+    """The command line with the token of a person."""
     before = cluster.environment
     cluster.environment = {**before, "FLINKLIKE_TOKEN": token}
     try:
@@ -66,7 +66,7 @@ def asked(url: str, token: str, path: str = "/principal") -> httpx.Response:
 
 
 def signs_in(url: str, token: str) -> bool | None:
-    """None: nobody can tell now."""
+    """None: the cluster cannot tell now."""
     status = asked(url, token).status_code
     return None if status == 503 else status == 200
 

@@ -46,7 +46,7 @@ ENDINGS = {
     "is-killed-by-the-machine": "os.system(f'kill -KILL {os.getpid()}'); time.sleep(60)",
     "is-ended-from-outside": "os.system(f'kill -TERM {os.getpid()}'); time.sleep(60)",
 }
-"""A program of another process is the machine, or somebody: only what Python code does is seen."""
+"""A signal of another process counts as the machine's or a person's: the guard sees only what Python code does."""
 ONCE = tuple(ENDINGS)[:13]
 WHATEVER_THE_STRATEGY = ("cannot-import", "has-no-permission", "is-no-python")
 

@@ -54,6 +54,9 @@ def daemon_of(keeper: int) -> psutil.Process:
     return psutil.Process(psutil.Process(keeper).ppid())
 
 
+LIKE_SIGINT = (signal.SIGHUP, signal.SIGUSR1)
+
+
 def test_workers_that_rest_may_die_with_their_daemon(lossy_box: SparkBox) -> None:
     keepers = [psutil.Process(pid) for pid in set(lossy_box.evaluate(PARENTS))]
     daemon = daemon_of(keepers[0].pid)
@@ -73,7 +76,10 @@ def test_a_worker_whose_daemon_is_lost_can_be_given_up(lossy_box: SparkBox, tmp_
     assert beside.next() == [2]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, signal.SIGINT, *(pytest.param(one, marks=pytest.mark.extended) for one in LIKE_SIGINT)],
+)
 def test_a_signal_to_the_daemon_ends_no_task(lossy_box: SparkBox, number: int, tmp_path: Path) -> None:
     beside, go, daemon = waiting(lossy_box, tmp_path)
     daemon.send_signal(number)

@@ -174,7 +174,7 @@ def test_threads_may_be_the_first_to_touch_spark(slots: SlotBox) -> None:
         "SparkSession.builder.config(conf=SparkConf().set('spark.sql.shuffle.partitions', '3')).getOrCreate()",
     ],
 )
-@pytest.mark.parametrize("is_attached", [True, False])
+@pytest.mark.parametrize("is_attached", [True, pytest.param(False, marks=pytest.mark.extended)])
 def test_scripts_find_the_warm_session(slots: SlotBox, get: str, is_attached: bool, tmp_path: Path) -> None:
     text = f"""
 from pyspark import SparkConf, SparkContext

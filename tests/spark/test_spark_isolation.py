@@ -354,7 +354,14 @@ ask()
 """
 
 
-@pytest.mark.parametrize("call", ["cancelJobGroup('nightly')", "cancelJobsWithTag('mine')", "cancelAllJobs()"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "cancelJobGroup('nightly')",
+        pytest.param("cancelJobsWithTag('mine')", marks=pytest.mark.extended),
+        "cancelAllJobs()",
+    ],
+)
 def test_what_is_cancelled_by_name_is_the_sessions_own(box: SparkBox, call: str) -> None:
     slots = [box.slot(NAMED + f"sc.{call}; emit('cancelled'); ask()", slot_index=index) for index in range(2)]
     for slot in slots:

@@ -260,7 +260,7 @@ def test_an_archive_goes_when_spark_starts_without_it_only(tmp_path: Path, monke
         box.shut()
 
 
-@pytest.mark.parametrize("end", ["kill -KILL $$", "exit 143"])
+@pytest.mark.parametrize("end", ["kill -KILL $$", pytest.param("exit 143", marks=pytest.mark.extended)])
 def test_an_archive_stays_when_somebody_else_has_ended_the_jvm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
@@ -312,8 +312,8 @@ def test_a_jvm_that_does_not_start_is_one_error_with_the_log(tmp_path: Path) -> 
     ("conf", "reason"),
     [
         ({"spark.memory.fraction": "7"}, r"spark\.memory\.fraction.*7"),
-        ({"spark.executor.heartbeatInterval": "soon"}, r"soon"),
-        ({"spark.plugins": "no.such.Plugin"}, r"no\.such\.Plugin"),
+        pytest.param({"spark.executor.heartbeatInterval": "soon"}, r"soon", marks=pytest.mark.extended),
+        pytest.param({"spark.plugins": "no.such.Plugin"}, r"no\.such\.Plugin", marks=pytest.mark.extended),
     ],
 )
 def test_what_spark_refuses_at_its_start_is_the_error(tmp_path: Path, conf: dict[str, str], reason: str) -> None:
@@ -327,8 +327,8 @@ def test_what_spark_refuses_at_its_start_is_the_error(tmp_path: Path, conf: dict
         box.shut()
 
 
-def test_why_spark_does_not_come_back_is_known_until_it_does(tmp_path: Path) -> None:
-    box = SparkBox(spark_settings(tmp_path), tmp_path)
+def test_why_spark_does_not_come_back_is_known_until_it_does(tmp_path: Path, class_archive: Path | None) -> None:
+    box = SparkBox(spark_settings(tmp_path, archive=class_archive), tmp_path)
     try:
         box.run(box.environment.start())
         assert box.environment.problem == ""

@@ -16,7 +16,8 @@ from typing import cast
 
 from runtime.logs.rate_limit import LogRateLimit
 from runtime.rest.access.audit import Audit
-from runtime.rest.connections.limited_connections import Connections, LimitedProtocol, limited_connections
+from runtime.rest.connections import limited_connections
+from runtime.rest.connections.limited_connections import Connections, LimitedProtocol
 
 logger = logging.getLogger(__name__)
 

@@ -130,7 +130,7 @@ def read_by_java(path):
 if sys.argv[1] == "functions":
     found = json.loads(spark.range(1).select(udf(attempt)("id")).first()[0])
 else:
-    # Of the ways in which Java starts programs one that nobody has thought of: names are refused, not rights.
+    # A way in which Java starts programs that no list contains: the lists refuse names, not rights.
     words = spark.sparkContext._gateway.new_array(spark._jvm.java.lang.String, len(command))
     for number, word in enumerate(command):
         words[number] = word
@@ -194,7 +194,7 @@ def make_lake(folder: Path) -> dict[str, str]:
 
 
 def owners() -> dict[int, int]:
-    """Who owns each process, by pid."""
+    """The user of each process, by pid."""
     found: dict[int, int] = {}
     for path in Path("/proc").iterdir():
         if path.name.isdecimal():

@@ -59,6 +59,6 @@ def leader_and_standby(cluster: ScriptCluster) -> tuple[JobManagerProcess, JobMa
 
 
 def seconds_until_answer(cluster: ScriptCluster, url: str, since: float, *, timeout: float = 30.0) -> float:
-    """From `since`, by the monotonic clock, to the first answer of REST there, by whoever leads."""
+    """From `since`, by the monotonic clock, to the first answer of REST there, by any leader."""
     reached(lambda: answers(cluster, url, timeout=0.5), f"REST at {url}", timeout=timeout)
     return time.monotonic() - since

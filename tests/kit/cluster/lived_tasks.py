@@ -1,4 +1,4 @@
-"""Tasks that write down when they live, in a file that the system knows nothing of, and who reads it.
+"""Tasks that write down when they live, in a file that the cluster does not know, and the reader of that file.
 
 Slots import this for `live` alone. Each attempt is one life; the monotonic clock is that of the host. A life goes on
 until the gate of its task, or its own, opens.

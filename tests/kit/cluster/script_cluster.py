@@ -34,7 +34,7 @@ TEST_RUN = "SPARK_TEST_RUN"
 
 
 def free_port() -> int:
-    """A port that nobody has right now, and that the kernel gives to nobody who asks for any."""
+    """A port that is free now, and that the kernel gives to no program that asks for any."""
     for port in SystemRandom().sample(range(20_000, 32_000), 100):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))

@@ -102,7 +102,7 @@ def unreadable(*partitions: PartitionId) -> FailureInfo:
 
 
 def durable_view(graph: ExecutionGraph) -> dict[str, list[object]]:
-    """What has to survive an owner: who is accepted, with which partitions, and which attempt comes next."""
+    """What has to survive an owner: accepted attempts with their partitions, and which attempt comes next."""
     return {
         vertex.vertex.name: [
             (
@@ -347,7 +347,7 @@ class JobMasterDriver:
         return TaskExecutionReport(attempt_id, state, millis, failure, value, partitions, outputs, TaskMetrics())
 
     def reports(self, *reports: TaskExecutionReport) -> list[Effect]:
-        """A TaskManager reports several attempts in one message; whoever is cut off keeps what has ended."""
+        """A TaskManager reports several attempts in one message; a TaskManager that is cut off keeps what has ended."""
         heard = []
         for report in reports:
             if report.state is ExecutionState.RUNNING:
@@ -471,7 +471,7 @@ class JobMasterDriver:
         self.handle(ev.RestartDue(self.at()))
 
     def _isolate(self) -> None:
-        """Guards act before anybody else can know that it is time."""
+        """Guards act before any other process can know that it is time."""
         if self.graph is None:
             return
         graph = self.graph
@@ -555,7 +555,7 @@ class JobMasterDriver:
         return self.pending_result is not None
 
     def messages(self, kind: type[MessageT]) -> list[MessageT]:
-        """Everything of one kind that was sent to anybody."""
+        """All messages of one kind, to all receivers."""
         return [message for _, messages in self.sent for message in messages if isinstance(message, kind)]
 
 

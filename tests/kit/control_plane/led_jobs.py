@@ -14,7 +14,7 @@ async def ready(leader: Leader, count: int) -> None:
 
 
 async def start_job(plane: ControlPlane) -> tuple[Leader, SubmitJobRequest]:
-    """A leader, and a job that somebody runs."""
+    """A leader, and a job with an owner."""
     leader = await plane.lead()
     if plane.is_split:
         await plane.start_job_master()

@@ -44,7 +44,7 @@ def finish(_attempt: ExecutionAttemptId) -> ExecutionState | None:
 
 
 class ObedientTaskManager:
-    """Run it with `run`; it dials whoever a slot request names."""
+    """Run it with `run`; it dials the JobMaster process that a slot request names."""
 
     def __init__(
         self, incarnation: Incarnation, rpc: RpcService, clock: Clock, *, slots: int, outcome: Outcome = finish

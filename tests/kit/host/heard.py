@@ -16,13 +16,13 @@ class Heard:
 
     @property
     def log(self) -> logging.Logger:
-        """For whoever speaks."""
+        """For the processes that speak."""
         logger = logging.Logger("task")  # noqa: LOG001 - one of its own for each test
         logger.addHandler(_Keeping(self))
         return logger
 
     def clock(self) -> float:
-        """The time, as somebody has set it."""
+        """The time, as the test has set it."""
         return self.now
 
 

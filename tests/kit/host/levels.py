@@ -18,3 +18,17 @@ def reached(look: Callable[[], T | None], what: str, *, timeout: float = 100.0, 
             return found
         assert time.monotonic() < until, f"{what}: not reached in {timeout} s, last seen {found!r}"
         time.sleep(every)
+
+
+def reached_while(look: Callable[[], T | None], what: str, *, progress: Callable[[], object], quiet: float = 60.0) -> T:
+    """The first true answer of `look`; an AssertionError when `progress` has been the same for `quiet` seconds before.
+
+    For what a busy machine may take any time for: `progress` is the CPU time of a process, the size of a file.
+    """
+    seen, since = progress(), time.monotonic()
+    while not (found := look()):
+        if (now := progress()) != seen:
+            seen, since = now, time.monotonic()
+        assert time.monotonic() - since < quiet, f"{what}: no progress in {quiet} s, last {seen!r}"
+        time.sleep(0.1)
+    return found

@@ -1,4 +1,4 @@
-"""Processes of the operating system as tests look at them: trees, CPU, and who carries an environment marker."""
+"""Processes of the operating system as tests look at them: trees, CPU, and which carry an environment marker."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ def tree(pid: int) -> list[psutil.Process]:
         root = psutil.Process(pid)
         return [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
+        return []
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """Its command line; empty when it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # a zombie is one, too
         return []
 
 

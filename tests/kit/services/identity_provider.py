@@ -1,4 +1,4 @@
-"""An identity provider: keys, JSON Web Tokens of them, tokens that nobody should sign, and its key set on https."""
+"""An identity provider: keys, JSON Web Tokens of them, tokens that it should not sign, and its key set on https."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A package of somebody else that obtains and receives delegation tokens, as an installer leaves it."""
+"""A package of another author that obtains and receives delegation tokens, as an installer leaves it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `gated:///path` is the local path. With a file `<base>.hold-copy` beside the base that says N, a copy waits when N are
 visible there; with `<base>.refuse-copy` it is refused then, for good. With `<base>.hold-delete` each deletion of an
-attempt's file waits, with `<base>.hold-remove` each of a file that is visible. Who waits notes its process in
+attempt's file waits, with `<base>.hold-remove` each of a file that is visible. A mover that waits notes its process in
 `<base>.waiting`.
 """
 
@@ -34,7 +34,7 @@ def visible(base: Path) -> list[str]:
 
 
 def waiting(base: Path) -> set[int]:
-    """Who has waited at the gate."""
+    """The processes that have waited at the gate."""
     noted = Path(f"{base}.waiting")
     return {int(line) for line in noted.read_text().split()} if noted.exists() else set()
 

@@ -1,4 +1,4 @@
-"""A file system that opens for who knows the key of now: `guarded:///path` is the local path."""
+"""A file system that opens with the current key only: `guarded:///path` is the local path."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Peers that are hostile, broken or somebody else."""
+"""Peers that are hostile, broken or of another cluster."""

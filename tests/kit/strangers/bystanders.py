@@ -1,4 +1,4 @@
-"""Who goes on using a cluster while somebody floods it: REST, and calls on an old and on new gRPC connections."""
+"""Clients that go on using a cluster during a flood: REST, and calls on an old and on new gRPC connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runtime.rpc.settings import RpcSettings
 from tests.kit.cluster.script_cluster import ScriptCluster
 
 PATIENCE = 20.0
-"""Seconds for one answer: who waits longer has not been served."""
+"""Seconds for one answer: a client that waits longer counts as not served."""
 _EVERY = 0.05
 
 

@@ -1,4 +1,4 @@
-"""Whoever is taken for a JobManager, over real sockets: it answers as one does, and one request otherwise.
+"""A server that a client takes for a JobManager, over real sockets: it answers as one does, and one request otherwise.
 
 What is right comes from the real REST application over fakes; `turn` says which request of a series gets `answer`.
 """

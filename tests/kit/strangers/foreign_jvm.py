@@ -1,4 +1,4 @@
-"""A JVM of somebody else, from pyspark's own jars: what it gets from the ports of a Spark that is not its own."""
+"""A JVM of another user, from pyspark's own jars: what it gets from the ports of a Spark that is not its own."""
 
 from __future__ import annotations
 

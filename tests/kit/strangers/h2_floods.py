@@ -1,4 +1,4 @@
-"""Somebody without a token who sends HTTP/2 to a gRPC port, as much as he can, for some seconds, over loopback.
+"""A client without a token sends HTTP/2 to a gRPC port, as much as it can, for some seconds, over loopback.
 
 `python -m tests.kit.strangers.h2_floods KIND HOST:PORT SECONDS` in a process of its own, so that its work is not the
 measured one's; it prints one line of JSON with what it has sent. Frames are made by hand: a library would refuse to.
@@ -219,7 +219,7 @@ def pings(attack: Attack) -> None:
 
 
 def unread_pings(attack: Attack) -> None:
-    """The same from somebody who reads none of the answers."""
+    """The same from a client that reads none of the answers."""
     attack.repeat(frame(PING, 0, 0, b"12345678") * 2000)
 
 
@@ -231,7 +231,7 @@ def priorities(attack: Attack) -> None:
 
 
 def unknown_frames(attack: Attack) -> None:
-    """Frames of a kind that nobody knows, which are to be skipped."""
+    """Frames of an unknown kind, which a server has to skip."""
     attack.repeat(frame(UNKNOWN, 0, 0, b"x" * FRAME_MAX) * 64)
 
 

@@ -1,4 +1,4 @@
-"""Archives that somebody has made to hurt who unpacks them. Small themselves, and made in no time."""
+"""Archives that hurt the process that unpacks them. They are small, and quick to make."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def large_header(path: Path, *, kind: bytes = tarfile.XHDTYPE, mebibytes: int = 
 
 
 def many_members(path: Path, count: int) -> Path:
-    """Empty ones: each costs whoever unpacks it a file, and half a kilobyte of zeros before that."""
+    """Empty ones: each costs the unpacking process a file, and half a kilobyte of zeros before that."""
 
     def pieces() -> Iterator[bytes]:
         for number in range(count):

@@ -1,4 +1,4 @@
-"""What travels on this host's loopback, as somebody on the network would see it."""
+"""What travels on this host's loopback, as an observer on the network would see it."""
 
 from __future__ import annotations
 

@@ -17,12 +17,8 @@ from uvicorn.protocols.http import h11_impl, httptools_impl
 
 from runtime.common.states import JobStatus
 from runtime.rest.access.principal_limits import LimitSettings
-from runtime.rest.connections.limited_connections import (
-    Connections,
-    LimitedProtocol,
-    limited_connections,
-    protocol_among,
-)
+from runtime.rest.connections import limited_connections
+from runtime.rest.connections.limited_connections import Connections, LimitedProtocol, protocol_among
 from runtime.rest.connections.tls import RestTls
 from tests.kit.host.levels import reached
 from tests.kit.rest.fakes import JOB

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = (
+    "awk",
     "bash",
     "cat",
     "cksum",
@@ -19,11 +21,14 @@ TOOLS = (
     "dirname",
     "echo",
     "env",
+    "grep",
     "mktemp",
     "readlink",
     "rm",
+    "rmdir",
     "sed",
     "sleep",
+    "sort",
     "tail",
     "tr",
 )
@@ -143,12 +148,21 @@ def test_what_the_docs_have_users_run_needs_no_test_tools(
 
 PYTEST = """#!/bin/sh
 echo "pytest $*"
+echo "SPENT tests/unit 3 4" >> "$FLINKLIKE_TEST_NOTES"
+echo "FAILED tests/unit/test_a.py::test_it" >> "$FLINKLIKE_TEST_NOTES"
 case "$*" in
   *" -m not "*) exit {light} ;;
   *" -m airflow"*) exit {airflow} ;;
   *" -m spark and (slow or process)"*) exit {slow_spark} ;;
   *" -m spark"*) exit {spark} ;;
   *) exit {heavy} ;;
+esac
+"""
+PYTHON = """#!/bin/sh
+case "$*" in
+  *tests.suite.changed*)
+    printf '%s\\n' 'light tests/unit/test_a.py' 'heavy tests/process/test_b.py' 'light tests/unit/test_c.py' ;;
+  *) echo "python $*" ;;
 esac
 """
 QUIET = "pytest -q --durations=15"
@@ -168,7 +182,9 @@ def run_tests(
     (home / "bin/environment.sh").write_text("ensure_environment() { :; }\n")
     (home / ".venv/bin").mkdir(parents=True, exist_ok=True)
     pytest_tool = PYTEST.format(light=light, heavy=heavy, airflow=airflow, spark=spark, slow_spark=slow_spark)
-    tools = {"ruff": "#!/bin/sh\n", "mypy": "#!/bin/sh\n", "pytest": pytest_tool}
+    told = "#!/bin/sh\necho {} $TEST_CLASS_ARCHIVE$*\n"
+    tools = {"ruff": "#!/bin/sh\n", "mypy": "#!/bin/sh\n", "coverage": told.format("coverage"), "pytest": pytest_tool}
+    tools["python"] = PYTHON
     for name, text in tools.items():
         (home / ".venv/bin" / name).write_text(text)
         (home / ".venv/bin" / name).chmod(0o755)
@@ -194,6 +210,58 @@ def test_light_tests_run_in_several_processes_and_those_with_airflow_and_spark_b
     fast = run_tests(home, "--fast", "-x", "a b")
     assert light in fast.stdout
     assert "heavy" not in fast.stdout
+
+
+def test_a_whole_run_builds_the_class_archive_first(home: Path) -> None:
+    whole, selected = run_tests(home), run_tests(home, "-k", "slots")
+    built = re.search(
+        r"^== class archive\npython -m tests\.kit\.spark\.archive_build (\S+)$", whole.stdout, re.MULTILINE
+    )
+    assert built, whole.stdout
+    assert not Path(built[1]).exists(), "it goes with the run"
+    assert whole.stdout.index("== class archive") < whole.stdout.index("== heavy tests")
+    assert "archive" not in selected.stdout
+
+
+def test_a_change_runs_the_tests_that_it_needs(home: Path) -> None:
+    done = run_tests(home, "--changed", "main")
+    assert done.returncode == 0, done
+    light = f"{QUIET} -n 4 -m not ({HEAVY} or {JVM}) tests/unit/test_a.py tests/unit/test_c.py\n"
+    heavy = f"{QUIET} -n 2 --dist loadfile -m ({HEAVY} or {JVM}) and not extended tests/process/test_b.py\n"
+    assert f"== light tests\n{light}" in done.stdout
+    assert f"== heavy tests\n{heavy}" in done.stdout
+    assert "== changelog\npython -m tests.suite.changelog main\n" in done.stdout
+
+
+def test_failures_and_the_time_of_all_runs_are_said_at_the_end(home: Path) -> None:
+    done = run_tests(home, heavy=1)
+    assert done.stdout.endswith("== time of tests, by folder\ntests/unit: 15 tests, 20 s\n")
+    assert done.stderr.splitlines() == [*["FAILED tests/unit/test_a.py::test_it"] * 5, "Failed: heavy tests"]
+
+
+def test_a_hunt_gets_all_arguments(home: Path) -> None:
+    assert run_tests(home, "--repeat", "9", "--load", "4", "-k", "a b").stdout == (
+        "python -m tests.suite.repeat 9 --load 4 -k a b\n"
+    )
+
+
+def test_coverage_is_of_the_light_tests_and_compared_with_the_floors(home: Path) -> None:
+    done = run_tests(home, "--coverage")
+    assert done.returncode == 0, done
+    run_of = f"coverage run -m {QUIET} -n 4 --ignore=tests/airflow --ignore=tests/spark -m not ({HEAVY} or {JVM})\n"
+    said = done.stdout.partition("== light tests\n")[2].splitlines(keepends=True)
+    assert said[:2] == [run_of, "coverage combine --quiet\n"]
+    assert said[2].startswith("coverage json --quiet -o ")
+    assert said[3] == f"python -m tests.suite.floors {said[2].split()[-1]}\n"
+    assert "heavy" not in done.stdout.replace(run_of, "")
+
+
+def test_floors_are_not_compared_when_a_light_test_has_failed(home: Path) -> None:
+    run_tests(home)
+    (home / ".venv/bin/coverage").write_text("#!/bin/sh\necho coverage $*\nexit 1\n")
+    done = run(home, "bash", "bin/test.sh", "--coverage")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "Failed: light tests")
+    assert "floors" not in done.stdout
 
 
 def test_what_is_wrong_with_types_is_said(home: Path) -> None:
