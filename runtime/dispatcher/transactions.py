@@ -131,7 +131,7 @@ class JobTransactions:
         is_stored = await self._store.want(effect.job_id, wanted)
         if is_stored and effect.reason:
             self._services.tell_cancel(effect.job_id, effect.reason)
-        return ev.WantedStored(effect.job_id, is_stored)
+        return ev.WantedStored(effect.job_id, is_stored, effect.reason)
 
     async def promise(self, effect: ef.StorePromise) -> None:
         """Make durable when the job's client will be back."""

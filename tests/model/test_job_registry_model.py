@@ -288,7 +288,7 @@ class JobRegistryMachine(RuleBasedStateMachine):
         if stored.ended is None:
             stored.wanted, stored.reason = True, effect.reason
             stored.move_to = (Incarnation(""), 0)
-        self.post(ev.WantedStored(job_id, stored.ended is None))
+        self.post(ev.WantedStored(job_id, stored.ended is None, effect.reason))
 
     def store_move_wish(self, effect: ef.StoreMoveWish, *, is_away: bool) -> None:
         stored = self.store[effect.job_id]

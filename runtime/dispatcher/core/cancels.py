@@ -75,7 +75,7 @@ class Cancels:
             return []
         if not event.is_stored:
             return self._jobs.reload(entry)
-        entry.wish(CancelStored(entry.cancel.reason))
+        entry.wish(CancelStored(event.reason))  # another transaction of the wish may have failed meanwhile
         effects: Effects = [ef.ReplyCancelled(request) for request in entry.cancel_requests]
         entry.cancel_requests.clear()
         if entry.phase.state is JobPhase.ASSIGNED:

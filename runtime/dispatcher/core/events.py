@@ -122,10 +122,11 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True)
 class WantedStored:
-    """The wish to cancel is durable, or (`is_stored` False) the job has a result already."""
+    """The wish to cancel is durable with that `reason`, or (`is_stored` False) the job has a result already."""
 
     job_id: JobId
     is_stored: bool
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,17 @@ def shown(status: JobStatus) -> JobSummary:
     return replace(initial_summary(SOURCE), status=status, epoch=7, sequence=9)
 
 
+def test_of_two_writes_of_a_cancel_the_one_that_succeeds_says_why() -> None:
+    box = Box().running()
+    box.promise(NOON)
+    box.tick(61)
+    assert ef.StoreWanted(JOB, REASON) in box.handle(ev.ProcessLost(P1)), "the first write goes on beside it"
+    box.handle(ev.CancelFailed(JOB, UnavailableError("etcd is away")))
+    box.handle(ev.WantedStored(JOB, is_stored=True, reason=REASON))
+    box.handle(process_registered(P2, "2:1", 9, "v"))
+    assert ef.SendCancel(P2, JOB, REASON) in box.handle(ev.OwnerStored(JOB, 8))
+
+
 class TestWhatIsPromised:
     def test_it_is_answered_when_it_is_durable(self) -> None:  # R3
         box = Box().running()
@@ -143,14 +154,14 @@ class TestWhoDoesNotComeBack:
         box.promise(NOON)
         assert box.ticks(59) == []
         assert box.tick() == [ef.StoreWanted(JOB, REASON)]
-        assert box.handle(ev.WantedStored(JOB, is_stored=True)) == [ef.SendCancel(P1, JOB, REASON)]
+        assert box.handle(ev.WantedStored(JOB, is_stored=True, reason=REASON)) == [ef.SendCancel(P1, JOB, REASON)]
         assert box.ticks(100) == []
 
     def test_a_new_owner_is_told_the_reason(self) -> None:
         box = Box().running()
         box.promise(NOON)
         box.ticks(60)
-        box.handle(ev.WantedStored(JOB, is_stored=True))
+        box.handle(ev.WantedStored(JOB, is_stored=True, reason=REASON))
         box.handle(process_registered(P2, "2:1", 9, "v"))
         box.handle(ev.ProcessLost(P1))
         assert ef.SendCancel(P2, JOB, REASON) in box.handle(ev.OwnerStored(JOB, 9))
@@ -183,7 +194,7 @@ class TestWhoDoesNotComeBack:
         box.promise(NOON)
         box.ticks(60)
         assert isinstance(refusal(box.ask(0)), UnavailableError)
-        box.handle(ev.WantedStored(JOB, is_stored=True))
+        box.handle(ev.WantedStored(JOB, is_stored=True, reason=REASON))
         error = refusal(box.ask(0))
         assert isinstance(error, ConflictError)
         assert REASON in str(error)
@@ -221,7 +232,7 @@ class TestWhoDoesNotComeBack:
         box.promise(NOON)
         box.handle(ev.ProcessLost(P1))
         assert box.ticks(60) == [ef.StoreWanted(JOB, REASON)]
-        assert box.handle(ev.WantedStored(JOB, is_stored=True)) == []
+        assert box.handle(ev.WantedStored(JOB, is_stored=True, reason=REASON)) == []
         box.handle(process_registered(P2, "2:1", 9, "v"))
         assert ef.SendCancel(P2, JOB, REASON) in box.handle(ev.OwnerStored(JOB, 9))
 
