@@ -1,4 +1,4 @@
-"""A change that users see needs a line in CHANGELOG.md, below "Unreleased".
+"""A change that users see needs a line below "Unreleased" in CHANGELOG.md.
 
 Users see options, bodies of REST, the command line, and messages of exceptions. `changelog [BASE]` checks what differs
 from BASE, `changelog --staged MESSAGE_FILE` (the hook of a commit) what is staged. A commit message with the line
