@@ -26,7 +26,7 @@ class LoopClock:
 class BootClock:
     """As the loop's clock, but it goes on while the host is suspended (CLOCK_BOOTTIME).
 
-    For deadlines that somebody else waits for too. Timers of the loop stand still meanwhile: compare, do not wait.
+    For deadlines that another process watches, too. Timers of the loop stand still meanwhile: compare, do not wait.
     """
 
     __slots__ = ()

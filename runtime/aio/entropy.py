@@ -47,5 +47,5 @@ class SeededEntropy:
         return low + (high - low) * self._random.random()
 
     def child(self, name: str) -> SeededEntropy:
-        """An independent source: what it draws shifts nobody else's numbers."""
+        """An independent source: its draws do not shift the numbers of other sources."""
         return SeededEntropy(f"{self._path}/{name}")

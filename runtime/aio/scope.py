@@ -2,7 +2,7 @@
 
 Two forms of one thing. `async with Scope("dispatcher") as scope` for a term or an endpoint: it ends when the block
 does, and the first failure cancels the rest and leaves the block as an ExceptionGroup. `ServiceScope` for objects
-with `start()` and `stop()`: it lives in a task of its own, and a failure is kept until somebody asks for it.
+with `start()` and `stop()`: it lives in a task of its own, and a failure is kept until `wait_failed` or `stop` raises it.
 """
 
 from __future__ import annotations

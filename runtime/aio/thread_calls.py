@@ -1,4 +1,4 @@
-"""Calls of blocking functions that are not ours: one at a time, in a thread that nobody waits for at the end."""
+"""Calls of blocking functions of plug-ins: one at a time, in a thread that does not keep the process alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class ThreadCalls:
-    """One plug-in, say. A call that hangs keeps the later ones of it away, and nobody else."""
+    """The calls of one plug-in. A call that hangs delays the later calls of that plug-in only."""
 
     def __init__(self, name: str, timeout: float) -> None:
         self._name = name

@@ -56,7 +56,7 @@ class Census:
         elif self._is_begun:
             self._awaited.add(location.incarnation)
 
-    def gone(self, incarnation: Incarnation) -> None:
+    def drop(self, incarnation: Incarnation) -> None:
         """Do not wait for a TaskManager that is dead, or on which no attempt of the job can matter (R13, R14)."""
         self._awaited.discard(incarnation)
         self._answers.pop(incarnation, None)

@@ -100,7 +100,7 @@ class Recovery:
     def _forget(self, incarnation: Incarnation) -> None:
         self._lost.discard(incarnation)
         self._unheard.discard(incarnation)
-        self._census.gone(incarnation)
+        self._census.drop(incarnation)
         self._drop_kept(incarnation)
 
     def _drop_kept(self, incarnation: Incarnation) -> None:

@@ -48,7 +48,7 @@ class AttemptFinished:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsReleased:
-    """No consumer needs these partitions any more; their files may be gone."""
+    """No consumer needs these partitions any more; their files may be deleted."""
 
     partitions: tuple[PartitionId, ...]
     type: Literal["partitions-released"] = "partitions-released"
