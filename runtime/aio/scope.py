@@ -2,7 +2,7 @@
 
 Two forms of one thing. `async with Scope("dispatcher") as scope` for a term or an endpoint: it ends when the block
 does, and the first failure cancels the rest and leaves the block as an ExceptionGroup. `ServiceScope` for objects
-with `start()` and `stop()`: it lives in a task of its own, and a failure is kept until `wait_failed` or `stop` raises it.
+with `start()` and `stop()`: it lives in a task of its own, and keeps a failure until `wait_failed` or `stop` raises it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ScopeClosedError(BugError):
     """A task was to be started in a scope that is not open (any more)."""
 
 
-async def guard(name: str, coroutine: Coroutine[Any, Any, object]) -> None:
+async def without_end(name: str, coroutine: Coroutine[Any, Any, object]) -> None:
     """Run an eternal task: that it *returns* is an error. Cancellation and errors pass through."""
     await coroutine
     message = f"eternal task {name} has returned"
@@ -80,8 +80,8 @@ class Scope:
 
     def spawn_eternal(self, what: str, coroutine: Coroutine[Any, Any, object]) -> None:
         """Start a task that must not return before the scope ends."""
-        task = self.start(what, guard(f"{self.name}/{what}", coroutine))
-        # A guard that is cancelled before its first step never awaits the coroutine.
+        task = self.start(what, without_end(f"{self.name}/{what}", coroutine))
+        # A task that is cancelled before its first step never awaits the coroutine.
         task.add_done_callback(lambda _: coroutine.close())
 
     def cancel_all(self) -> None:
