@@ -36,7 +36,7 @@ from runtime.highavailability.records import (
     WantedRecord,
 )
 from runtime.scheduler.core.job_events import decode_events
-from runtime.scheduler.core.kept_outputs import Kept, what_is_kept
+from runtime.scheduler.core.outputs.kept_outputs import Kept, what_is_kept
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from runtime.jobgraph.restart_strategy import (
 )
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 
 
 def job_master_settings(configuration: Configuration, *, can_fence: bool = False) -> JobMasterSettings:

@@ -53,7 +53,7 @@ from runtime.scheduler.core.effects import (
     WriteFence,
     WriteResult,
 )
-from runtime.scheduler.core.failover_settings import DEFAULT_FAILOVER, FailoverSettings
+from runtime.scheduler.core.failover.settings import DEFAULT_FAILOVER, FailoverSettings
 from runtime.scheduler.core.job_events import encode_events
 
 logger = logging.getLogger(__name__)

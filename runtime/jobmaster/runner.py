@@ -33,7 +33,7 @@ from runtime.jobmaster.endpoint import JobMaster, JobMasterSettings
 from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.job_events import JobEvent, decode_events
-from runtime.scheduler.core.kept_outputs import Kept, what_is_kept
+from runtime.scheduler.core.outputs.kept_outputs import Kept, what_is_kept
 
 logger = logging.getLogger(__name__)
 

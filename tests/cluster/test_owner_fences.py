@@ -23,7 +23,7 @@ from runtime.highavailability.records import OwnerRecord, TaskManagerRecord
 from runtime.jobgraph.restart_strategy import NO_RESTART
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.runner import DefaultJobManagerRunner
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 from tests.kit.control_plane.job_graphs import lone
 from tests.kit.control_plane.job_master_box import (
     JobMasterBox,

@@ -21,7 +21,7 @@ from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
 from runtime.jobgraph.graph import OperatorKind
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.taskexecutor.core.events import Effect, MoveOutputs, OutputsMoved, StopMove
 from runtime.taskexecutor.core.isolation import Isolation
 from runtime.taskexecutor.core.moves import Moves

@@ -22,9 +22,9 @@ from runtime.jobgraph.restart_strategy import (
 )
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import WriteEvents
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.scheduler.core.job_events import AttemptFinished, FailureHandled, PartitionsLost, SubtasksReset
-from runtime.scheduler.core.slot_pool import AHEAD_MAX
+from runtime.scheduler.core.slots.slot_pool import AHEAD_MAX
 from tests.kit.control_plane.job_graphs import edge, graph, vertex
 from tests.kit.control_plane.job_master_driver import (
     JOB_ID,

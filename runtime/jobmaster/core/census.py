@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from runtime.common.ids import Incarnation
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import JobCensus
-from runtime.scheduler.core.inheritance import CensusAnswer
+from runtime.scheduler.core.takeover.inheritance import CensusAnswer
 
 
 class Census:

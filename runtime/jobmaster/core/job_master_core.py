@@ -32,12 +32,12 @@ from runtime.scheduler.core.effects import (
     WriteFence,
     WriteResult,
 )
-from runtime.scheduler.core.failover import failure_policy
-from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
-from runtime.scheduler.core.inheritance import Inheritance
+from runtime.scheduler.core.failover.failover import failure_policy
+from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.job_context import JobContext
 from runtime.scheduler.core.scheduler import JobEnd, Scheduler
 from runtime.scheduler.core.scheduler_factory import restore_scheduler, start_scheduler
+from runtime.scheduler.core.takeover.inheritance import Inheritance
 
 
 class JobMasterCore:

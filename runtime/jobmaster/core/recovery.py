@@ -25,10 +25,10 @@ from runtime.gateways.job_master import (
 )
 from runtime.jobmaster.core.census import Census
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.fencing import Fences
-from runtime.scheduler.core.inheritance import CensusAnswer, Inheritance
 from runtime.scheduler.core.job_events import OutputsCommitting
-from runtime.scheduler.core.outbox import Outbox
+from runtime.scheduler.core.takeover.inheritance import CensusAnswer, Inheritance
+from runtime.scheduler.core.task_managers.fencing import Fences
+from runtime.scheduler.core.task_managers.outbox import Outbox
 
 
 class Recovery:

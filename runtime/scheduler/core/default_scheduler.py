@@ -29,20 +29,20 @@ from runtime.gateways.job_master import (
 from runtime.gateways.task import FailureInfo, TaskExecutionReport
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.acceptance import Acceptance, Batch
-from runtime.scheduler.core.adoption import Adoption, adopt
 from runtime.scheduler.core.effects import ScheduleDeadline, ScheduleRestart, WriteEvents
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
-from runtime.scheduler.core.execution_timeout import ExecutionTimeout
-from runtime.scheduler.core.failover import Failover
-from runtime.scheduler.core.inheritance import Inheritance
+from runtime.scheduler.core.failover.execution_timeout import ExecutionTimeout
+from runtime.scheduler.core.failover.failover import Failover
 from runtime.scheduler.core.job_context import JobContext
-from runtime.scheduler.core.job_recovery import RecoveredJob
-from runtime.scheduler.core.losses import Loss, Losses
-from runtime.scheduler.core.output_commit import OutputCommit
-from runtime.scheduler.core.placement import ON_ITS_WAY, Placement
-from runtime.scheduler.core.reconnection import Reconnection
-from runtime.scheduler.core.reports import LateReports, failed_report, failures_last
+from runtime.scheduler.core.outputs.output_commit import OutputCommit
 from runtime.scheduler.core.scheduler import JobEnd, SlotNeeds
+from runtime.scheduler.core.slots.placement import ON_ITS_WAY, Placement
+from runtime.scheduler.core.takeover.adoption import Adoption, adopt
+from runtime.scheduler.core.takeover.inheritance import Inheritance
+from runtime.scheduler.core.takeover.job_recovery import RecoveredJob
+from runtime.scheduler.core.task_managers.losses import Loss, Losses
+from runtime.scheduler.core.task_managers.reconnection import Reconnection
+from runtime.scheduler.core.task_managers.reports import LateReports, failed_report, failures_last
 
 _ENDS = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
 _STARTED = frozenset({JobStatus.RUNNING, JobStatus.RESTARTING})

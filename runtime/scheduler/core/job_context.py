@@ -6,9 +6,9 @@ from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.scheduler.core.effects import Effect
 from runtime.scheduler.core.events import Moment
-from runtime.scheduler.core.failover_settings import FailoverSettings
-from runtime.scheduler.core.fencing import Fences
-from runtime.scheduler.core.outbox import Outbox
+from runtime.scheduler.core.failover.settings import FailoverSettings
+from runtime.scheduler.core.task_managers.fencing import Fences
+from runtime.scheduler.core.task_managers.outbox import Outbox
 
 
 class JobContext:

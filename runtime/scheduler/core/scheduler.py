@@ -10,8 +10,8 @@ from runtime.common.states import JobStatus, SchedulerType
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
-from runtime.scheduler.core.inheritance import Inheritance
 from runtime.scheduler.core.job_context import JobContext
+from runtime.scheduler.core.takeover.inheritance import Inheritance
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from runtime.common.states import JobType
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.default_scheduler import DefaultScheduler
-from runtime.scheduler.core.inheritance import Inheritance
 from runtime.scheduler.core.job_context import JobContext
 from runtime.scheduler.core.scheduler import Scheduler
+from runtime.scheduler.core.takeover.inheritance import Inheritance
 
 SCHEDULERS: Mapping[JobType, type[Scheduler]] = {JobType.BATCH: DefaultScheduler}
 

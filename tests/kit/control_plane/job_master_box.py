@@ -58,7 +58,7 @@ from runtime.jobmaster.runner import DefaultJobManagerRunner, DefaultJobManagerR
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcLimits, RpcSettings
-from runtime.scheduler.core.failover_settings import NO_FAILOVER
+from runtime.scheduler.core.failover.settings import NO_FAILOVER
 from tests.kit.control_plane.job_master_driver import parquet
 from tests.kit.control_plane.memory_objects import MemoryObjectStore
 

@@ -65,9 +65,9 @@ from runtime.scheduler.core.effects import (
     WriteFence,
     WriteResult,
 )
-from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
+from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.job_events import JobEvent, decode_events, encode_events
-from runtime.scheduler.core.job_recovery import RecoveredJob, recover
+from runtime.scheduler.core.takeover.job_recovery import RecoveredJob, recover
 from tests.kit.control_plane.job_graphs import two_readers
 
 MessageT = TypeVar("MessageT")

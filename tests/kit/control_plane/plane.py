@@ -70,7 +70,7 @@ from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcSettings
-from runtime.scheduler.core.failover_settings import NO_FAILOVER
+from runtime.scheduler.core.failover.settings import NO_FAILOVER
 from runtime.security.core.token_renewal import RenewalSettings
 from runtime.security.delegation_tokens import DelegationTokenManager, ProviderCalls
 from tests.kit.control_plane.memory_objects import MemoryObjectStore, MemoryPacks, SharedStorage

@@ -16,7 +16,7 @@ from runtime.jobgraph.restart_strategy import (
     FixedDelayRestartStrategy,
     RestartStrategy,
 )
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 
 EXPONENTIAL = "restart-strategy.exponential-delay."
 

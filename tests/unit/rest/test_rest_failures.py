@@ -16,7 +16,7 @@ from runtime.gateways.failure_enricher import FailureContext
 from runtime.jobgraph.graph import OperatorKind
 from runtime.jobgraph.restart_strategy import ExponentialDelayRestartStrategy
 from runtime.rest.app import create_app
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 from tests.kit.control_plane.job_graphs import graph, vertex
 from tests.kit.control_plane.job_master_driver import JOB_ID, JobMasterDriver, user_failure
 from tests.kit.rest.fakes import RestFakes

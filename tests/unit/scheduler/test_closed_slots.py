@@ -8,7 +8,7 @@ from runtime.gateways.job_master import FreeSlots
 from runtime.gateways.task import FailureInfo
 from runtime.jobgraph.restart_strategy import NoRestartStrategy
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.scheduler.core.job_events import FailureHandled
 from tests.kit.control_plane.job_graphs import graph, source
 from tests.kit.control_plane.job_master_driver import JobMasterDriver, allocation, location

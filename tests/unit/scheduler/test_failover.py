@@ -21,13 +21,13 @@ from runtime.jobgraph.restart_strategy import (
 )
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.acceptance import Acceptance
-from runtime.scheduler.core.failover import PARTITION_LOSSES_MAX, Failover
-from runtime.scheduler.core.failover_settings import FailoverSettings
-from runtime.scheduler.core.failover_strategy import FailoverStrategy
-from runtime.scheduler.core.fencing import Fences
+from runtime.scheduler.core.failover.failover import PARTITION_LOSSES_MAX, Failover
+from runtime.scheduler.core.failover.failover_strategy import FailoverStrategy
+from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.scheduler.core.job_events import FailureHandled, PartitionsLost, SubtasksReset
-from runtime.scheduler.core.outbox import Outbox
-from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.slots.placement import Placement
+from runtime.scheduler.core.task_managers.fencing import Fences
+from runtime.scheduler.core.task_managers.outbox import Outbox
 from tests.kit.control_plane.failing_jobs import names, partition_of, second_stage, settle, two_stages, wide
 from tests.kit.control_plane.job_graphs import edge, graph, lone, source, vertex
 from tests.kit.control_plane.job_master_driver import (

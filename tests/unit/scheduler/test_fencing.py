@@ -12,8 +12,8 @@ from runtime.gateways.task import TASK_ISOLATED, FailureInfo
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 from runtime.jobgraph.restart_strategy import NO_RESTART, FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.failover_settings import FailoverSettings
-from runtime.scheduler.core.fencing import FENCE_TRANSITIONS, Fences, FenceState
+from runtime.scheduler.core.failover.settings import FailoverSettings
+from runtime.scheduler.core.task_managers.fencing import FENCE_TRANSITIONS, Fences, FenceState
 from tests.kit.control_plane.job_graphs import edge, graph, source, vertex
 from tests.kit.control_plane.job_master_driver import (
     UNCONFIRMED_WAIT,

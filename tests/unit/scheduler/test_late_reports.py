@@ -10,7 +10,7 @@ from runtime.common.restart_strategies import UserFailures
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.task import FailureInfo, Fault
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 from tests.kit.control_plane.job_graphs import graph, lone, source
 from tests.kit.control_plane.job_master_driver import UNCONFIRMED_WAIT, JobMasterDriver, location, user_failure
 

@@ -14,10 +14,10 @@ from runtime.gateways.task import APPEND, OVERWRITE, OutputDirectory
 from runtime.jobgraph.graph import OperatorKind
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.failover_settings import NO_FAILOVER, FailoverSettings
+from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.job_events import JobEvent, OutputsCommitting
-from runtime.scheduler.core.kept_outputs import Kept, what_is_kept
-from runtime.scheduler.core.output_commit import COMMIT_TRANSITIONS, CommitState
+from runtime.scheduler.core.outputs.kept_outputs import Kept, what_is_kept
+from runtime.scheduler.core.outputs.output_commit import COMMIT_TRANSITIONS, CommitState
 from tests.kit.control_plane.job_graphs import edge, graph, vertex
 from tests.kit.control_plane.job_master_driver import (
     JOB_ID,

@@ -18,7 +18,7 @@ from runtime.jobgraph.restart_strategy import (
     restart_strategy_of,
     restart_strategy_problems,
 )
-from runtime.scheduler.core.restart_strategy import create_strategy
+from runtime.scheduler.core.failover.restart_strategy import create_strategy
 
 NO_JITTER = ExponentialDelayRestartStrategy(jitter_factor=0.0)
 ONE_RESTART = NO_JITTER.model_copy(update={"attempts_before_reset_backoff": 1})

@@ -26,14 +26,14 @@ from runtime.jobgraph.graph import (
     vertex_id_of,
 )
 from runtime.jobmaster.core.declared_requirements import DeclaredRequirements, spark_needs
-from runtime.scheduler.core.deployment import DeploymentFactory, job_information, reuse_key, splits_of
 from runtime.scheduler.core.job_events import (
     AttemptFinished,
     PartitionsReleased,
     decode_events,
     encode_events,
 )
-from runtime.scheduler.core.slot_pool import AHEAD_MAX, SlotKind, SlotPool, ahead_for
+from runtime.scheduler.core.slots.deployment import DeploymentFactory, job_information, reuse_key, splits_of
+from runtime.scheduler.core.slots.slot_pool import AHEAD_MAX, SlotKind, SlotPool, ahead_for
 from tests.kit.control_plane.job_graphs import diamond, graph, lone, vertex
 from tests.kit.control_plane.job_master_driver import JOB_ID, JobMasterDriver, allocation, location, parquet
 

@@ -9,7 +9,7 @@ from runtime.gateways.job_master import DeployTasks
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.scheduler.core.job_events import FailureHandled, JobStarted, PartitionsLost, SubtasksReset
 from tests.kit.control_plane.job_graphs import edge, graph, source, vertex
 from tests.kit.control_plane.job_master_driver import EPOCH, JobMasterDriver, unreadable, user_failure

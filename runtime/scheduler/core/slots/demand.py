@@ -18,7 +18,7 @@ from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.gateways.task import ResourceProfile
 from runtime.jobgraph.regions import pipelined_regions
-from runtime.scheduler.core.slot_pool import ActiveSlot, SlotKind
+from runtime.scheduler.core.slots.slot_pool import ActiveSlot, SlotKind
 
 _OCCUPYING = (
     ExecutionState.SCHEDULED,

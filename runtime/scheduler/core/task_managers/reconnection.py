@@ -14,9 +14,9 @@ from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import HeldAttempt, JobCensus, SlotOffer
-from runtime.scheduler.core.outbox import Letter, Outbox
-from runtime.scheduler.core.output_commit import OutputCommit
-from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.outputs.output_commit import OutputCommit
+from runtime.scheduler.core.slots.placement import Placement
+from runtime.scheduler.core.task_managers.outbox import Letter, Outbox
 
 
 class Reconnection:

@@ -16,10 +16,10 @@ from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import SlotsLost
 from runtime.gateways.task import TASK_ISOLATED, FailureInfo
-from runtime.scheduler.core.fencing import Fences
-from runtime.scheduler.core.output_commit import OutputCommit
-from runtime.scheduler.core.placement import Placement
-from runtime.scheduler.core.reconnection import Reconnection
+from runtime.scheduler.core.outputs.output_commit import OutputCommit
+from runtime.scheduler.core.slots.placement import Placement
+from runtime.scheduler.core.task_managers.fencing import Fences
+from runtime.scheduler.core.task_managers.reconnection import Reconnection
 
 
 @dataclass(frozen=True, slots=True)

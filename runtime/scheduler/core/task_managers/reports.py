@@ -13,9 +13,9 @@ from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskMetrics
-from runtime.scheduler.core.failover import Failover
-from runtime.scheduler.core.outbox import Outbox
-from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.failover.failover import Failover
+from runtime.scheduler.core.slots.placement import Placement
+from runtime.scheduler.core.task_managers.outbox import Outbox
 
 
 def failures_last(reports: Iterable[TaskExecutionReport]) -> list[TaskExecutionReport]:

@@ -19,11 +19,11 @@ from runtime.gateways.job_master import CommitProgress
 from runtime.gateways.kept_outputs import commit_command
 from runtime.gateways.task import FailureInfo, OutputDirectory
 from runtime.scheduler.core.acceptance import Acceptance, Batch
-from runtime.scheduler.core.fencing import Fences
 from runtime.scheduler.core.job_events import OutputsCommitting
-from runtime.scheduler.core.outbox import CommitOrder, Letter, Outbox
-from runtime.scheduler.core.output_modes import OutputModes
-from runtime.scheduler.core.placement import Placement
+from runtime.scheduler.core.outputs.output_modes import OutputModes
+from runtime.scheduler.core.slots.placement import Placement
+from runtime.scheduler.core.task_managers.fencing import Fences
+from runtime.scheduler.core.task_managers.outbox import CommitOrder, Letter, Outbox
 
 
 class CommitState(Enum):

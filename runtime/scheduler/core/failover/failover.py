@@ -25,13 +25,13 @@ from runtime.gateways.task import FailureInfo, Fault
 from runtime.jobgraph.restart_strategy import NoRestartStrategy, RestartStrategy
 from runtime.scheduler.core.acceptance import Acceptance, Batch
 from runtime.scheduler.core.events import Moment
-from runtime.scheduler.core.failover_settings import FailoverSettings
-from runtime.scheduler.core.failover_strategy import FailoverStrategy, RestartImpossibleError
+from runtime.scheduler.core.failover.failover_strategy import FailoverStrategy, RestartImpossibleError
+from runtime.scheduler.core.failover.restart_strategy import CountedFailure, create_strategy
+from runtime.scheduler.core.failover.settings import FailoverSettings
+from runtime.scheduler.core.failover.uncounted_pauses import UncountedPauses
 from runtime.scheduler.core.job_events import FailureHandled, PartitionsLost
-from runtime.scheduler.core.job_recovery import RecoveredJob, Subtask
-from runtime.scheduler.core.placement import Placement
-from runtime.scheduler.core.restart_strategy import CountedFailure, create_strategy
-from runtime.scheduler.core.uncounted import UncountedPauses
+from runtime.scheduler.core.slots.placement import Placement
+from runtime.scheduler.core.takeover.job_recovery import RecoveredJob, Subtask
 
 PARTITION_LOSSES_MAX = 3
 """A subtask runs again at most this many times because its partitions could not be read."""

@@ -16,13 +16,13 @@ from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.job_master import SlotOffer
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.gateways.task import PartitionDescriptor, TaskDeploymentDescriptor
-from runtime.scheduler.core.adoption import Adoption
-from runtime.scheduler.core.demand import Demand
-from runtime.scheduler.core.deployment import DeploymentFactory
 from runtime.scheduler.core.events import Moment
-from runtime.scheduler.core.fencing import Fences
-from runtime.scheduler.core.outbox import Outbox
-from runtime.scheduler.core.slot_pool import ActiveSlot, SlotKind, SlotPool
+from runtime.scheduler.core.slots.demand import Demand
+from runtime.scheduler.core.slots.deployment import DeploymentFactory
+from runtime.scheduler.core.slots.slot_pool import ActiveSlot, SlotKind, SlotPool
+from runtime.scheduler.core.takeover.adoption import Adoption
+from runtime.scheduler.core.task_managers.fencing import Fences
+from runtime.scheduler.core.task_managers.outbox import Outbox
 
 ON_ITS_WAY = frozenset({ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING})
 _NEVER_DEPLOYED = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})

@@ -15,7 +15,7 @@ from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import HeldAttempt
-from runtime.scheduler.core.inheritance import CensusAnswer
+from runtime.scheduler.core.takeover.inheritance import CensusAnswer
 
 NOWHERE = AllocationId("")
 """The slot of an adopted attempt that has ended: it has none any more."""

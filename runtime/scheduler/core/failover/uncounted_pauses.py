@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from runtime.common.ids import ExecutionAttemptId
-from runtime.scheduler.core.job_recovery import Subtask
+from runtime.scheduler.core.takeover.job_recovery import Subtask
 
 PAUSE_FIRST = 0.1
 PAUSE_MAX = 10.0

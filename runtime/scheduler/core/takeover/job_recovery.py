@@ -17,7 +17,7 @@ from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.task import FailureInfo
 from runtime.jobgraph.graph import JobGraph
-from runtime.scheduler.core.failover_settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.scheduler.core.job_events import (
     AttemptFinished,
     FailureHandled,

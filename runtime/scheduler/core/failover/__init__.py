@@ -1,0 +1,1 @@
+"""Failed tasks: what restarts, after which pause, and when the job ends."""

@@ -1,0 +1,1 @@
+"""Outputs of a job: their modes, their commit, and what is kept when it cannot be carried out."""
