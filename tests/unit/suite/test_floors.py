@@ -28,10 +28,11 @@ def test_the_core_of_a_component_counts_on_its_own() -> None:
     assert floors.covered(report(**files)) == {"jobmaster_process": 100.0, "runtime/a": 25.0, "runtime/a/core": 75.0}
 
 
-def test_a_component_below_its_floor_without_one_and_a_floor_without_component_are_told() -> None:
-    assert floors.complaints({"a": 50.0, "b": 99.0, "new": 100.0}, {"a": 50.1, "b": 99, "old": 1}) == [
+def test_a_component_below_its_floor_a_core_without_one_and_a_floor_without_component_are_told() -> None:
+    found = {"a": 50.0, "b": 99.0, "new": 100.0, "new/core": 100.0}
+    assert floors.complaints(found, {"a": 50.1, "b": 99, "old": 1}) == [
         "a: 50.0 % of the branches are covered, the floor is 50.1 %",
-        "new: has no floor, give it one",
+        "new/core: has no floor, give it one",
         "old: is no component",
     ]
 
