@@ -143,8 +143,9 @@ class RegisteredPeers(Generic[RegistrationT]):
         return 0 if silence is None else self._clock.epoch_millis() - int(silence * 1000)
 
     def expect(self, peer: Incarnation) -> None:
-        """The peer has no stream: its silence begins now."""
-        self._silent_since[peer] = self._clock.monotonic()
+        """The silence of the peer begins now. Nothing happens if the peer has a stream: it speaks."""
+        if peer not in self._streams:
+            self._silent_since[peer] = self._clock.monotonic()
 
     def forget(self, peer: Incarnation, reason: str) -> None:
         """The peer does not come back: end its stream, if it has one. Idempotent; `disconnected` is not called."""

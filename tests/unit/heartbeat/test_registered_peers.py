@@ -356,6 +356,19 @@ def test_a_peer_that_is_forgotten_loses_its_stream_and_is_not_judged() -> None:
     play(leader, main)
 
 
+def test_a_peer_with_a_stream_is_not_expected() -> None:
+    leader = Leader()
+
+    async def main() -> None:
+        await leader.register(A)  # meanwhile the lease of A could not be revoked: the caller expects it again
+        leader.peers.expect(A)
+        assert not leader.peers.is_silent(A)
+        await asyncio.sleep(TIMING.timeout - 1)
+        assert leader.told == [("registered", A)]
+
+    play(leader, main)
+
+
 def test_no_peer_is_judged_after_a_late_turn() -> None:  # R4
     leader = Leader()
 
