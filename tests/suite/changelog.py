@@ -18,7 +18,7 @@ CHANGELOG = "CHANGELOG.md"
 NONE = re.compile(r"^Changelog: none\b", re.MULTILINE)
 VISIBLE = {
     "an option": re.compile(r"(runtime/config/options/|conf/(REFERENCE\.md|config\.yaml)$)"),
-    "a body of REST": re.compile(r"runtime/rest/[\w/]*(bod(y|ies)|rows|shapes|models|spec|openapi)[\w/]*\.py$"),
+    "a body of REST": re.compile(r"runtime/rest/(bodies/[\w/]*|openapi)\.py$"),
     "the command line": re.compile(
         r"(airflow_flinklike/cli/.*\.py$|bin/(?!test\.sh|fuzz\.sh|simulate\.sh)[\w-]+(\.sh)?$)"
     ),

@@ -2,7 +2,7 @@
 
 A Python file uses the modules that it imports, and the modules and scripts that a string in it names (`-m` of a
 process, a file of `bin/`). A script uses the modules and scripts that its text names. A test uses the `conftest.py` of
-its folders, and the modules that a row of `docs/rules.md` names beside it: it proves what they keep.
+its folders, and the modules that `docs/rule-proofs.md` names with it below a rule: it proves what they keep.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 PACKAGES = ("runtime", "jobmaster_process", "airflow_flinklike", "tests", "dags")
 NAMED = ("bin", "conf", "docs", "requirements")
 """Folders with files that are no Python, and that a string or a script names."""
-RULES = "docs/rules.md"
+PROOFS = "docs/rule-proofs.md"
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _FILE = re.compile(r"[\w./-]+")
 _LINK = re.compile(r"\]\(\.\./([^)#]+)")
+_RULE = re.compile(r"^## R\d+$", re.MULTILINE)
 
 
 class ImportGraph:
@@ -38,7 +39,7 @@ class ImportGraph:
         """Read every source below `root`."""
         files = _Files(root)
         uses: dict[str, set[str]] = {path: set(files.uses(path)) for path in files.paths}
-        for test, modules in _proofs(root, files.paths):
+        for test, modules in proofs(root, files.paths):
             uses[test] |= modules
         return cls(uses)
 
@@ -116,13 +117,12 @@ class _Files:
                     yield file
 
 
-def _proofs(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, set[str]]]:
-    """Each test that a row of the table of rules names, with the modules of that row."""
+def proofs(root: Path, paths: Iterable[str]) -> Iterator[tuple[str, set[str]]]:
+    """Each test that proves a rule, with the modules that keep the rule."""
     known = set(paths)
-    rules = root / RULES
-    for line in rules.read_text(encoding="utf-8").splitlines() if rules.exists() else ():
-        if line.startswith("|"):
-            linked = [path for path in _LINK.findall(line) if path in known and path.endswith(".py")]
-            tests = [path for path in linked if path.startswith("tests/")]
-            for test in tests:
-                yield test, set(linked) - set(tests)
+    page = root / PROOFS
+    for rule in _RULE.split(page.read_text(encoding="utf-8"))[1:] if page.exists() else ():
+        linked = [path for path in _LINK.findall(rule) if path in known and path.endswith(".py")]
+        tests = {path for path in linked if path.startswith("tests/")}
+        for test in sorted(tests):
+            yield test, set(linked) - tests

@@ -18,7 +18,7 @@ def diff(path: str, *lines: str) -> str:
     ("path", "line", "kind"),
     [
         ("runtime/config/options/rest.py", 'PORT = option("rest.port")', "an option"),
-        ("runtime/rest/job_bodies.py", '"name": job.name,', "a body of REST"),
+        ("runtime/rest/bodies/job_bodies.py", '"name": job.name,', "a body of REST"),
         ("airflow_flinklike/cli/app.py", 'help="what it does"', "the command line"),
         ("bin/taskmanager.sh", 'echo "started"', "the command line"),
         ("runtime/rpc/codec.py", '    raise CodecError("no message")', "the message of an exception"),
@@ -34,7 +34,7 @@ def test_what_users_see_needs_a_line(path: str, line: str, kind: str) -> None:
 
 @pytest.mark.parametrize("line", ["+- An old thing.", "-- A new thing.", "+"])
 def test_only_a_new_line_of_what_is_unreleased_counts(line: str) -> None:
-    change = diff("runtime/rest/job_bodies.py", '+"name"') + diff("CHANGELOG.md", line)
+    change = diff("runtime/rest/bodies/job_bodies.py", '+"name"') + diff("CHANGELOG.md", line)
     assert complaint(change, CHANGELOG, "")
 
 
@@ -42,8 +42,8 @@ def test_only_a_new_line_of_what_is_unreleased_counts(line: str) -> None:
     ("path", "lines"),
     [
         ("runtime/rpc/codec.py", ["+    return decode(data)"]),
-        ("runtime/rest/job_bodies.py", ['-"name"', '+"name"']),
-        ("runtime/rest/job_bodies.py", ["+from runtime.common import ids"]),
+        ("runtime/rest/bodies/job_bodies.py", ['-"name"', '+"name"']),
+        ("runtime/rest/bodies/job_bodies.py", ["+from runtime.common import ids"]),
         ("tests/unit/rest/test_bodies.py", ['+    raise CodecError("no message")']),
         ("bin/test.sh", ["+echo"]),
         ("docs/rest.md", ["+A sentence."]),

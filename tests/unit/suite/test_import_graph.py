@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.import_graph import ImportGraph
+from tests.suite.changed import ROOT
+from tests.suite.import_graph import ImportGraph, proofs
 
 FILES = {
     "runtime/a/core.py": '"""A core."""\n',
@@ -22,7 +23,8 @@ FILES = {
     "tests/unit/test_core.py": "from runtime.a.core import decide\n",
     "tests/unit/test_page.py": 'PAGE = "docs/page.md"\n',
     "docs/page.md": "# A page\n",
-    "docs/rules.md": "| R1 | [x](../runtime/a/core.py) | [y](../tests/process/test_it.py) | |\n",
+    "docs/rule-proofs.md": "# Proofs\n\n## R1\n\nKept by\n\n- [x](../runtime/a/core.py)\n\nProved by\n\n"
+    "- [y](../tests/process/test_it.py#test_it)\n\n## R2\n\nKept by\n\n- [z](../runtime/a/message.py)\n",
 }
 
 
@@ -50,6 +52,12 @@ def test_a_test_uses_the_processes_that_its_scripts_start(graph: ImportGraph) ->
 
 def test_the_proof_of_a_rule_uses_what_keeps_it(graph: ImportGraph) -> None:
     assert graph.distances(["runtime/a/core.py"], 9)["tests/process/test_it.py"] == 1
+    assert "tests/process/test_it.py" not in graph.distances(["runtime/a/message.py"], 9), "the modules of another rule"
+
+
+def test_the_page_of_proofs_is_read() -> None:
+    keeper, proof = "runtime/common/fencing.py", "tests/process/test_job_master_failover.py"
+    assert (proof, {keeper}) in list(proofs(ROOT, {keeper, proof})), "docs/rule-proofs.md has another form now"
 
 
 def test_a_page_that_a_message_names_is_used_by_its_tests_only(graph: ImportGraph) -> None:
