@@ -9,7 +9,6 @@ own; version 2 has one tree, and lends controllers only to groups below one that
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -19,8 +18,6 @@ from pathlib import Path, PurePosixPath
 
 from runtime.common.errors import UnavailableError
 from runtime.system.linux import is_alive
-
-logger = logging.getLogger(__name__)
 
 CONTROLLERS = ("memory", "cpu", "pids")
 _OCTAL = re.compile(r"\\([0-7]{3})")

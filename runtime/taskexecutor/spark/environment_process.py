@@ -8,7 +8,6 @@ both are dead, so that a component that hears of the loss may act on it (R15).
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,8 +24,6 @@ from runtime.taskexecutor.spark.host_process import HostProcess, SparkStartError
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.task_environment import TaskEnvironment
-
-logger = logging.getLogger(__name__)
 
 _JOBS_REMEMBERED_MAX = 10_000
 _PROBLEM_LENGTH_MAX = 500
