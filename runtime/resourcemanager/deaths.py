@@ -120,7 +120,7 @@ class TaskManagerDeaths:
         self._attend(incarnation)
 
     def given_up(self, incarnation: Incarnation) -> None:
-        """The TaskManager is lost."""
+        """The TaskManager counts as lost: if no work was ever given to it, its key may go without a proof."""
         self._liveness.given_up(incarnation)
         if self._scope is not None and self._liveness.is_superfluous(incarnation, is_heard=False):
             self._scope.spawn(f"{incarnation}/unused", self._await_use(incarnation))

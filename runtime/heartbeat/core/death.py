@@ -21,7 +21,7 @@ class GuardIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A listener at the address said this."""
+    """A listener at the address has sent `text`."""
 
     text: str
 

@@ -94,7 +94,7 @@ class StorageSteps:
             delay = min(2 * delay, _DELAY_MAX)
 
     async def try_once(self, work: Callable[[], T]) -> T:
-        """Do a step on a thread, once, behind a look whether this mover still may."""
+        """Do a step on a thread, once. Before it, look whether this mover still may move (R27)."""
 
         def looked() -> T:
             try:

@@ -1,4 +1,4 @@
-"""What an exception of user code means for the person whose task it was, told by the slot process itself."""
+"""Turns an exception of user code into the failure that a person reads. Runs in the slot process."""
 
 from __future__ import annotations
 

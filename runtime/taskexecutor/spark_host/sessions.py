@@ -168,8 +168,8 @@ class Sessions:
     def close(self, session_id: str, deadline: Deadline) -> SessionEnd:
         """End a session whose process is dead.
 
-        When nothing of it runs any more, all that it has cached, persisted, broadcast or registered goes (R22), and
-        what its Python functions and scripts have started ends (R29).
+        When nothing of the session runs any more, all that the session has cached, persisted, broadcast or registered
+        is removed (R22), and processes that its Python functions and scripts have started are killed (R29).
         """
         with self._lock:
             session = self._sessions.pop(session_id, None)

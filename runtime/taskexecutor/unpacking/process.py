@@ -37,9 +37,9 @@ _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGF
 async def unpack_archives_as(
     user: int, archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, building: Path
 ) -> None:
-    """Unpack by a process of that user, of that group alone; root owns the result. Takes root.
+    """Unpack in a process of `user`, whose only group has the same number; root owns the result. Needs root.
 
-    No other process has the number of the user. Whatever the process has started has ended, too.
+    No other process may have the number of the user. All processes of the user have ended when this returns.
     """
     roots = [Path(one.root) for one in archives]
     await asyncio.to_thread(lend, building, roots, user)
@@ -48,7 +48,7 @@ async def unpack_archives_as(
 
 
 async def unpack_archives(archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, user: int | None = None) -> None:
-    """Returns when all are unpacked. However it leaves, the process has ended, and writes nothing any more.
+    """Unpack all archives. When this returns or raises, the process has ended, and writes nothing any more.
 
     Raises InvalidInputError when the archives are to blame, UnavailableError when the process was ended by others or
     takes longer than disks should, and OSError for what the host denies.

@@ -134,7 +134,7 @@ def _carriers(session_id: str) -> dict[int, str]:
 
 
 def in_words(processes: dict[int, str]) -> str:
-    """For messages."""
+    """Names and pids of processes, for messages."""
     return ", ".join(f"{name} ({pid})" for pid, name in sorted(processes.items()))
 
 
