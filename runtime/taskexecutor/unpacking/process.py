@@ -1,4 +1,4 @@
-"""Unpacks the archives of a job in a process of its own, and says in a sentence what became of it (R42)."""
+"""Unpacks the archives of a job in a process of its own, and turns its end into an error with one sentence (R42)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def unpack_archives(archives: tuple[ArchiveToUnpack, ...], limits: UnpackL
 
 
 async def _talk(process: asyncio.subprocess.Process, request: bytes) -> tuple[bytes, bytes]:
-    """What it has said, and complained about, when it says no more."""
+    """Send the request, and read the standard output and standard error of the process to their ends."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -95,7 +95,7 @@ async def _talk(process: asyncio.subprocess.Process, request: bytes) -> tuple[by
 
 
 async def _beginning(stream: asyncio.StreamReader) -> bytes:
-    """Its first bytes, read to its end: a hijacked process may say anything."""
+    """The first bytes of a stream, which is read to its end: a hijacked process may write any amount."""
     kept = b""
     while data := await stream.read(_READ_BYTES):
         kept = (kept + data)[:_SAID_BYTES_MAX]
