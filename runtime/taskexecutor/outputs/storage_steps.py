@@ -114,7 +114,7 @@ class StorageSteps:
         failures: list[Exception] = []
 
         def do(chunk: list[T]) -> None:
-            """Where the storage fails, what is left of it is done again."""
+            """Do the step for the items of a chunk that are left; called again while the storage fails."""
             while chunk:
                 self._permit.check()
                 work(chunk[0])

@@ -84,7 +84,7 @@ class FrameDecoder:
         self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Add bytes that have arrived, and return the frames that are complete now. Raises FrameError for other bytes."""
+        """Add bytes that have arrived, and return the frames that are complete. Raises FrameError for other bytes."""
         self._buffer += data
         frames: list[Frame] = []
         while len(self._buffer) >= _HEAD.size:
