@@ -142,7 +142,9 @@ class TaskManagerDeaths:
             await asyncio.sleep(self._timeout)
 
     async def _remove_unused(self, process: GuardedProcess) -> None:
-        """Remove it, unless its guard says that it lives: then it is on its way here, or logs why it cannot come."""
+        """Remove a TaskManager, unless its guard says that it lives: then it is about to register, or logs why it
+        cannot.
+        """
         address, incarnation, boot_id = process.guard_address, process.incarnation, process.boot_id
         try:
             async with self._dials:

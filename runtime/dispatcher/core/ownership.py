@@ -90,7 +90,7 @@ class Vacated:
 
     @property
     def epoch(self) -> int:
-        """Of the owner that is stored: the next one replaces that one only (R5)."""
+        """The epoch of the stored owner: the next owner replaces that one only (R5)."""
         return self.departure.owner.epoch
 
     @property
@@ -134,12 +134,12 @@ class Reserved:
 
     @property
     def departure(self) -> Departure | None:
-        """Of the owner before this one."""
+        """The departure of the owner before this one; None without one."""
         return self.before.departure
 
     @property
     def epoch(self) -> int:
-        """Of the owner that the transaction replaces, 0 if it expects none."""
+        """The epoch of the owner that the transaction replaces, 0 if it expects none."""
         return self.before.epoch
 
     @property

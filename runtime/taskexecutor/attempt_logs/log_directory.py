@@ -37,7 +37,7 @@ class AttemptLogs:
             self._lock = -1
 
     def collect(self, *, now_seconds: float, keep: Iterable[ExecutionAttemptId]) -> int:
-        """Delete what is above the bounds, here and in the directories of dead TaskManagers. Blocking."""
+        """Delete logs above the bounds, here and in the directories of dead TaskManagers. Blocking."""
         with ExitStack() as held:
             others = [path for path in sorted(self._root.iterdir()) if path.is_dir() and path != self.directory]
             dead = [path for path in others if held.enter_context(taken_over(path))]

@@ -256,7 +256,7 @@ class _SparkDoors:
         setattr(owner, name, value)
 
     def restore(self) -> None:
-        """Make pyspark what it was: the attachment changes it in its own way. Idempotent."""
+        """Take all changes back that this object has made in pyspark. Idempotent."""
         for owner, name, original in self._originals:
             setattr(owner, name, original)
         self._originals.clear()

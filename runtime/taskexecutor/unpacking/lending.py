@@ -54,7 +54,9 @@ def take_back(roots: Iterable[Path], number: int) -> None:
 
 
 def _take_directory(path: str, number: int, taken: set[tuple[int, int]]) -> list[str]:
-    """The directories in it. All above it is root's, so that its path leads nowhere else."""
+    """Take one directory; returns the directories in it. All directories above it are root's, so its path leads nowhere
+    else.
+    """
     descriptor = os.open(path, _DIRECTORY)
     try:
         _take(descriptor, number, taken)

@@ -44,25 +44,25 @@ class Budget:
         self._stream = limits.bytes_max + _STREAM_BYTES_PER_ENTRY * limits.entries_max
 
     def take_entry(self, archive: str) -> None:
-        """One more file, directory or link. Raises InvalidInputError."""
+        """Count a file, directory or link. Raises InvalidInputError."""
         self._entries -= 1
         if self._entries < 0:
             raise self._too_many(archive)
 
     def take_member(self, archive: str) -> None:
-        """One more thing in an archive, which may be there already. Raises InvalidInputError."""
+        """Count a member, also one that was there before. Raises InvalidInputError."""
         self._members -= 1
         if self._members < 0:
             raise self._too_many(archive)
 
     def take_bytes(self, archive: str, count: int) -> None:
-        """So many more bytes of a file. Raises InvalidInputError."""
+        """Count bytes of a file. Raises InvalidInputError."""
         self._bytes -= count
         if self._bytes < 0:
             raise self._too_large(archive)
 
     def take_stream(self, archive: str, count: int) -> None:
-        """So many more bytes behind the compression: headers too cost time. Raises InvalidInputError."""
+        """Count bytes behind the compression: headers cost time too. Raises InvalidInputError."""
         self._stream -= count
         if self._stream < 0:
             raise self._too_large(archive)
