@@ -32,7 +32,7 @@ DIALS_MAX = 200
 
 
 class Guards(Protocol):
-    """`runtime.heartbeat.proof_of_death.GuardDialler`."""
+    """The dialler of guards: `runtime.heartbeat.proof_of_death.GuardDialler`."""
 
     async def is_guard_of(self, address: str, incarnation: Incarnation, boot_id: str, /) -> bool:
         """True if the guard of that TaskManager answers at the address."""
@@ -42,7 +42,7 @@ class Guards(Protocol):
 
 
 class StoredTaskManagers(Protocol):
-    """The TaskManagers' keys. All writes are guarded by the leader's term: StaleTokenError when the term is over."""
+    """The TaskManagers' keys. The leader's term is a condition of all writes: StaleTokenError when the term is over."""
 
     def follow(self) -> AsyncIterator[Sequence[StoredProcess]]:
         """All stored TaskManagers, now and after each change."""
