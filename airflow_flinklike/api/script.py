@@ -61,10 +61,10 @@ def script_job(
     resources: ResourceSpec = DEFAULT_RESOURCES,
     **options: Unpack[JobOptions],
 ) -> ScriptJob:
-    """What `spark-submit application args...` would run, as a job.
+    """A job that runs a script as `spark-submit application args...` does.
 
-    `conf`, `py_files`, `files` and `archives` mean what they mean there. `name` defaults to the name of the file,
-    `resources` is what the script needs of its slot.
+    `conf`, `py_files`, `files` and `archives` have the meaning that they have there. `name` defaults to the name of the
+    file, `resources` are the script's needs of its slot.
     """
     chosen = name or Path(application).name
     return ScriptJob(application, name=chosen, args=args, resources=resources, spark_conf=conf, options=options)

@@ -63,7 +63,7 @@ def loss_in_words(dropped_bytes: int, whose: str) -> str:
 
 
 class AttemptLogs:
-    """The reader of one job: `look` asks, `take` reads the answer, in turns."""
+    """Reads the attempt logs of one job. A caller alternates `look`, which asks, and `take`, which reads the answer."""
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class TokenFile:
         return str(self.path)
 
     def read(self) -> str:
-        """The token; while the file is empty or unreadable, the token before it. Raises OSError, ValueError."""
+        """The token; while the file is empty or unreadable, the last one that was read. Raises OSError, ValueError."""
         now = time.monotonic()  # noqa: TID251 - a client has no other clock
         with _lock:
             known = _read.get(self.path)

@@ -23,7 +23,7 @@ StatusT = TypeVar("StatusT")
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerStatus(Generic[StatusT]):
-    """What the last run brought. `failure` is "" after a success."""
+    """The outcome of the last run. `failure` is "" after a success."""
 
     runs: int
     failures: int

@@ -22,7 +22,9 @@ class ThreadCalls:
         self._thread: threading.Thread | None = None
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Raises what it raises; UnavailableError after the timeout, and while an earlier call has not come back."""
+        """Call the function; its errors pass. Raises UnavailableError after the timeout, and while an earlier call
+        hangs.
+        """
         if self._thread is not None and self._thread.is_alive():
             message = "an earlier call has not come back yet"
             raise UnavailableError(message)

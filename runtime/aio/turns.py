@@ -14,7 +14,9 @@ E = TypeVar("E")
 
 
 class Turns(Generic[E]):
-    """Of one component, on one event loop. `handle` decides on an event and executes what follows; it never waits."""
+    """The turns of one component, on one event loop. `handle` decides on an event and executes the effects; it never
+    waits.
+    """
 
     __slots__ = ("_events", "_handle", "_is_handling")
 

@@ -28,7 +28,7 @@ class Watch(Generic[T]):
         return self._generation
 
     def set(self, value: T) -> None:
-        """Replace the value and wake everybody who waits."""
+        """Replace the value and wake all tasks that wait."""
         self._value = value
         self._generation += 1
         waiters, self._waiters = self._waiters, []

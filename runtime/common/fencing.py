@@ -1,7 +1,7 @@
 """Fencing tokens (R1): a term of leadership or ownership, as an etcd revision of one cluster.
 
-Ordered within one cluster, never random, carried by every guarded write and every call. A new term builds new
-objects; a token is never changed in place.
+Ordered within one cluster, never random; a condition of writes, and part of every call. A new term builds new objects;
+a token is never changed in place.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 class Dispatcher(ABC):
-    """What both kinds of Dispatcher share. Implements `runtime.gateways.overview.DispatcherView`."""
+    """The base of both Dispatchers (`primary`, `standalone`). Implements `runtime.gateways.overview.DispatcherView`."""
 
     def __init__(self, settings: DispatcherSettings, services: DispatcherServices, resources: ResourceRequests) -> None:
         self._settings = settings

@@ -52,9 +52,9 @@ class CensusAsker:
         self._rpc = rpc
 
     async def ask(self, job_id: JobId, epoch: int, address: str) -> None:
-        """Have the TaskManager tell what it has, over its stream; returns when it will.
+        """Ask the TaskManager for its census. Returns when it has agreed; the census comes over its stream.
 
-        Raises StaleTokenError when it knows a higher epoch, or that the job has ended.
+        Raises StaleTokenError when the TaskManager knows a higher epoch, or that the job has ended.
         """
         settings = self._settings
         sender = FencingToken(settings.cluster, epoch)

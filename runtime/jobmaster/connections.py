@@ -185,7 +185,7 @@ class TaskManagerConnections:
                     self._jobs[job_id].task_manager_lost(absence.incarnation, absence.reason)
 
     def task_manager_found(self, incarnation: Incarnation, address: str) -> None:
-        """Its registration says where it is, perhaps one that could not be read before (R31)."""
+        """Note the address in a TaskManager's registration, which may have been unreadable until now (R31)."""
         self._addresses[incarnation] = address
 
     def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:

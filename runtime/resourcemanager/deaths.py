@@ -32,7 +32,7 @@ DIALS_MAX = 200
 
 
 class Guards(Protocol):
-    """`runtime.heartbeat.proof_of_death.GuardDialler`."""
+    """The dialler of guards: `runtime.heartbeat.proof_of_death.GuardDialler`."""
 
     async def is_guard_of(self, address: str, incarnation: Incarnation, boot_id: str, /) -> bool:
         """True if the guard of that TaskManager answers at the address."""
@@ -42,7 +42,7 @@ class Guards(Protocol):
 
 
 class StoredTaskManagers(Protocol):
-    """The TaskManagers' keys. All writes are guarded by the leader's term: StaleTokenError when the term is over."""
+    """The TaskManagers' keys. The leader's term is a condition of all writes: StaleTokenError when the term is over."""
 
     def follow(self) -> AsyncIterator[Sequence[StoredProcess]]:
         """All stored TaskManagers, now and after each change."""
@@ -120,7 +120,7 @@ class TaskManagerDeaths:
         self._attend(incarnation)
 
     def given_up(self, incarnation: Incarnation) -> None:
-        """The TaskManager is lost."""
+        """The TaskManager counts as lost: if no work was ever given to it, its key may go without a proof."""
         self._liveness.given_up(incarnation)
         if self._scope is not None and self._liveness.is_superfluous(incarnation, is_heard=False):
             self._scope.spawn(f"{incarnation}/unused", self._await_use(incarnation))
@@ -142,7 +142,9 @@ class TaskManagerDeaths:
             await asyncio.sleep(self._timeout)
 
     async def _remove_unused(self, process: GuardedProcess) -> None:
-        """Remove it, unless its guard says that it lives: then it is on its way here, or logs why it cannot come."""
+        """Remove a TaskManager, unless its guard says that it lives: then it is about to register, or logs why it
+        cannot.
+        """
         address, incarnation, boot_id = process.guard_address, process.incarnation, process.boot_id
         try:
             async with self._dials:

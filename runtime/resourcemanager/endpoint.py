@@ -294,7 +294,7 @@ class ResourceManager:
             raise UnavailableError(message) from None
 
     def slot_counts(self) -> tuple[int, int]:
-        """(slots in all, free ones)."""
+        """The number of all slots, and of free ones."""
         self._check_open()
         return self._slots.slot_counts()
 

@@ -24,7 +24,7 @@ class JobOwnerView(Protocol):
 
 
 class JobDirectory(Protocol):
-    """What a ResourceManager asks and tells its Dispatcher. Calls never block."""
+    """The Dispatcher, as far as its ResourceManager needs it. Calls never block."""
 
     def owner_of(self, job_id: JobId, /) -> JobOwnerView | None:
         """The owner of the job by the leader's own writing, None while there is none."""

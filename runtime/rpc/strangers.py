@@ -151,7 +151,7 @@ class StrangerWatch:
         self._tell_left(self._strangers.left, now)
 
     def _tell(self, cut: list[CutOff], now: float) -> None:
-        """The first one at once, and then a sum now and then: what anybody may cause fills no log."""
+        """Log the first closed connection at once, later ones as a sum now and then: strangers cannot fill a log."""
         self._latest = cut[-1] if cut else self._latest
         count = self._lines.take(now, _CUT_OFF, occasions=len(cut))
         if not count or self._latest is None:
@@ -165,7 +165,7 @@ class StrangerWatch:
         )
 
     def _tell_left(self, left: Sequence[Peer], now: float) -> None:
-        """As above. Who speaks TLS with us, or not as we do, ends so: gRPC says it to nobody but stderr."""
+        """Log strangers that have left, in the same way. A failed TLS handshake ends so: gRPC logs it to stderr."""
         count = self._lines.take(now, _LEFT, occasions=len(left)) if left else 0
         if not count:
             return

@@ -36,7 +36,7 @@ def limited_to(value: int, line: bytes) -> list[int]:
 
 
 def _look(pid: int, value: int, line: bytes) -> bool | None:
-    """None if it has ended, and may have had it."""
+    """True if the process has the limit; None if it has ended, and may have had it."""
     try:
         limits = _read(f"/proc/{pid}/limits")
         if not limits:

@@ -145,7 +145,7 @@ def line_buffer_c_stdout() -> None:
 
 
 def flush_c_streams() -> None:
-    """fflush(NULL)."""
+    """Write out the buffers of all C streams: fflush(NULL)."""
     _libc.fflush(None)
 
 

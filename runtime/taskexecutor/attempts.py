@@ -113,7 +113,7 @@ def failure_of(error: Exception, clock: Clock) -> FailureInfo:
 
 
 class Attempts:
-    """Runs what the core decides to run. Posts what becomes of it."""
+    """Runs the attempts that the core starts, and posts their reports."""
 
     def __init__(
         self,

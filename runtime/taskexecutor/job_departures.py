@@ -1,4 +1,4 @@
-"""Removes what a job has left on this TaskManager: processes, what Spark has of it, files, partitions, outputs."""
+"""Removes all that a job has left on this TaskManager: processes, its part of Spark, files, partitions, outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the job store says of jobs that a TaskManager has something of: over or not, and whose files stay."""
+"""Looks up the jobs of a TaskManager in the job store: which are over, and whose files stay."""
 
 from __future__ import annotations
 

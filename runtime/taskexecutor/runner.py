@@ -53,7 +53,7 @@ _IDLE_LOOKUPS = 10
 
 
 class EarlierLives(Protocol):
-    """TaskManagers that ran in this run directory before, as our guard has found them (R30)."""
+    """TaskManagers that ran in this run directory before this one, as the guard has found them (R30)."""
 
     def earlier_lives(self, *, age: float) -> list[str]:
         """Incarnations of which everything was reaped, at least `age` seconds ago."""

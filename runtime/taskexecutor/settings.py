@@ -40,7 +40,7 @@ class TaskExecutorSettings:
     archives: UnpackLimits = field(default_factory=UnpackLimits)
 
     def new_core(self, registration: RegisterTaskManager) -> TaskExecutorCore:
-        """What decides, for one life of the TaskManager."""
+        """The core for one life of the TaskManager."""
         return TaskExecutorCore(
             registration.task_manager_id,
             slots=registration.slots,

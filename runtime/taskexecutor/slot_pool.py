@@ -1,4 +1,4 @@
-"""What the TaskExecutor needs of slots and Spark: `SlotProcessPool` in production, a fake in tests of the endpoint."""
+"""Slots and Spark, as far as the TaskExecutor needs them: `SlotProcessPool` in production, a fake in tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SlotPool(Protocol):
 
 
 class SparkState(Protocol):
-    """What slot reports and the end of a job need of Spark."""
+    """Spark, as far as slot reports and the end of a job need it."""
 
     @property
     def is_warm(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the ResourceManager is told of this TaskManager's slots, and whether the TaskManager serves."""
+"""The reports to the ResourceManager about this TaskManager's slots, and whether the TaskManager serves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SlotReports:
         return is_ready and not self.is_stopping and not self._core.drain
 
     def forget_reported(self) -> None:
-        """The next leader, or a leader that has forgotten this TaskManager, gets a report whatever it says."""
+        """Send the next report in any case: to the next leader, or to one that has forgotten this TaskManager."""
         self._reported = None
 
     def report(self) -> None:

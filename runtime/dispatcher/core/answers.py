@@ -1,4 +1,4 @@
-"""What the registry answers to requests about jobs that are stored or have ended, and to submits above a limit."""
+"""The registry's answers to requests about jobs that are stored or have ended, and to submits above a limit."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Assignments:
         return self._begin(entry, former)
 
     def found(self, entry: JobEntry, owner: ev.JobOwner, *, is_first: bool) -> Effects:
-        """An owner is stored, whatever this leader knows: tell it."""
+        """Take the owner that the store has, also when this leader expected another one, and tell it to run the job."""
         former = entry.former
         self._processes.release(entry.owner, entry.job_id)
         entry.find_owner(owner, is_first=is_first)

@@ -58,7 +58,7 @@ class Cancels:
         return self.pursue(entry)
 
     def pursue(self, entry: JobEntry) -> Effects:
-        """Begin to make the wish durable, if there is one that is not, where the job's phase has room for it."""
+        """Begin to store a wish that is not durable yet, in a phase that allows another transaction."""
         if not isinstance(entry.cancel, CancelWanted) or entry.move.is_being_stored:
             return []  # of two writes of one key in flight the first may be the last
         match entry.phase.state:
@@ -83,7 +83,9 @@ class Cancels:
         return effects
 
     def abort(self, entry: JobEntry) -> Effects:
-        """End a job that no process runs or will run: CANCELED if that is wanted, else FAILED for what is shown."""
+        """End a job that no process runs or will run: CANCELED if a cancel is wanted, else FAILED with the shown
+        failure.
+        """
         self._jobs.waiting.pop(entry.job_id, None)
         status = JobStatus.CANCELLING if entry.wants_cancel else JobStatus.FAILING
         is_news = entry.can_have_begun and entry.shown.stop(status)

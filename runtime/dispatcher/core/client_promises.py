@@ -53,19 +53,19 @@ class Promise:
 
 
 class PromisedJobs(Protocol):
-    """What client promises need of the jobs of their term."""
+    """The jobs of the term, as far as client promises need them."""
 
     def entry(self, job_id: JobId) -> JobEntry | None:
         """A job that is not cleaned."""
 
     def summary(self, job_id: JobId) -> JobSummary | None:
-        """What is shown of a job, of a cleaned one too."""
+        """The shown summary of a job, also of a cleaned one."""
 
     def want_cancel(self, entry: JobEntry, reason: str) -> Effects:
         """Begin to make durable that the cluster wants the job cancelled."""
 
     def reload(self, entry: JobEntry) -> Effects:
-        """Read again what is stored of a job."""
+        """Read the stored state of a job again."""
 
 
 class ClientPromises:

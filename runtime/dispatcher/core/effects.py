@@ -1,4 +1,4 @@
-"""What a Dispatcher does (effects, imperatives): what its core decides on an event."""
+"""The effects of a Dispatcher (imperatives): its core decides them on an event, its shell executes them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class StoreEnd:
 
 @dataclass(frozen=True, slots=True)
 class ReloadJob:
-    """Read what is stored of this job."""
+    """Read the stored state of this job."""
 
     job_id: JobId
 
@@ -113,7 +113,7 @@ class SendCancel:
 
 @dataclass(frozen=True, slots=True)
 class SendDrop:
-    """Tell a process to stop running jobs, and to leave what is durable as it is."""
+    """Tell a process to stop running jobs, and to leave their durable state as it is."""
 
     incarnation: Incarnation
     entries: tuple[JobInventoryEntry, ...]
@@ -137,7 +137,7 @@ class SendNotTaken:
 
 @dataclass(frozen=True, slots=True)
 class PublishSummary:
-    """What is shown of a job has changed: wake the calls that wait for it."""
+    """The shown summary of a job has changed: wake the calls that wait for it."""
 
     job_id: JobId
 

@@ -1,4 +1,4 @@
-"""What happens to a Dispatcher (events, past participles), and the stored forms of a job that events carry."""
+"""The events of a Dispatcher (past participles), and the stored forms of a job that events carry."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class OwnerStored:
 
 @dataclass(frozen=True, slots=True)
 class OwnerNotStored:
-    """The assign transaction found the store otherwise than expected; `found` is what is stored (None: nothing)."""
+    """The assign transaction found another owner than expected; `found` is the stored one (None: none)."""
 
     job_id: JobId
     found: RecoveredJob | None
@@ -172,7 +172,7 @@ class OwnerNotStored:
 
 @dataclass(frozen=True, slots=True)
 class JobReloaded:
-    """What the store holds of a job (None: nothing)."""
+    """The stored state of a job (None: nothing is stored)."""
 
     job_id: JobId
     found: RecoveredJob | None

@@ -1,4 +1,4 @@
-"""One job as the leader knows it: its phase, its owner, what is wanted of it, and what is shown of it."""
+"""One job as the leader knows it: its phase, its owner, its wishes, and its shown summary."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class JobEntry:
 
     @property
     def summary(self) -> JobSummary:
-        """What is shown of the job."""
+        """The shown summary of the job."""
         return self.shown.summary
 
     # --- the owner ----------------------------------------------------------------------------------------
@@ -141,12 +141,12 @@ class JobEntry:
 
     @property
     def owner(self) -> Incarnation:
-        """The process at which the job is counted: its owner, or the one that is to be; "" without one."""
+        """The process at which the job is counted: its stored or reserved owner; "" without one."""
         return self._ownership.process
 
     @property
     def epoch(self) -> int:
-        """Of the owner that is stored by all that this leader knows, 0 if there is none."""
+        """The epoch of the stored owner, as far as this leader knows; 0 without one."""
         return self._ownership.epoch
 
     @property
@@ -238,7 +238,7 @@ class JobEntry:
         return RECORD_GONE if self._ownership.last_epoch else ""
 
     def end_without_owner(self) -> StoreEnd:
-        """The transaction that ends the job: CANCELED if that is wanted, else FAILED because of what is shown."""
+        """The transaction that ends the job: CANCELED if a cancel is wanted, else FAILED with the shown failure."""
         self._enter(JobPhase.ABORTING, self._ownership)
         is_wanted = self.wants_cancel
         return StoreEnd(
@@ -257,7 +257,7 @@ class JobEntry:
         self._enter(JobPhase.WAITING, self._ownership, reason)
 
     def reload(self) -> None:
-        """What is stored of the job is read."""
+        """Note that the stored state of the job is being read."""
         self._enter(JobPhase.RELOADING, self._ownership)
 
     def end(self) -> None:
@@ -345,9 +345,9 @@ class JobEntry:
             self.shown.summary = of_submitter(self.summary, stored)
 
     def found_stored(self) -> JobEntry:
-        """The entry after the submit has found the job stored already: what is stored counts, and is read next.
+        """The entry after the submit has found the job stored already: the stored state counts, and is read next.
 
-        What is stored says whose job it is, too: not a client that has guessed its id (R48).
+        The stored graph also names the submitter: a client that has guessed the id does not (R48).
         """
         entry = recovered_entry(replace(self.source, submitter="", namespace=UNKNOWN_NAMESPACE))
         entry.cancel_requests = self.cancel_requests
@@ -366,5 +366,5 @@ def new_entry(source: JobSource) -> JobEntry:
 
 
 def recovered_entry(source: JobSource) -> JobEntry:
-    """An entry for a job that was found in the store, until what is stored of it is taken over."""
+    """An entry for a job that was found in the store, until its stored state is taken over."""
     return JobEntry(source, JobPhase.RELOADING, RecordLost())

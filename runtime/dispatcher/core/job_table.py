@@ -1,7 +1,7 @@
 """The jobs of one leadership term that are not cleaned, and those of them that wait for an owner.
 
-Shared by everything that decides on jobs. Invariant: a job waits in the table exactly while it needs an owner and no
-transaction of it is under way.
+Shared by all components that decide on jobs. Invariant: a job waits in the table exactly while it needs an owner and
+has no transaction under way.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JobTable:
         return self._entries.get(job_id)
 
     def summary(self, job_id: JobId) -> JobSummary | None:
-        """What is shown of a job; a submit that is not stored yet is not shown."""
+        """The shown summary of a job; a submit that is not stored yet is not shown."""
         return self.shown.summary(job_id)
 
     def finished(self, job_id: JobId) -> FinishedJob | None:
@@ -51,15 +51,15 @@ class JobTable:
         self._entries[entry.job_id] = entry
 
     def remove(self, job_id: JobId) -> JobEntry:
-        """The job is cleaned, or was never stored. What is shown of it is refreshed by the caller."""
+        """Remove a job that is cleaned, or was never stored. The caller refreshes the shown summary."""
         return self._entries.pop(job_id)
 
     def publish(self, entry: JobEntry) -> ef.Effects:
-        """What is shown of the job has changed."""
+        """Tell that the shown summary of the job has changed."""
         return self.shown.publish(entry.job_id)
 
     def reload(self, entry: JobEntry) -> ef.Effects:
-        """Read again what is stored of the job, unless that is under way or another transaction will find it."""
+        """Read the stored state of the job again, unless a transaction that will find it is under way."""
         if entry.phase.state is JobPhase.RELOADING or not entry.phase.can(JobPhase.RELOADING):
             return []
         entry.reload()

@@ -115,7 +115,7 @@ class JobRegistry:
         return [self._jobs[job_id] for job_id in sorted(process.jobs)]
 
     def summary(self, job_id: JobId) -> JobSummary | None:
-        """What is shown of a job; a submit that is not stored yet is not shown."""
+        """The shown summary of a job; a submit that is not stored yet is not shown."""
         return self._jobs.summary(job_id)
 
     def owner(self, job_id: JobId) -> ev.JobOwner | None:
@@ -128,7 +128,7 @@ class JobRegistry:
         return self._jobs.dirty
 
     def dirty(self, limit: int, put_off: Container[JobId] = ()) -> list[JobId]:
-        """Jobs with a stored result that are not cleaned, at most `limit`, without those that are put off."""
+        """Jobs with a stored result that are not cleaned, at most `limit`, without those in `put_off`."""
         ended = (entry.job_id for entry in self._jobs if entry.phase.state is JobPhase.TERMINAL)
         return list(islice((job_id for job_id in ended if job_id not in put_off), limit))
 
@@ -143,7 +143,7 @@ class JobRegistry:
         return self._cancels.want(entry, reason)
 
     def reload(self, entry: JobEntry) -> Effects:
-        """Read again what is stored of a job."""
+        """Read the stored state of a job again."""
         return self._jobs.reload(entry)
 
     # --- processes ----------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class JobRegistry:
         return effects
 
     def _on_inventory(self, event: ev.InventoryReceived) -> Effects:
-        """R5: what is owned and missing is sent again, what is there and not owned is dropped."""
+        """R5: an owned job that is missing in the inventory is sent again; a job in it that is not owned is dropped."""
         process = self.processes.get(event.incarnation)
         if process is None:
             return []
@@ -292,7 +292,7 @@ class JobRegistry:
         return self._settle(entry, event.found) + self._assignments.assign_waiting()
 
     def _settle(self, entry: JobEntry, found: ev.RecoveredJob | None) -> Effects:
-        """Bring an entry in line with what is stored."""
+        """Bring an entry in line with the stored state."""
         effects: Effects = []
         if found is None:
             message = f"job {entry.job_id} is not stored any more: another leader has cleaned it"

@@ -20,7 +20,7 @@ RECORD_GONE = "the record of its owner is gone from the store"
 
 
 class Begun(Enum):
-    """What the owners before the present one may have started of a job."""
+    """The work of a job that owners before the present one may have started."""
 
     NOTHING = "NOTHING"
     """Nothing: each of them refused the job, or was never told to run it. The next owner is a first one (R6)."""
@@ -68,7 +68,7 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class NeverOwned:
-    """No owner was ever stored: this leader has accepted the job itself, and nothing of it can run (R6)."""
+    """No owner was ever stored: this leader has accepted the job itself, and no task of it can run (R6)."""
 
     state: ClassVar[OwnerState] = OwnerState.NEVER_OWNED
     departure: ClassVar[None] = None
@@ -80,7 +80,7 @@ class NeverOwned:
 
 @dataclass(frozen=True, slots=True)
 class Vacated:
-    """The last owner is stored and does not run the job any more: its process is lost, or has refused it (R5)."""
+    """The last owner is stored and does not run the job any more: its process is lost, or has refused the job (R5)."""
 
     state: ClassVar[OwnerState] = OwnerState.VACATED
     process: ClassVar[Incarnation] = NO_PROCESS
@@ -90,7 +90,7 @@ class Vacated:
 
     @property
     def epoch(self) -> int:
-        """Of the owner that is stored: the next one replaces that one only (R5)."""
+        """The epoch of the stored owner: the next owner replaces that one only (R5)."""
         return self.departure.owner.epoch
 
     @property
@@ -101,9 +101,9 @@ class Vacated:
 
 @dataclass(frozen=True, slots=True)
 class RecordLost:
-    """No owner is stored, and there may have been one: what it has started may run, and the next one takes over (R6).
+    """No owner is stored, and there may have been one: its tasks may run, and the next owner takes the job over (R6).
 
-    `departure`: of the last owner, None if this leader has never known one.
+    `departure`: of the last owner; None if this leader has never known one.
     """
 
     state: ClassVar[OwnerState] = OwnerState.RECORD_LOST
@@ -134,12 +134,12 @@ class Reserved:
 
     @property
     def departure(self) -> Departure | None:
-        """Of the owner before this one."""
+        """The departure of the owner before this one; None without one."""
         return self.before.departure
 
     @property
     def epoch(self) -> int:
-        """Of the owner that the transaction replaces, 0 if it expects none."""
+        """The epoch of the owner that the transaction replaces, 0 if it expects none."""
         return self.before.epoch
 
     @property
@@ -239,7 +239,7 @@ def leaving(ownership: Owned, reason: str) -> Vacated:
 
 
 def without_record(ownership: Ownership) -> NeverOwned | RecordLost:
-    """No owner is stored, whatever this leader has written. One that was stored may run what it has started (R6)."""
+    """No owner is stored, also if this leader has written one. Tasks of an owner that was stored may run (R6)."""
     match ownership:
         case NeverOwned() | Reserved(before=NeverOwned()):
             return NeverOwned()

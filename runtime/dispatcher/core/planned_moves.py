@@ -47,7 +47,7 @@ class MoveSettings:
 
 
 class MovableJobs(Protocol):
-    """What planned moves need of the jobs of their term."""
+    """The jobs of the term, as far as planned moves need them."""
 
     def entry(self, job_id: JobId) -> JobEntry | None:
         """A job that is not cleaned."""
@@ -56,13 +56,13 @@ class MovableJobs(Protocol):
         """The jobs that are counted at a process, by id."""
 
     def summary(self, job_id: JobId) -> JobSummary | None:
-        """What is shown of a job, of a cleaned one too."""
+        """The shown summary of a job, also of a cleaned one."""
 
     def begin_move(self, entry: JobEntry, target: JobMasterProcess, reason: str) -> Effects:
         """Assign a job that has an owner to another process."""
 
     def reload(self, entry: JobEntry) -> Effects:
-        """Read again what is stored of a job."""
+        """Read the stored state of a job again."""
 
 
 class PlannedMoves:

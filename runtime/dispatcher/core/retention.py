@@ -72,7 +72,7 @@ class FinishedJobs:
 
 @dataclass(frozen=True, slots=True)
 class RememberedJob:
-    """What retention knows of a cleaned job. `revision`: where it was stored as such."""
+    """A cleaned job, as retention knows it. `revision`: of its key `done/<id>`."""
 
     end_millis: int
     archive_bytes: int

@@ -1,4 +1,4 @@
-"""What is shown of jobs, in the order of the lists, and how many there are of each status.
+"""The shown summaries of jobs, in the order of the lists, and the number of jobs of each status.
 
 Every change updates both, so that a list of many jobs is read, and not made.
 """
@@ -37,7 +37,7 @@ class ShownJobs:
         self._number = 0
 
     def summary(self, job_id: JobId) -> JobSummary | None:
-        """What is shown of a job."""
+        """The shown summary of a job."""
         entry = self._jobs.get(job_id)
         if entry is not None and entry.phase.state is not JobPhase.SUBMITTING:
             return entry.summary
@@ -61,7 +61,7 @@ class ShownJobs:
         return self._unfinished_in[namespace]
 
     def publish(self, job_id: JobId) -> list[ef.DispatcherEffect]:
-        """What is shown of the job has changed, in the lists and for long polls."""
+        """Update the lists, and wake long polls: the shown summary of the job has changed."""
         self.refresh((job_id,))
         return [ef.PublishSummary(job_id)]
 

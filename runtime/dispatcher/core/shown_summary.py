@@ -1,4 +1,4 @@
-"""What is shown of one job: the summary of its owner, and what the leader adds while no owner speaks."""
+"""The shown summary of one job: that of its owner, and the leader's additions while the owner is silent."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ShownSummary:
 
 
 def initial_summary(source: JobSource) -> JobSummary:
-    """What is shown before any owner has spoken (semantics.md: no owner yet = INITIALIZING)."""
+    """The summary before any owner has sent one (semantics.md: no owner yet = INITIALIZING)."""
     return JobSummary(
         job_id=source.job_id,
         name=source.name,

@@ -1,4 +1,4 @@
-"""What clients, or the cluster, want of a job that runs: that it is cancelled, or that another process runs it.
+"""The wishes of clients, or of the cluster, about a job: to cancel it, or to have another process run it.
 
 A wish counts, and is answered, when it is durable (R3).
 """

@@ -1,4 +1,4 @@
-"""What an answer, or none, at a guard's liveness address proves about its TaskManager (R13). Pure."""
+"""Which proof about a TaskManager an answer, or none, at its guard's liveness address is (R13). Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GuardIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A listener at the address said this."""
+    """A listener at the address has sent `text`."""
 
     text: str
 
@@ -33,7 +33,7 @@ class ConnectionRefused:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """No answer came in time, or one that says nothing."""
+    """No answer came in time, or the answer is no proof."""
 
     reason: str
 
@@ -54,7 +54,10 @@ REAPED = "reaped"
 
 
 def identity_of(text: str) -> tuple[GuardIdentity, bool] | None:
-    """What a guard says: "<incarnation> <boot id>[ reaped]\\n", True when it is reaped. None: no guard says that."""
+    """The identity in a guard's statement "<incarnation> <boot id>[ reaped]\\n", and True when everything is reaped.
+
+    None for a text that no guard states.
+    """
     words = text.split()
     is_reaped = words[2:] == [REAPED]
     if not text.endswith("\n") or len(words) != 2 + is_reaped or not is_hex_id(words[0]):
@@ -63,7 +66,9 @@ def identity_of(text: str) -> tuple[GuardIdentity, bool] | None:
 
 
 def judge_process(dialled: Dialled, expected: Incarnation, *, trusts_refusal: bool) -> Verdict:
-    """What a dial proves about a process that answers with its incarnation; nothing about what it has started."""
+    """The verdict about a process that answers with its incarnation; it says nothing about processes that it has
+    started.
+    """
     match dialled:
         case Answered(text):
             return Verdict.ALIVE if text == expected else Verdict.DEAD
@@ -74,8 +79,8 @@ def judge_process(dialled: Dialled, expected: Incarnation, *, trusts_refusal: bo
 
 
 def judge(dialled: Dialled, expected: GuardIdentity) -> Verdict:
-    """What a dial proves about that TaskManager (R30). Only a guard that has reaped everything says so; a refusal may
-    come from a killed guard, and another guard at the address says nothing about this TaskManager.
+    """The verdict about that TaskManager (R30). Only a guard that has reaped everything states that; a refusal may come
+    from a killed guard, and another guard at the address says nothing about this TaskManager.
     """
     if not isinstance(dialled, Answered) or (found := identity_of(dialled.text)) is None or found[0] != expected:
         return Verdict.UNKNOWN

@@ -25,7 +25,7 @@ class HeartbeatTiming:
 
 
 class Observation(Protocol):
-    """What is known of one peer: its stream knows it."""
+    """The times of one peer, as its stream knows them."""
 
     @property
     def last_heard(self) -> float:
@@ -96,7 +96,7 @@ class HeartbeatMonitor:
             peer.armed_at = now
 
     def handle(self, tick: Tick) -> list[Effect]:
-        """What is due."""
+        """The heartbeats and ends that are due."""
         lateness = tick.now - tick.scheduled_at
         if lateness > 0 and any(lateness > peer.timing.interval for peer in self._peers.values()):
             self.rearm(tick.now)

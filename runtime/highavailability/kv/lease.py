@@ -52,7 +52,7 @@ class Lease:
 
     @classmethod
     async def grant(cls, kv: KeyValueStore, clock: Clock, settings: LeaseSettings) -> Lease:
-        """A new lease, counted from before it was asked for."""
+        """A new lease. Its validity counts from the send time of the request (R4)."""
         sent_at = clock.monotonic()
         lease = await kv.grant_lease(settings.ttl, timeout=settings.timeout)
         return cls(kv, clock, settings, lease, sent_at)

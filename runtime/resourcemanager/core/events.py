@@ -1,4 +1,4 @@
-"""What happens to the SlotManager (events) and what its ResourceManager then sends (effects)."""
+"""The events of the SlotManager, and its effects, which the ResourceManager sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one job has declared that it needs, and what it holds of that."""
+"""The slots that one job has declared to need, and those of them that it holds."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class JobNeeds:
         return not self.requirements and not any(self.held.values())
 
     def hold(self, allocation: Allocation, change: int) -> None:
-        """Count an allocation in or out. One that the owner cannot reach is of no use to it (R7)."""
+        """Count an allocation in or out. An allocation that the owner cannot reach is of no use to the job (R7)."""
         if allocation.incarnation not in self.reach.named:
             self.held[allocation.profile] = self.held.get(allocation.profile, 0) + change
 
     def unfulfilled(self) -> Iterator[tuple[ResourceProfile, int]]:
-        """What is missing: profiles, each with the number of slots that the job has declared and does not hold.
+        """The missing slots: profiles, each with the number of slots that the job has declared and does not hold.
 
-        In the order of the declaration. Allocations whose profile is not known count for what is short first.
+        In the order of the declaration. Allocations of an unknown profile count for the first profile that is short.
         """
         unknown = self.held.get(None, 0)
         for need in self.requirements:

@@ -16,7 +16,7 @@ from runtime.common.ids import Incarnation
 
 
 class Question(Enum):
-    """What the leader asks a guard."""
+    """A question of the leader to a guard."""
 
     IS_IT_THERE = "IS_IT_THERE"
     IS_IT_DEAD = "IS_IT_DEAD"
@@ -31,7 +31,7 @@ class GuardedProcess(Protocol):
 
     @property
     def task_manager_id(self) -> str:
-        """Its name for people."""
+        """The TaskManager's name for people."""
 
     @property
     def address(self) -> str:
@@ -43,11 +43,11 @@ class GuardedProcess(Protocol):
 
     @property
     def boot_id(self) -> str:
-        """The boot of its host: after another one nothing of it runs."""
+        """The boot of its host: after another boot none of its processes lives."""
 
 
 class GuardFinding(Protocol):
-    """What a leader has found out about a guard."""
+    """A leader's durable finding about a guard."""
 
     @property
     def is_reached(self) -> bool:
@@ -59,11 +59,11 @@ class StoredProcess(Protocol):
 
     @property
     def record(self) -> GuardedProcess:
-        """Its registration."""
+        """The registration of the TaskManager."""
 
     @property
     def guard(self) -> GuardFinding | None:
-        """What is known of its guard; None: no leader has used the TaskManager yet."""
+        """The finding about its guard; None: no leader has used the TaskManager yet."""
 
 
 def described(process: GuardedProcess) -> str:
@@ -80,7 +80,9 @@ class _Known:
 
 
 class Liveness:
-    """What the leader knows of the TaskManagers' guards. One that is dead is forgotten: no incarnation comes back."""
+    """The leader's knowledge of the TaskManagers' guards. A dead TaskManager is forgotten: its incarnation never comes
+    back.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Incarnation, _Known] = {}
@@ -95,7 +97,7 @@ class Liveness:
         return self._known[incarnation].process
 
     def question(self, incarnation: Incarnation, *, is_heard: bool) -> Question | None:
-        """What to ask the guard of a TaskManager now; None for nothing."""
+        """The next question to the guard of a TaskManager; None for none."""
         known = self._known.get(incarnation)
         if known is None or (not known.is_used and not is_heard):
             return None
@@ -104,7 +106,7 @@ class Liveness:
         return None if is_heard else Question.IS_IT_DEAD
 
     def is_used(self, incarnation: Incarnation) -> bool:
-        """True if something may be given to it: what was found out about its guard is durable."""
+        """True if the TaskManager may get work: the finding about its guard is durable."""
         return incarnation in self._known and self._known[incarnation].is_used
 
     def is_superfluous(self, incarnation: Incarnation, *, is_heard: bool) -> bool:
@@ -119,7 +121,7 @@ class Liveness:
         self._known.setdefault(process.incarnation, _Known(process)).process = process
 
     def stored(self, processes: Iterable[StoredProcess]) -> tuple[list[Incarnation], list[GuardedProcess]]:
-        """Take over all that the store names. Returns (those that are new here, those whose key has gone).
+        """Take over all keys of the store. Returns (TaskManagers that are new here, those whose key was deleted).
 
         A TaskManager whose key was there and is deleted has ended by itself and reaped everything, or was found dead.
         """

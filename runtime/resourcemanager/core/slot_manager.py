@@ -105,7 +105,7 @@ class SlotManager:
         return total, sum(len(peer.free) for peer in self._task_managers.values() if peer.is_connected)
 
     def job(self, job_id: JobId) -> JobNeeds | None:
-        """What a job has declared and holds; None for a job that needs nothing and holds nothing."""
+        """The declaration of a job and the slots that it holds; None for a job with neither."""
         return self._jobs.get(job_id)
 
     # --- TaskManagers -------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ class TaskManagerSlots:
         self.offered_conf = _offered_conf(self.registration)
 
     def registered_again(self, registration: RegisterTaskManager) -> None:
-        """It has a new stream. Which slots are free is not known before the first report there."""
+        """The TaskManager has a new stream. Its free slots are not known before the first report there."""
         self.registration = registration
         self.offered_conf = _offered_conf(registration)
         self.is_connected = True

@@ -74,7 +74,7 @@ def _task_counts(tasks: TaskCounts) -> schema.TaskCountPerState:
 def job_details(
     graph: ArchivedExecutionGraph, owner: JobMasterInfo | None, summary: JobSummary, now: int
 ) -> schema.Job:
-    """/jobs/:id."""
+    """The body of GET /jobs/:id."""
     counts = {state.value: 0 for state in ExecutionState}
     for vertex in graph.vertices:
         counts[vertex.state.value] += 1
@@ -212,7 +212,7 @@ def _plan_node(graph: ArchivedExecutionGraph, vertex: ArchivedVertex) -> schema.
 
 
 def job_config(graph: ArchivedExecutionGraph) -> schema.JobConfiguration:
-    """/jobs/:id/config."""
+    """The body of GET /jobs/:id/config."""
     user_config = {**json.loads(graph.config.params or "{}"), **graph.config.spark_conf}
     return {
         "jid": graph.job_id,
@@ -232,7 +232,7 @@ def _setting(key: str, value: JsonValue) -> str:
 
 
 def exceptions(graph: ArchivedExecutionGraph, limit: int) -> schema.JobExceptions:
-    """/jobs/:id/exceptions, newest first."""
+    """The body of GET /jobs/:id/exceptions, newest first."""
     entries: list[schema.RootFailureOfJob] = [
         {**_exception(one), "concurrentExceptions": [_exception(other) for other in one.concurrent]}
         for one in graph.exceptions

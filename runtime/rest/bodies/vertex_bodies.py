@@ -26,7 +26,7 @@ _LIVE_STATES = ("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING")
 
 
 def vertex_details(vertex: ArchivedVertex, now: int) -> schema.Vertex:
-    """/jobs/:id/vertices/:vid."""
+    """The body of GET /jobs/:id/vertices/:vid."""
     subtasks = [attempt_details(one.index, one.current, now) for one in vertex.subtasks]
     return {
         "id": vertex.id,
@@ -67,7 +67,7 @@ def attempt_details(index: int, attempt: ArchivedExecution, now: int) -> schema.
 
 
 def subtask_times(vertex: ArchivedVertex, now: int) -> schema.SubtaskTimes:
-    """/jobs/:id/vertices/:vid/subtasktimes."""
+    """The body of GET /jobs/:id/vertices/:vid/subtasktimes."""
     return {
         "id": vertex.id,
         "name": vertex.name,

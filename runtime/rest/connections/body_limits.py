@@ -120,7 +120,7 @@ class _Body:
         return not self._is_complete and self._loop.time() - self._begun > GRACE_SECONDS
 
     def give_way(self) -> None:
-        """Refuse the rest of it."""
+        """Refuse the rest of the body."""
         self._gives_way = True
         if self._timeout is not None and not self._timeout.expired():
             self._timeout.reschedule(self._loop.time())

@@ -123,7 +123,7 @@ class Handshake(asyncio.Protocol):
         self.leave()
 
     def data_received(self, data: bytes) -> None:
-        """Its first bytes: a handshake, or something else."""
+        """Take the first bytes of the connection: a handshake, or other bytes."""
         if self._is_over or self.transport.is_closing():
             return
         if data[0] != _RECORD_OF_HANDSHAKE:

@@ -69,14 +69,14 @@ class Connection(Protocol):
 
     @property
     def is_sending(self) -> bool:
-        """Its client has not taken all of its answer yet."""
+        """True while the client has not taken all of its answer."""
 
 
 class Handshaking(Connection, Protocol):
     """A connection that is not encrypted yet: `Handshake`."""
 
     def leave(self) -> None:
-        """Give its place back."""
+        """Give the connection's place back."""
 
 
 class Connections:
@@ -105,16 +105,16 @@ class Connections:
         return True
 
     def runs(self, connection: Connection) -> None:
-        """A request of it has begun."""
+        """Note that a request of the connection has begun."""
         self._waiting.pop(connection, None)
 
     def waits(self, connection: Connection) -> None:
-        """Its request is answered. It is the last to be closed for others."""
+        """Note that the request of the connection is answered. It is the last to be closed for others."""
         if connection in self._peers:
             self._waiting[connection] = None
 
     def forget(self, connection: Connection) -> None:
-        """It is closed. Idempotent."""
+        """Note that the connection is closed. Idempotent."""
         self._waiting.pop(connection, None)
         peer = self._peers.pop(connection, None)
         if peer is not None:
@@ -162,7 +162,7 @@ class LimitedProtocol(HttpProtocol):
 
     @property
     def is_sending(self) -> bool:
-        """The client has not taken all of its answer yet."""
+        """True while the client has not taken all of its answer."""
         return self._unsent() > 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -219,7 +219,7 @@ class LimitedProtocol(HttpProtocol):
             begin()
 
     def send_400_response(self, msg: str) -> None:
-        """The answer to what is no HTTP. After too many requests there is none: earlier answers are still to come."""
+        """Answer bytes that are no HTTP. After too many requests there is no answer: earlier ones are still to come."""
         if not self._is_greedy:
             super().send_400_response(msg)
             return
@@ -241,13 +241,15 @@ class LimitedProtocol(HttpProtocol):
             self.stalls()
 
     def resume_writing(self) -> None:
-        """It has taken most of it."""
+        """The client has taken most of its answer."""
         super().resume_writing()
         if self.handshake is None:
             self.flows()
 
     def stalls(self) -> None:
-        """The socket takes no more. (What is encrypted is another buffer than what is to be, with other bounds.)"""
+        """Watch the pace: the socket takes no more. (Encrypted bytes lie in another buffer than plain ones, with other
+        bounds.)
+        """
         self._look_at_writing(self._unsent() + 1)
 
     def flows(self) -> None:

@@ -43,9 +43,9 @@ class RestTls:
 
     @classmethod
     def of_files(cls, files: TlsFiles, clock: Clock, *, asks_clients: bool) -> RestTls:
-        """Of files that are looked at again. Raises InvalidInputError for those that cannot be used.
+        """The certificate in files that are looked at again. Raises InvalidInputError when they cannot be used.
 
-        What OpenSSL would refuse when it is shown or trusted is not taken: the one before stays in use (R47).
+        A new content that OpenSSL would refuse is not taken: the content before stays in use (R47).
         """
         paths = (files.cert, files.key, files.ca)
         source = Watched(
@@ -109,7 +109,7 @@ def _loaded(context: ssl.SSLContext, material: TlsMaterial) -> ssl.SSLContext:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """The ssl module takes paths only: one in memory, so that it loads what was checked and nothing newer."""
+    """The data as a file in memory: the ssl module takes paths only. It loads what was checked, and nothing newer."""
     descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
@@ -123,7 +123,7 @@ def with_shown(state: dict[str, Any], certificate: bytes) -> dict[str, Any]:
 
 
 def _name_in(certificate: x509.Certificate) -> str:
-    """Its common name, else its first other name."""
+    """The common name of a certificate, else its first other name."""
     names = [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     with suppress(x509.ExtensionNotFound):
         others = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -146,6 +146,6 @@ def forwarded_name(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 def told_name(scope: Scope) -> dict[str, str]:
-    """The audit log's field of it, where there is one."""
+    """The field of the audit log with the client's name, where there is one."""
     name = client_name_of(scope)
     return {"client_name": name} if name else {}

@@ -18,19 +18,19 @@ _BODY_HEADERS = (b"content-length", b"transfer-encoding")
 
 
 class OffersIgnored:
-    """What `httptools.HttpRequestParser` is to uvicorn's protocol, for one connection. It never asks for an upgrade."""
+    """Replaces `httptools.HttpRequestParser` in uvicorn's protocol for one connection. Never asks for an upgrade."""
 
     def __init__(self, protocol: Any) -> None:
         self._protocol = protocol
         self._go_on(_Callbacks(protocol))
 
     def should_upgrade(self) -> bool:
-        """No offer is taken."""
+        """Always False: no offer is taken."""
         return False
 
     @property
     def has_offer(self) -> bool:
-        """The parser has read a head with an offer, and takes what follows for the other protocol."""
+        """True when the parser has read a head with an offer, and takes the next bytes for the other protocol."""
         return self._parser.should_upgrade()
 
     def feed_data(self, data: bytes) -> None:
@@ -77,7 +77,7 @@ class _Callbacks:
 
 
 class _CallbacksBehindHead(_Callbacks):
-    """For a second parser, which gets again what it needs of a head that the protocol knows."""
+    """Callbacks of a second parser, which gets a known head again, and reports only what comes behind it."""
 
     def __init__(self, protocol: Any) -> None:
         super().__init__(protocol)

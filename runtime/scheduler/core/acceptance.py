@@ -28,7 +28,7 @@ RIDER_BYTES_MAX = 256 * 1024
 
 
 class Batch:
-    """What one events transaction carries: attempts that finished, what is released, what failed, what is reset."""
+    """The content of one events transaction: finished attempts, released partitions, failures, and resets."""
 
     __slots__ = ("executions", "number", "records", "released", "resets")
 

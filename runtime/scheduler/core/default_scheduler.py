@@ -87,14 +87,14 @@ class DefaultScheduler:
 
     @classmethod
     def started(cls, context: JobContext, job_graph: JobGraph) -> DefaultScheduler:
-        """Of a job of which nothing has run."""
+        """The scheduler of a job that has not run yet."""
         context.graph.attach(job_graph, context.at.millis)
         context.graph.enter(JobStatus.CREATED, context.at.millis)
         return cls(context)
 
     @classmethod
     def restored(cls, context: JobContext, found: Inheritance) -> DefaultScheduler:
-        """Attach the graph, replay what is durable, adopt what runs (R6, R9, R10), and handle what was kept."""
+        """Attach the graph, replay events, adopt running attempts (R6, R9, R10), and handle the kept messages."""
         graph, at = context.graph, context.at
         graph.attach(found.read.graph, at.millis)
         graph.takeovers = found.read.takeovers
@@ -133,12 +133,12 @@ class DefaultScheduler:
 
     @property
     def scheduler_type(self) -> SchedulerType:
-        """Flink's Default."""
+        """Flink's type Default."""
         return SchedulerType.DEFAULT
 
     @property
     def is_decided(self) -> bool:
-        """True once the job can only finish, or fail with what is left for a repeat (R26)."""
+        """True once the job can only finish, or fail with everything kept that a repeat needs (R26)."""
         return self._commit.is_decided
 
     @property
@@ -153,7 +153,7 @@ class DefaultScheduler:
         return SlotNeeds(requirements, len(self._placement.pool), self._placement.unreachable)
 
     def pending_reason(self, resources: str) -> str:
-        """What the job waits for, "" if it gets on."""
+        """The reason for which the job waits, "" if it does not."""
         if unseen := self._losses.reason():
             return unseen
         if self._graph.status in _ENDS:
@@ -169,7 +169,7 @@ class DefaultScheduler:
     # --- TaskManagers -------------------------------------------------------------------------------------
 
     def message(self, event: TaskManagerSpoke) -> None:
-        """What a TaskManager says of slots, attempts and outputs."""
+        """Take a message of a TaskManager about slots, attempts or outputs."""
         match event.message:
             case OfferSlots() as offered:
                 self._offered(event, offered)
@@ -214,15 +214,15 @@ class DefaultScheduler:
                 assert_never(event.message)
 
     def task_manager_disconnected(self, incarnation: Incarnation) -> None:
-        """What it was told last may not have arrived: its next stream begins with a census that settles it (R11)."""
+        """The last messages may not have arrived: the census on the TaskManager's next stream settles that (R11)."""
         self._reconnection.disconnected(incarnation)
 
     def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
-        """Its attempts have failed, but for exclusive ones, which may still run (R14, R18)."""
+        """The attempts on the TaskManager have failed, except exclusive ones, which may still run (R14, R18)."""
         self._lose(self._losses.task_manager_lost(incarnation, reason))
 
     def task_manager_died(self, incarnation: Incarnation, reason: str) -> None:
-        """All its attempts have failed (R13)."""
+        """All attempts on the TaskManager have failed (R13)."""
         self._lose(self._losses.task_manager_died(incarnation, reason))
 
     def task_manager_stopped(self, incarnation: Incarnation, how: str) -> None:
@@ -380,7 +380,7 @@ class DefaultScheduler:
     # --- what follows from every event --------------------------------------------------------------------
 
     def advance(self) -> JobEnd | None:
-        """Restart what is due, start what can run, ask for what has to be durable; or say how the job ends."""
+        """Restart subtasks that are due, start those that can run, ask for the next write; or return the job's end."""
         end = self._advance_alive() if self._graph.status in _ALIVE else None
         if self._graph.status in _ENDS and self._graph.is_stopped and self._acceptance.in_flight is None:
             end = JobEnd(_ENDS[self._graph.status], keeps_outputs=self._commit.is_decided)
@@ -408,14 +408,14 @@ class DefaultScheduler:
         return None
 
     def ticked(self) -> None:
-        """Write what has waited for others to be written with."""
+        """Write the events that have waited to be written together with later ones."""
         self._acceptance.make_due()
 
     def _write(self, batch: Batch) -> None:
         self._context.effects.append(WriteEvents(batch.number, batch.events()))
 
     def _restart(self) -> None:
-        """Reset what is due; the job is RUNNING again when nothing waits for its restart any more."""
+        """Reset the subtasks that are due; the job is RUNNING again when no subtask waits for its restart any more."""
         batch, problem = self._failover.advance(self._context.at)
         if batch is not None:
             self._write(batch)
@@ -425,7 +425,7 @@ class DefaultScheduler:
             self._graph.enter(JobStatus.RUNNING, self._context.at.millis)
 
     def events_written(self, number: int) -> None:
-        """Acknowledge what is accepted, release what is read, and reset what restarts (R10)."""
+        """Acknowledge accepted reports, release read partitions, and reset restarting subtasks (R10)."""
         batch = self._acceptance.complete(number)
         for execution in batch.executions:
             self._placement.acknowledge(execution)

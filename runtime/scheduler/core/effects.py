@@ -31,7 +31,7 @@ class WriteEvents:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """Make the terminal state durable, then say ResultWritten. No component is told of it before (R3)."""
+    """Make the terminal state durable, then say ResultWritten. No component hears of the state before (R3)."""
 
     status: JobStatus
     archived: ArchivedExecutionGraph

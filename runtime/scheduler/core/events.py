@@ -1,6 +1,6 @@
-"""What can happen to a job: the inputs of JobMasterCore. Every event carries the moment at which it was noticed.
+"""The events of a job: the inputs of JobMasterCore. Every event carries the moment at which it was noticed.
 
-What a peer has sent stays the message that it was (`TaskManagerSpoke`): an event does not copy its fields.
+The message of a peer travels in `TaskManagerSpoke`: an event does not copy its fields.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class TaskManagerDied:
 
 @dataclass(frozen=True, slots=True)
 class SendFailed:
-    """A message to a TaskManager is too large for any stream: what it asks for cannot be done."""
+    """A message to a TaskManager is too large for any stream, so its order cannot be carried out."""
 
     message: DeployTasks | CommitOutputs
     failure: FailureInfo
@@ -213,7 +213,7 @@ class ResourcesNotified:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """The wheel of the process has turned: do what was left for later."""
+    """The wheel of the process has turned: do the work that was left for later."""
 
     at: Moment
 

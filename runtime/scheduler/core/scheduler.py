@@ -1,4 +1,4 @@
-"""What the JobMaster asks of any scheduler (Flink's SchedulerNG): one job, from its graph to its last task."""
+"""The interface of a scheduler to its JobMaster (Flink's SchedulerNG): one job, from its graph to its last task."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class JobEnd:
 
 @dataclass(frozen=True, slots=True)
 class SlotNeeds:
-    """What the job needs of the ResourceManager now.
+    """The slots that the job needs now.
 
-    `held`: how many slots the job has. `unreachable`: TaskManagers whose slots are of no use to it (R7).
+    `held`: the number of slots that the job has. `unreachable`: TaskManagers whose slots the owner cannot use (R7).
     """
 
     requirements: tuple[ResourceRequirement, ...]
@@ -47,7 +47,9 @@ class Scheduler(Protocol):
 
     @classmethod
     def restored(cls, context: JobContext, found: Inheritance) -> Self:
-        """A scheduler for a job that had an owner before: it adopts what runs, then handles what was kept (R6, R9)."""
+        """A scheduler for a job that had an owner before: it adopts running attempts, then handles kept messages (R6,
+        R9).
+        """
 
     @property
     def scheduler_type(self) -> SchedulerType:
@@ -55,7 +57,7 @@ class Scheduler(Protocol):
 
     @property
     def is_decided(self) -> bool:
-        """True once the job can only finish, or fail with what is left for a repeat (R26)."""
+        """True once the job can only finish, or fail with everything kept that a repeat needs (R26)."""
 
     @property
     def wants_tick(self) -> bool:
@@ -94,7 +96,7 @@ class Scheduler(Protocol):
         """End the job, unless it is ending."""
 
     def advance(self) -> JobEnd | None:
-        """Do what follows from the event. Returns how the job ends once nothing of it runs any more."""
+        """Act on the event. Returns the end of the job once no attempt of it runs any more."""
 
     def ended(self, *, keeps_outputs: bool) -> None:
         """The result is durable: slots go back, TaskManagers forget the job."""
@@ -105,7 +107,7 @@ class Scheduler(Protocol):
         """Slots that the job needs while it is not ending."""
 
     def pending_reason(self, resources: str) -> str:
-        """What the job waits for, "" if it gets on. `resources`: what the ResourceManager has said of its slots."""
+        """The reason for which the job waits, "" if it does not. `resources`: the ResourceManager's reason, if any."""
 
     def check_invariants(self) -> None:
         """Raises AssertionError when the scheduler contradicts itself."""

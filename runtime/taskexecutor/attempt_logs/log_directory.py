@@ -1,7 +1,7 @@
 """The attempt logs of this TaskManager: a directory of its own below the host's, so that it deletes only its own.
 
-`<root>/<TaskManager id>/<attempt id>/`. A TaskManager that comes back under its id finds its logs again; those of one
-that does not are collected by the others of its host, and count with theirs.
+`<root>/<TaskManager id>/<attempt id>/`. A TaskManager that comes back under its id finds its logs again. If it does not
+come back, the other TaskManagers of its host collect its logs, and count them with their own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AttemptLogs:
             self._lock = -1
 
     def collect(self, *, now_seconds: float, keep: Iterable[ExecutionAttemptId]) -> int:
-        """Delete what is above the bounds, here and in the directories of dead TaskManagers. Blocking."""
+        """Delete logs above the bounds, here and in the directories of dead TaskManagers. Blocking."""
         with ExitStack() as held:
             others = [path for path in sorted(self._root.iterdir()) if path.is_dir() and path != self.directory]
             dead = [path for path in others if held.enter_context(taken_over(path))]

@@ -36,7 +36,7 @@ class _Kept:
 
 
 class LogCollector:
-    """What is kept below some directories of attempt logs. Blocking; for one thread at a time."""
+    """Keeps the bounds of some directories of attempt logs. Blocking; for one thread at a time."""
 
     def __init__(self, retention: LogRetention) -> None:
         self._retention = retention
@@ -45,7 +45,7 @@ class LogCollector:
         """How many attempts' directories were read so far."""
 
     def collect(self, roots: Iterable[Path], *, now_seconds: float, keep: Iterable[ExecutionAttemptId]) -> list[Path]:
-        """Delete the logs of old attempts; what was deleted. `keep` are attempts that still run."""
+        """Delete the logs of old attempts; returns the deleted ones. `keep`: attempts that still run."""
         running = {str(attempt_id) for attempt_id in keep}
         known, self._kept = self._kept, {}
         changing: dict[str, _Kept] = {}
@@ -64,7 +64,7 @@ class LogCollector:
         return [Path(path) for path in deleted]
 
     def _excess(self, changing: dict[str, _Kept], now_seconds: float) -> list[str]:
-        """The oldest of those that have ended, as many as are above the bounds; what runs counts and stays."""
+        """The oldest ended attempts, as many as are above the bounds. Attempts that run count, and stay."""
         retention = self._retention
         count = len(self._kept) + len(changing)
         total = sum(one.size_bytes for kept in (self._kept, changing) for one in kept.values())

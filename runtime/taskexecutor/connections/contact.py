@@ -46,19 +46,19 @@ class DeregisteredError(PermanentError):
 
 
 class DeadlineHolder(Protocol):
-    """The guard."""
+    """The guard, as far as contact needs it."""
 
     async def hold(self, deadline: float, /) -> None:
         """Returns when the guard will act at `deadline` (CLOCK_BOOTTIME) unless it is given a later one."""
 
 
 class FenceObeyer(Protocol):
-    """The TaskExecutor."""
+    """The TaskExecutor, as far as contact needs it."""
 
     def stop_fenced(self, job_id: JobId, epoch: int, revision: int, /, *, is_readable: bool) -> None:
         """Stop the job's attempts of epochs up to `epoch`; ends in `ContactKeeper.note_stopped`.
 
-        What is not `is_readable` forbids deployments until `reopen`.
+        A fence that is not `is_readable` forbids deployments until `reopen`.
         """
 
     def reopen(self, job_id: JobId, /) -> None:

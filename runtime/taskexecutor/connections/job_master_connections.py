@@ -102,7 +102,7 @@ class JobMasterConnections:
                     closing.spawn(str(connection.location.incarnation), connection.stream.close())
 
     async def _keep(self, connection: _Connection) -> None:
-        """Dial, serve, dial again, for as long as a job of that process is here."""
+        """Dial the process, serve its stream, dial again: while this TaskManager has a job of that process."""
         location = connection.location
         failures = 0
         try:

@@ -1,1 +1,1 @@
-"""What the kernel is asked for so that a slot stays within its bounds: users, control groups, memory."""
+"""The kernel's means that keep a slot within its bounds: users, control groups, memory figures."""

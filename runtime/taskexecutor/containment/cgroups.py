@@ -30,7 +30,7 @@ _MEMORY_SHARE = 1.25
 
 @dataclass(frozen=True, slots=True)
 class SlotLimits:
-    """What one slot may use; 0 is no limit."""
+    """The limits of one slot; 0 is no limit."""
 
     memory_bytes: int
     cpu_cores: float
@@ -67,7 +67,7 @@ class SlotCgroups:
 
     @classmethod
     def make(cls, slots: int, limits: SlotLimits) -> SlotCgroups:
-        """All that can be had of what is limited. Blocking."""
+        """Make the groups of every limited controller that this host lends; `refused` names the others. Blocking."""
         made = cls()
         trees = _trees()
         for controller in CONTROLLERS:
@@ -136,9 +136,9 @@ class SlotCgroups:
         return (str(own), *(str(root / str(slot_index)) for root in self._roots if root != self._memory))
 
     def close(self, groups: tuple[str, ...]) -> None:
-        """Remove the group of a process that has ended with all below it, or was never there. Blocking.
+        """Remove the group of a process that has ended with all its descendants, or was never started. Blocking.
 
-        What it has left in memory is the slot's from now on, which has no limit of it.
+        Memory that the process has left is charged to the slot's group from now on, which has no limit of memory.
         """
         if self._memory is not None and groups:
             _remove(Path(groups[0]))
@@ -162,18 +162,18 @@ def remove_own() -> None:
 
 
 def enter(groups: tuple[str, ...]) -> None:
-    """This process, and all that it starts from now on, are members. Raises OSError."""
+    """Make this process, and all that it starts from now on, members of the groups. Raises OSError."""
     for group in groups:
         _write(Path(group) / "cgroup.procs", str(os.getpid()))
 
 
 def _root_below(parent: Path) -> Path:
-    """Named by its process, so that what a killed one has left can be told."""
+    """The root is named by this process, so that a later start can tell that its process was killed."""
     return parent / f"{_PREFIX}{_namespace()}-{os.getpid()}"
 
 
 def _namespace() -> int:
-    """Of process numbers: containers may share the tree, and their numbers say nothing here."""
+    """The number of the pid namespace: containers may share a tree, and pids of another container mean nothing here."""
     return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 - a link that leads to no path
 
 

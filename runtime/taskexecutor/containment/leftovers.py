@@ -1,7 +1,8 @@
-"""What user code has left running in its process, or below it, when it has returned (R29).
+"""Threads, timers, signals and processes that user code has left when it has returned (R29).
 
-The kernel's lists are asked: Python knows neither threads that were started below `threading`, nor timers, nor
-the parent that a process has now. What has left the process for the template is seen by the TaskManager (`template`).
+The kernel's lists are read: Python knows neither threads that were started below `threading`, nor timers, nor the
+parent that a process has now. The TaskManager finds processes that have left the slot process for the template
+(`template`).
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ class Leftovers:
         self._handling, _ = _signal_handling()
 
     def found(self, ours: Collection[threading.Thread] = ()) -> list[str]:
-        """In words; empty if nothing that user code has started can run any more. `ours`: threads that it has not.
+        """The leftovers in words; empty if nothing that user code has started can run any more. `ours`: threads of the
+        runtime.
 
-        No signal is delivered meanwhile: a handler could start what was looked for a moment before. Threads come first,
-        and processes last: what is still there of the former could make the latter.
+        No signal is delivered during the look: a handler could start a thread of a kind that was already looked for.
+        Threads are looked for first, and processes last, because a thread could start a process.
         """
         blocked = pthread_sigmask(signal.SIG_BLOCK, _VALID)
         try:
@@ -76,9 +78,9 @@ class Leftovers:
 
 
 def threads_left(python: Collection[threading.Thread], native: Collection[int]) -> list[str]:
-    """Those that Python knows, and all others that may do something, but these.
+    """Threads that Python knows, except `python`, and all other threads that may act by themselves, except `native`.
 
-    One of the others that waits to be woken by this process only does nothing by itself.
+    A thread that only this process can wake does nothing by itself.
     """
     known = threading.enumerate()  # once: a thread that these start meanwhile is one of the others
     named = [f"thread {thread.name}" for thread in known if thread not in python]
@@ -106,13 +108,13 @@ def _busy_threads(own: Collection[int]) -> set[int]:
 
 
 def timers_left() -> list[str]:
-    """Those that would send a signal."""
+    """The timers that would send a signal."""
     found = [f"timer {name}" for name, number in _TIMERS.items() if signal.getitimer(number)[0]]
     return [*found, "a POSIX timer"] if linux.has_posix_timers() else found
 
 
 def _processes_left() -> list[str]:
-    """Of this process's descendants.
+    """The living descendants of this process, in words.
 
     A living descendant is a child of this process, or lies below a living child: the children of a process that ends
     become ours before that process is a zombie. So if all of one list are zombies, and the next list has no new
@@ -127,7 +129,7 @@ def _processes_left() -> list[str]:
 
 
 def _signal_handling() -> tuple[_Handling, int]:
-    """What Python and the kernel know of it: handlers, what is ignored, what is caught. And which ones are pending."""
+    """Handlers that Python knows, the signals that the kernel ignores or catches, and the pending signals."""
     ignored, caught, pending = linux.signal_masks()
     return (list(map(getsignal, _SIGNALS)), ignored & _OF_USERS, caught & _OF_USERS), pending & _OF_USERS & ~_CHILD
 

@@ -51,7 +51,7 @@ def listed_segments() -> list[Segment]:
 
 
 def remove_segment(segment_id: int) -> None:
-    """Raises OSError."""
+    """Delete a segment. Raises OSError."""
     left_ipc.remove(left_ipc.SHARED_MEMORY, segment_id)
 
 
@@ -81,11 +81,11 @@ class SlotSegments:
         return len(self._found) > _MANY
 
     def read(self) -> list[Segment]:
-        """All that there are now. On any thread."""
+        """All segments that exist now. On any thread."""
         return list(self._listed())
 
     def look(self, found: Iterable[Segment]) -> None:
-        """Once for all slots, at what was read."""
+        """Assign the segments that were read to their slots; once for all slots."""
         self._found = {one.id: one for one in found}
         self._slots = {id_: slot for id_, slot in self._slots.items() if id_ in self._found}
         self._by_creator = {}
@@ -103,11 +103,11 @@ class SlotSegments:
 
     @property
     def are_left(self) -> bool:
-        """Of any slot."""
+        """True if a segment of any slot exists."""
         return bool(self._slots)
 
     def end_of_others(self, slots: Collection[int]) -> None:
-        """Remove what is left of all slots but these."""
+        """Remove the segments of all slots but these."""
         for slot in self._trees.keys() - set(slots):
             self._note(slot)  # what it has made since it was looked at last
             del self._trees[slot], self._slots_began[slot]

@@ -1,7 +1,7 @@
-"""Memory that no page table of a process tree shows: files in memory that it holds open, and segments (R43).
+"""Memory that no page table of a process tree shows: files in memory that the tree holds open, and segments (R43).
 
-A memfd, or a file of a tmpfs, that is written and not mapped is in no resident set. Descriptors show it. Who has closed
-a file of a tmpfs that has a name keeps it all the same, so what was once seen counts as long as it is there.
+A memfd, or a file of a tmpfs, that is written and not mapped is in no resident set. Descriptors show it. A process that
+has closed a file of a tmpfs with a name still keeps the file, so a file that was once seen counts as long as it exists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FileId = tuple[int, int]
 
 @cache
 def _memfd_device() -> int:
-    """Of the file system that no mount shows: memfds and attached segments are files of it."""
+    """The device of the file system that no mount shows: memfds and attached segments are files of it."""
     descriptor = os.memfd_create("probe")
     try:
         return os.fstat(descriptor).st_dev
@@ -39,7 +39,7 @@ def _memfd_device() -> int:
 
 
 def memory_devices() -> frozenset[int]:
-    """Of the file systems here whose files are memory, and of memfds."""
+    """The devices of the file systems whose files are memory, and of memfds."""
     found = {_memfd_device()}
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as mounts:  # noqa: PTH123 - as all here
         for line in mounts:
@@ -51,7 +51,7 @@ def memory_devices() -> frozenset[int]:
 
 
 def segment_file(segment_id: int) -> FileId:
-    """As which file a process shows a segment of System V that it has attached."""
+    """The file that a process shows for a segment of System V that it has attached."""
     return (_memfd_device(), segment_id)
 
 
@@ -73,11 +73,11 @@ class HeldFiles:
 
     @property
     def bytes_held(self) -> int:
-        """Of all files, with their names, and of all segments."""
+        """The bytes of all files and of all segments; the names of the files, which this process keeps, count too."""
         return self._bytes_of_files + sum(self.segments.values())
 
     def look(self, tree: Sequence[int]) -> None:
-        """At what the tree has open, and at what it was seen to have: as much of both as fits into a turn."""
+        """Look at files that the tree has open, and at those that it was seen to have: as many as fit into a turn."""
         self._look_at_known(LOOKS_MAX)
         self._tree = frozenset(tree)
         descriptors = self._descriptors or self._open_of(tree)
@@ -88,11 +88,11 @@ class HeldFiles:
         self._descriptors = descriptors if looked == LOOKS_MAX else None
 
     def look_again(self) -> None:
-        """At all that was seen. Blocking: there may be any number."""
+        """Look at all files that were seen. Blocking: there may be any number."""
         self._look_at_known(len(self._turns))
 
     def size_of(self, identity: FileId) -> int:
-        """0 for one that is not held."""
+        """The bytes of a file; 0 for a file that is not held."""
         return self._known.get(identity, ("", 0))[1] or self.segments.get(identity, 0)
 
     def _look_at_known(self, count: int) -> None:

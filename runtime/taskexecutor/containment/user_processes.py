@@ -24,12 +24,12 @@ def has_process(uid: int, pid: int) -> bool:
 
 
 def processes_of(uid: int) -> list[int]:
-    """Those that live."""
+    """The living processes of a user."""
     return [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if has_process(uid, pid)]  # noqa: PTH208 - one of many reads
 
 
 def end_processes_of(uid: int, wait: Callable[[float], object]) -> list[int]:
-    """Kill whatever runs as this user, and what it starts meanwhile; returns the processes that do not die.
+    """Kill all processes of a user, and those that they start meanwhile. Returns the processes that do not die.
 
     Blocking.
     """

@@ -51,7 +51,7 @@ class TaskUser:
     spark_gids: tuple[int, ...] = ()
 
     def environment(self) -> dict[str, str]:
-        """What it finds in other places than the TaskManager's own."""
+        """The variables of a task that differ from the TaskManager's, because their places do."""
         home, name = str(Path(self.directory) / HOME), f"slot-{self.uid}"
         return {"HOME": home, "TMPDIR": home, "TEMP": home, "TMP": home, "USER": name, "LOGNAME": name}
 
@@ -87,7 +87,7 @@ class SlotUsers:
         return gid + len(self.job_gids) if self.has_spark else gid
 
     def spark_gids_of(self, slot_index: int, gid: int) -> tuple[int, ...]:
-        """What a task has in common with the JVM."""
+        """The groups that a task has in common with the JVM."""
         return (self.slot_gids[slot_index], self.work_gid_of(gid)) if self.has_spark else ()
 
     @property
@@ -97,31 +97,33 @@ class SlotUsers:
 
     @property
     def jvm_gids(self) -> tuple[int, ...]:
-        """The groups of Spark's JVM, beside its account's: for delegation tokens (R51), and what is shown to it."""
+        """The groups of Spark's JVM beside its account's group: for delegation tokens (R51), and for files that it may
+        read.
+        """
         return (self.shared_gid, *self.slot_gids, *map(self.work_gid_of, self.job_gids))
 
 
 def open_to_spark(user: TaskUser) -> None:
-    """The job has touched Spark: from now on the JVM gets to what has the job's second group. Idempotent."""
+    """The job has touched Spark: from now on the JVM reaches all files with the job's second group. Idempotent."""
     with contextlib.suppress(FileNotFoundError):  # the job has left
         os.chmod(user.directory, _OPEN_GATE)  # noqa: PTH101 - pathlib would have a path made for each attempt
 
 
 def is_open_to_spark(user: TaskUser) -> bool:
-    """True when it does."""
+    """True when the JVM reaches the job's files (`open_to_spark`)."""
     return stat.S_IMODE(Path(user.directory).stat().st_mode) == _OPEN_GATE
 
 
 def as_group(umask: int) -> int:
-    """The group is the job's: its processes may change each other's files, other users only what the umask allows."""
+    """A umask that lets the processes of the job's group change each other's files; others get what `umask` allows."""
     return umask & ~_GROUP_BITS
 
 
 def is_of_other_hosts(url: str) -> bool:
-    """A URL of storage in which users of this host have no rights. Pure.
+    """True for a URL of storage in which users of this host have no rights. Pure.
 
-    Only what is known to be that: fsspec has many names for local files (`local:`, `simplecache::file:`, one letter and
-    a colon), drivers that pass on to another one, and plug-ins.
+    Only known protocols count: fsspec has many names for local files (`local:`, `simplecache::file:`, one letter and a
+    colon), drivers that pass on to another one, and plug-ins.
     """
     scheme, separator, path = url.partition("://")
     if not separator or "::" in url or scheme not in STORAGE_SCHEMES:

@@ -424,7 +424,7 @@ class TaskExecutorCore:
         return [ConnectJobMaster(job.owner)]
 
     def _resume(self, job: Job) -> list[Effect]:
-        """A new stream to the owner, or a new owner: tell everything that it may not have heard (R6, R10, R11)."""
+        """Tell an owner that is new, or has a new stream, everything that it may not have heard (R6, R10, R11)."""
         allocated = [slot for slot in self.slots.of_job(job.job_id) if slot.state is SlotState.ALLOCATED]
         effects = self._owners.census(job) + self._owners.offer(job, allocated) + self._close_slots(job)
         return effects + self._owners.pending_reports(job)

@@ -1,8 +1,8 @@
-"""What a TaskManager does with delegation tokens (R51): files that its tasks read, and receivers.
+"""The delegation tokens of a TaskManager (R51): it writes files that its tasks read, and calls receivers.
 
 Each provider's latest tokens are `<name>.json` in a directory of this TaskManager's life, for its user, its slots and
-its Spark alone, replaced as a whole: a task that began hours ago reads the newest, and a leader that is away takes none
-of them away.
+its Spark alone, replaced as a whole: a task that began hours ago reads the newest, and the loss of a leader takes no
+token away.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class DelegationTokenReceiverRepository:
         return True
 
     async def _write_again(self) -> None:
-        """What a full disk, say, has kept from tasks: the next tokens may come after these have ended. Eternal."""
+        """Repeat writes that failed, as on a full disk: the next tokens may come after the present ones have ended.
+        Eternal.
+        """
         while True:
             _ = await self._unwritten.wait_until(bool)
             await asyncio.sleep(_WRITE_AGAIN_SECONDS)
@@ -106,7 +108,7 @@ class DelegationTokenReceiverRepository:
                     self._show({name: token})
 
     async def run(self) -> None:
-        """Each receiver gets each latest tokens of its provider, whatever becomes of the others. Eternal."""
+        """Call each receiver with the latest tokens of its provider; no receiver waits for another. Eternal."""
         async with Scope("token-receivers") as scope:
             scope.spawn_eternal("files", self._write_again())
             for name, (receiver, calls) in self._receivers.items():
@@ -130,7 +132,7 @@ class DelegationTokenReceiverRepository:
     async def _give(
         self, name: str, receiver: DelegationTokenReceiver, calls: ThreadCalls, token: DelegationToken
     ) -> bool:
-        """False for one that still hangs: it is to get what is latest then."""
+        """False when the receiver still hangs with earlier tokens: it gets the latest ones later."""
         tokens = ObtainedTokens(decode_values(token.content), token.valid_until_millis)
         try:
             await calls.call(lambda: receiver.receive(tokens))
@@ -143,7 +145,7 @@ class DelegationTokenReceiverRepository:
 
 
 def _content_of(token: DelegationToken) -> Mapping[str, object]:
-    """What tasks read. Raises InvalidInputError."""
+    """The content of the file that tasks read. Raises InvalidInputError."""
     content: dict[str, object] = {"values": dict(decode_values(token.content))}
     if token.valid_until_millis:
         content["expires_at"] = token.valid_until_millis / 1000

@@ -1,7 +1,7 @@
-"""Delegation tokens for storage: values `fsspec.<protocol>.<argument>` are what fsspec opens file systems with (R51).
+"""Delegation tokens for storage: fsspec opens file systems with their values `fsspec.<protocol>.<argument>` (R51).
 
-Exchange, outputs and jobs open a file system by its URL alone. fsspec has a place for arguments by
-protocol; here it is asked for the newest each time. A file system that is open goes on with what it was opened with.
+Exchange, outputs and jobs open a file system by its URL alone. fsspec has a place for arguments of each protocol; a
+mapping there reads the newest tokens each time. A file system that is open keeps the tokens with which it was opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StorageCredentials:
 
     @classmethod
     def of_directory(cls, directory: Path) -> StorageCredentials:
-        """For the TaskManager, which keeps tokens there."""
+        """The credentials of the TaskManager, which keeps tokens in that directory."""
         return cls(TokenValues(directory, _PREFIX))
 
     @classmethod
@@ -35,14 +35,16 @@ class StorageCredentials:
         return cls(TokenValues.of_environment(environment, _PREFIX))
 
     def install(self) -> None:
-        """For the protocols that there is something for by now. Idempotent, and cheap."""
+        """Register the protocols for which there are tokens by now. Idempotent, and cheap."""
         for protocol in {name.partition(".")[0] for name in self._values.newest()}:
             before: Any = fsspec.config.conf.get(protocol, {})
             if not isinstance(before, _Newest):
                 fsspec.config.conf[protocol] = _Newest(self._values, f"{protocol}.", before)
 
     def forget_opened(self) -> None:
-        """Let go of file systems opened with earlier ones, which fsspec keeps for ever. Code that uses one keeps it."""
+        """Let go of file systems that were opened with earlier tokens, which fsspec keeps for ever. Code that uses one
+        keeps it.
+        """
         for protocol in {name.partition(".")[0] for name in self._values.newest()}:
             opened: Any = fsspec.registry.get(protocol)
             if opened is not None:
@@ -50,7 +52,7 @@ class StorageCredentials:
 
 
 class _Newest(Mapping[str, Any]):
-    """The arguments of one protocol, as they are when they are asked for; over those that were configured otherwise."""
+    """The newest arguments of one protocol, read each time; they win over configured ones."""
 
     def __init__(self, values: TokenValues, prefix: str, before: Mapping[str, Any]) -> None:
         self._values = values

@@ -31,12 +31,14 @@ class TokenValues:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str], prefix: str) -> TokenValues:
-        """Where tasks find theirs."""
+        """The values of a task, from the directory that its environment names."""
         named = environment.get(VARIABLE)
         return cls(Path(named) if named else None, prefix)
 
     def newest(self) -> Mapping[str, str]:
-        """By name without the prefix; the same object until they change. What cannot be read leaves what was."""
+        """The values by name without the prefix; the same object until they change. After a failed read the last values
+        stay.
+        """
         if self._directory is None:
             return self._newest
         with self._lock:
@@ -61,7 +63,7 @@ class TokenValues:
         return tuple(sorted((name, state.st_ino, state.st_mtime_ns) for name, state in found))
 
     def _read(self, directory: Path, state: _State) -> Mapping[str, str]:
-        """Of two providers with the same key the one with the later name wins."""
+        """Read all files. When two providers have the same key, the one with the later name wins."""
         values: dict[str, str] = {}
         for name, _, _ in state:
             content = json.loads((directory / name).read_bytes())

@@ -1,7 +1,7 @@
-"""A cgroup of a TaskManager: its main process and all that ever comes of it; the kernel kills its members at once.
+"""A cgroup of a TaskManager: its main process with all descendants; the kernel kills all members at once.
 
-Only cgroup v2 has that (`cgroup.kill`). Whether it can be had here is found out by making a group and entering it,
-never assumed: it may be mounted read-only, belong to another user, or be missing (R30). Standard library only.
+Only cgroup v2 has that (`cgroup.kill`). Each start finds out whether it can be had here, by making a group and entering
+it: the tree may be mounted read-only, belong to another user, or be missing (R30). Standard library only.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class Cgroup:
         return os.waitpid(pid, 0)[1] == 0
 
     def enter(self) -> None:
-        """This process, and all that it starts from now on, are members. Raises OSError."""
+        """Make this process, and all that it starts from now on, members. Raises OSError."""
         (self.path / "cgroup.procs").write_text(str(os.getpid()), encoding="ascii")
 
     def kill(self) -> None:
-        """SIGKILL for every member, and for what they fork meanwhile."""
+        """Send SIGKILL to every member, and to processes that members fork meanwhile."""
         try:
             (self.path / "cgroup.kill").write_text("1", encoding="ascii")
         except FileNotFoundError:
@@ -68,7 +68,7 @@ class Cgroup:
         return "populated 1" in events.splitlines()
 
     def members(self) -> list[int]:
-        """Their pids."""
+        """The pids of the members."""
         found: list[int] = []
         for directory in self._directories():
             try:
@@ -78,7 +78,7 @@ class Cgroup:
         return found
 
     def remove(self) -> None:
-        """Remove it if no process is in it; a populated one stays."""
+        """Remove the group if no process is in it; a populated group stays."""
         for directory in self._directories():
             try:
                 directory.rmdir()
@@ -86,7 +86,7 @@ class Cgroup:
                 continue
 
     def _directories(self) -> list[Path]:
-        """Its own, and those that members have made below it, the lowest first."""
+        """The directory of the group, and of groups that members have made below it, the lowest first."""
         return [Path(path) for path, _, _ in os.walk(self.path, topdown=False)]
 
 
@@ -108,5 +108,5 @@ def _own_directory() -> Path | None:
 
 
 def _own_path(text: str) -> str | None:
-    """Of the v2 hierarchy, which has the number 0 and no controllers in its name."""
+    """The path in the v2 hierarchy, which has the number 0 and no controllers in its name."""
     return next((line[3:] for line in text.splitlines() if line.startswith("0::")), None)

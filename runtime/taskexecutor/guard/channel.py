@@ -1,8 +1,8 @@
 """The line protocol between a guard and the main process that it started, and the main process's end of it.
 
-One request a line over a socket that the main process inherits. The guard answers LISTEN, HOLD, SWEEP and STATE_END;
-what else it is told it knows as soon as it is sent, because it reads everything before it acts on a deadline. Standard
-library only: the guard loads this too.
+One request a line, over a socket that the main process inherits. The guard answers LISTEN, HOLD, SWEEP and STATE_END.
+Every other request counts as soon as it is sent, because the guard reads all requests before it acts on a deadline.
+Standard library only: the guard loads this too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ LINE_BYTES_MAX = 4096
 
 
 class GuardChannel:
-    """What the main process asks of its guard at start. Blocking; afterwards `control` belongs to a GuardConnection."""
+    """The requests of the main process to its guard at the start. Blocking; afterwards `control` belongs to a
+    GuardConnection.
+    """
 
     def __init__(self, control: socket.socket, incarnation: str, records: Path) -> None:
         self.control = control
@@ -72,5 +74,5 @@ class GuardChannel:
         return [life for life in reaped_lives(self._records, age=age) if life != self.incarnation]
 
     def forget(self, incarnation: str) -> None:
-        """The store no longer has the key of an earlier life: its end is stated no more."""
+        """Note that the store no longer has the key of an earlier life: the statement of its end stops."""
         forget_life(self._records, incarnation)

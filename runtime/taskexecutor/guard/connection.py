@@ -46,7 +46,9 @@ class GuardConnection:
         asyncio.get_running_loop().remove_reader(self._control)
 
     async def hold(self, deadline: float, /) -> None:
-        """Returns when the guard will act at `deadline` unless it is given a later one. Waits for a frozen guard."""
+        """Hand the guard a deadline. Returns when the guard will act then, unless it gets a later one. Waits for a
+        frozen guard.
+        """
         await self._ask(HOLD, repr(deadline), HELD)
 
     async def state_end(self, seconds: float) -> None:
@@ -54,9 +56,10 @@ class GuardConnection:
         await self._ask(STATE_END, repr(seconds), STATING)
 
     async def sweep(self) -> str:
-        """Returns when nothing is left of what dead processes have started: "", or what does not die (R29).
+        """Have the guard kill all that dead processes have left (R29). Returns "" when nothing is left, else what does
+        not die.
 
-        Waits for a guard that is frozen; one that has ended takes this process along.
+        Waits for a frozen guard. When the guard has ended, this process ends too.
         """
         self._sweeps += 1
         number = str(self._sweeps)
@@ -77,11 +80,11 @@ class GuardConnection:
             self._waiting.pop((answer, argument), None)
 
     def mark_exclusive(self, pid: int) -> None:
-        """Before an exclusive task, or a move, begins in this process. Raises UnavailableError: then do not begin."""
+        """Name a process before exclusive work begins in it. Raises UnavailableError: then the work must not begin."""
         self._send(f"{EXCLUSIVE} {pid}")
 
     def unmark(self, pid: int) -> None:
-        """After nothing of it is left, in the process and in Spark."""
+        """Take the name back when nothing of the task is left, in the process and in Spark."""
         self._send(f"{SHARED} {pid}")
 
     def note_spark(self, pid: int) -> None:

@@ -59,9 +59,9 @@ _ISOLATED = (
 class Guard:
     """Owns the main process, the liveness socket and all that the main process leaves behind.
 
-    `link` leads to the watcher, which is told what it needs to go on alone: the listening socket, for how long the end
-    is to be stated, and the end; and, when it asks, the isolation deadline. Its end is the watcher's: then this life is
-    over.
+    `link` leads to the watcher. The guard tells the watcher all that it needs to go on alone: the listening socket, for
+    how long the end is to be stated, and the end; when asked, also the isolation deadline. The link ends with the
+    watcher: then this life is over.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Guard:
             os._exit(1)
 
     def _serve(self, timeout: float | None) -> bool:
-        """Handle what is there. True when the main process has said something: there may be more."""
+        """Handle all ready descriptors. True when the main process has sent something: there may be more."""
         ready = [key for key, _ in self._selector.select(timeout)]
         for key in ready:
             key.data(key.fileobj)
@@ -163,10 +163,10 @@ class Guard:
                 kill(self._main, 9 if number == END_AT_ONCE else number)
 
     def _on_timer(self, _: BootTimer) -> None:
-        """It is set again, or the deadline enforced, before the next wait."""
+        """Nothing to do here: the deadline is enforced, or the timer set again, before the next wait."""
 
     def _on_watcher(self, link: socket.socket) -> None:
-        """It asks whether we live, or it has ended: a stop of the guard stops everything (R30)."""
+        """The watcher asks whether the guard lives, or has ended: then the guard stops everything (R30)."""
         try:
             is_asking = bool(link.recv(LINE_BYTES_MAX, socket.MSG_DONTWAIT))
         except BlockingIOError:
@@ -217,7 +217,7 @@ class Guard:
             return  # its end is on its way
 
     def _obey(self, words: Sequence[str]) -> str:
-        """The answer to one request, "" for one that has none yet."""
+        """The answer to one request; "" for a request without an answer, or whose answer comes later."""
         match words:
             case [command, host] if command == LISTEN and self._life.listener is None:
                 return self._listen(host)

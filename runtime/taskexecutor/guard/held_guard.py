@@ -16,7 +16,7 @@ _AGAIN = 1.0
 
 
 class HeldGuard:
-    """What is known of the guard's deadline, on the clock of `boottime`."""
+    """The guard's deadline as far as the watcher knows it, on the clock of `boottime`."""
 
     def __init__(self, boottime: Callable[[], float]) -> None:
         self._boottime = boottime

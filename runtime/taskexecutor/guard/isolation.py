@@ -1,15 +1,16 @@
-"""The guard's half of the isolation deadline (R14): what is to be killed when it passes. Standard library only.
+"""The guard's half of the isolation deadline (R14): the processes that are killed when it passes. Standard library
+only.
 
-A process is held by a descriptor from the moment it is named, so that its number cannot come to mean another one; only
-the main process and its descendants are ever killed, and what these have left to the guard. The main process names
-itself while it moves outputs (R27): a thread of it that has looked whether it may, and was frozen before its next file,
-would go on there when it wakes.
+A process is held by a descriptor from the moment it is named, so that its number cannot come to mean another one. Only
+the main process and its descendants are ever killed, and processes that these have left to the guard. The main process
+names itself while it moves outputs (R27): a thread of it that has looked whether it may move, and was frozen before its
+next file, would go on there when it wakes.
 
-A process that has left its parents is not below the one that was named. That of a slot is, because a slot process is a
-subreaper: so it is stopped first, and killed when nothing below it is left. That of Spark (a daemon of a Python
-function, a program of the JVM) is the guard's own child, as is nothing else that is meant to live but the main process.
-What the main process itself leaves is that too, so it is killed at once: what hangs below it in the kernel, where no
-signal counts, would else leave threads that another process may continue.
+A daemon is not below the process that has started it. A daemon of a slot is below the slot process, which is a
+subreaper: so the slot process is stopped first, and killed when nothing below it is left. A daemon of Spark (started by
+a Python function, or a program of the JVM) is the guard's own child, and no other child of the guard is meant to live
+but the main process. Children of the main process become the guard's too, so the main process is killed at once: if it
+hangs in the kernel, where no signal counts, it would leave threads that another process may continue.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _SCANS_MAX = 20
 
 
 class IsolationDeadline:
-    """A deadline, the processes that do what one may do only (slots with exclusive tasks, a mover), and Spark."""
+    """A deadline, the processes that do exclusive work (slots with exclusive tasks, a mover), and Spark."""
 
     def __init__(self, boottime: Callable[[], float]) -> None:
         self._boottime = boottime
@@ -43,20 +44,22 @@ class IsolationDeadline:
 
     @property
     def deadline(self) -> float | None:
-        """The latest that was given, whether or not it has passed; None before the first."""
+        """The latest deadline that was given, whether or not it has passed; None before the first."""
         return self._deadline
 
     def mark(self, pid: int, main: int) -> None:
-        """This process, `main` or one below it, does such work. Also one that has ended: its session may be there."""
+        """Name a process that does exclusive work: `main`, or one below it. It may have ended: its session may be in
+        Spark.
+        """
         self.unmark(pid)
         self._exclusive[pid] = _descriptor_of(pid, main)
 
     def unmark(self, pid: int) -> None:
-        """Nothing of the task is left, in the process and in Spark."""
+        """Forget a process when nothing of its task is left, in the process and in Spark."""
         _close(self._exclusive.pop(pid, None))
 
     def note_spark(self, pid: int, main: int) -> None:
-        """Spark's host process, below `main`; the JVM and its workers are below it."""
+        """Name Spark's host process, below `main`; the JVM and its workers are below the host."""
         if self._spark is not None:
             _close(self._spark[1])
         descriptor = _descriptor_of(pid, main)
@@ -85,7 +88,7 @@ class IsolationDeadline:
         return is_main
 
     def kill_round(self, main: int) -> None:
-        """Kill what is left, as far as that goes now."""
+        """Kill as many of the named processes and their descendants as can be killed now."""
         for pid, descriptor in list(self._ending.items()):
             if select.select([descriptor], [], [], 0)[0]:
                 os.close(self._ending.pop(pid))
@@ -119,7 +122,7 @@ def _send(descriptor: int, number: int) -> None:
 
 
 def _kill_below(pid: int) -> bool:
-    """What it has started, which may be in sessions of its own. True while something may be left."""
+    """Kill the descendants of a process, which may be in sessions of their own. True while some may be left."""
     for _ in range(_SCANS_MAX):
         alive = [child for child in process_tree(pid)[1:] if is_alive(child)]
         if not alive:

@@ -1,4 +1,4 @@
-"""One life of a TaskManager as its guard and its watcher have it: its identity, how it is told, how it ends (R30)."""
+"""One life of a TaskManager, as its guard and its watcher know it: its identity, its record, its end (R30)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from runtime.taskexecutor.guard.statement import leave_statement
 
 @dataclass
 class GuardedLife:
-    """Made by the watcher before anything runs; the guard has a copy of it.
+    """Made by the watcher before anything runs; the guard has a copy.
 
-    `states_for` is for how many seconds the end is stated where the guard answered: 0 while no process would ask.
+    `states_for`: seconds for which the end is stated at the guard's address; 0 while no process would ask.
     """
 
     incarnation: str
@@ -33,7 +33,7 @@ class GuardedLife:
 
     @classmethod
     def begin(cls, records: Path) -> GuardedLife:
-        """Raises OSError where the run directory cannot be written."""
+        """Make the life and its record. Raises OSError where the run directory cannot be written."""
         incarnation = secrets.token_hex(16)
         cgroup = Cgroup.make(f"flinklike-{incarnation}")
         mark = new_mark()
@@ -50,11 +50,11 @@ class GuardedLife:
 
     @property
     def identity(self) -> str:
-        """What a dialler hears while anything of it is alive."""
+        """The statement to a dialler while anything of this life is alive."""
         return f"{self.incarnation} {boot_id()}"
 
     def enter(self) -> None:
-        """This process, and all that it starts from now on, belong to it. Raises OSError."""
+        """Make this process, and all that it starts from now on, part of this life. Raises OSError."""
         if self.cgroup is not None:
             self.cgroup.enter()
         carry(self.mark)

@@ -1,7 +1,7 @@
-"""A mark that every descendant of a TaskManager's main process carries, whatever it does to its environment (R30).
+"""A mark that every descendant of a TaskManager's main process carries, even with a cleared environment (R30).
 
-It is a limit that limits nothing (RLIMIT_RTTIME, of real-time processes, at centuries): the kernel hands it down
-through every fork and exec, also to another user's processes, and shows it to all users. Standard library only.
+The mark is a resource limit that limits nothing (RLIMIT_RTTIME, of real-time processes, at centuries): the kernel hands
+it down through every fork and exec, also to another user's processes, and shows it to all users. Standard library only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What the guard and the watcher of one life leave in the run directory, for the next start there (R30). Standard
-library only.
+"""The records of lives in the run directory, for the next start there (R30). Standard library only.
 
-One file a life. While any guard of it lives, it is locked; the lock goes with the last of them, however they end. A
-line says that everything is reaped, the next one which process states it. Without that line, and without the lock, the
-guards were killed: nothing is known of what they have left.
+Guard and watcher of a life write one file. It is locked while one of them lives; the lock goes with the last of them,
+however they end. A line says that everything is reaped, the next one which process states it. Without that line and
+without the lock, both were killed: nothing is known about the processes that they have left.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ _KINDS = Life.__annotations__
 
 
 def boot_id() -> str:
-    """Identity of this boot of this host: an answer from after a reboot is another one."""
+    """The identity of this boot of this host: an answer from after a reboot has another one."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 def host_identity() -> str:
-    """Of this host, or this container, over its boots: a run directory may be shared with others."""
+    """The identity of this host or container, the same over its boots: hosts may share a run directory."""
     try:
         machine = Path("/etc/machine-id").read_text(encoding="ascii").strip()
     except OSError:
@@ -55,12 +54,12 @@ def host_identity() -> str:
 
 
 def pid_namespace() -> str:
-    """In which processes are numbered as here."""
+    """The identity of the namespace in which pids have the same meaning as here."""
     return str(Path("/proc/self/ns/pid").readlink())
 
 
 def records_directory(environment: Mapping[str, str]) -> Path:
-    """Below the run directory, as `runtime.config.layout` has it."""
+    """The directory of records, below the run directory as `runtime.config.layout` has it."""
     home = environment.get("FLINKLIKE_HOME") or Path(__file__).resolve().parents[3]
     run = environment.get("FLINKLIKE_RUN_DIR") or Path(home) / "run"
     return Path(run).absolute() / "guards"
@@ -75,7 +74,7 @@ class LifeRecord:
 
     @classmethod
     def create(cls, directory: Path, life: Life) -> LifeRecord:
-        """Before anything of that life runs. Raises OSError."""
+        """Make and lock the record, before anything of that life runs. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / life.incarnation
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -99,7 +98,7 @@ class LifeRecord:
         return cls(path, descriptor)
 
     def life(self) -> Life | None:
-        """What it says; None when it cannot be read, which proves nothing (R31)."""
+        """The recorded life; None when the record cannot be read, which proves nothing (R31)."""
         try:
             fields = json.loads(self._read().partition(b"\n")[0])
             life = Life(**{name: fields[name] for name in Life.__slots__})

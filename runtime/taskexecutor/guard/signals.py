@@ -20,17 +20,17 @@ _BYTES_MAX = 4096
 
 
 def block_signals() -> Collection[int]:
-    """Until `noted_signals`, or `unblock_signals` in a child; the mask from before."""
+    """Block handled signals until `noted_signals`, or `unblock_signals` in a child. Returns the mask from before."""
     return signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
 
 
 def unblock_signals(mask: Collection[int]) -> None:
-    """What `block_signals` has returned."""
+    """Restore the mask that `block_signals` has returned."""
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def noted_signals(mask: Collection[int]) -> socket.socket:
-    """From here on each signal is one byte to read; those that came while they were blocked are there."""
+    """Unblock signals, and note each as one byte to read; signals that came while they were blocked come first."""
     reader, writer = socket.socketpair()
     reader.settimeout(0)
     writer.settimeout(0)
@@ -43,5 +43,5 @@ def noted_signals(mask: Collection[int]) -> socket.socket:
 
 
 def read_signals(reader: socket.socket) -> list[int]:
-    """Those that wait to be handled, without SIGCHLD."""
+    """The signals that wait to be handled, without SIGCHLD."""
     return [number for number in reader.recv(_BYTES_MAX) if number != signal.SIGCHLD]

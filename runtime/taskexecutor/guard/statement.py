@@ -1,8 +1,8 @@
-"""States the end of a life at the address where its guard answered: that all of it is reaped is a proof (R13, R30).
+"""States the end of a life at the address of its guard: a statement that all of it is reaped is a proof (R13, R30).
 
-A refused connection proves nothing, because a guard that is killed refuses too. So the guard or watcher that has reaped
-everything leaves a process behind that says so to every process that dials, as long as one may ask: the life's record
-is deleted from the run directory, or the time is over. Standard library only.
+A refused connection proves nothing, because a killed guard refuses too. So the guard or watcher that has reaped
+everything leaves a process behind, which tells this to every process that dials, until the life's record is deleted
+from the run directory, or the time is over. Standard library only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REAPED = "reaped"
 
 
 def leave_statement(listener: socket.socket, identity: str, record: LifeRecord, seconds: float) -> None:
-    """Fork the process that states it. Nothing of the caller's is kept open by it but what it needs."""
+    """Fork the process that states the end. It keeps nothing of the caller open but the listening socket."""
     pid = os.fork()
     if pid == 0:
         code = 1

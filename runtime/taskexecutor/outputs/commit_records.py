@@ -1,4 +1,4 @@
-"""What a commit keeps below each base (R28): the names, and the stored form of an order."""
+"""The records of a commit below each base (R28): their names, and the stored form of an order."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def claim(message: CommitOutputs, claimed: Claimed | None = None) -> bytes:
 
 
 def read_claim(data: bytes) -> CommitOutputs | None:
-    """The inverse; None for what was written in part. Raises InvalidInputError: it is damaged, or of a later form."""
+    """The order in a stored claim; None for a claim that was written in part. Raises InvalidInputError for a damaged
+    one, or one of a later form.
+    """
     if not data.endswith(b"\n"):
         return None
     try:
@@ -108,7 +110,7 @@ def _text(value: object) -> str:
 
 
 def claimed_in(data: bytes | None) -> Claimed:
-    """For whom the order is, as far as it says so."""
+    """The names and the cluster in a claim, as far as it has them."""
     if data is None or read_claim(data) is None:
         return Claimed()
     fields = parse_json(data)

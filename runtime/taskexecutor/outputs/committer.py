@@ -182,9 +182,9 @@ class OutputCommitter:
             self._is_marked = False
 
     async def end_job(self, job_id: JobId, *, is_over: bool) -> None:
-        """Delete what attempts wrote that do not count: nothing of them is ever visible.
+        """Delete the output directories of attempts that do not count: no file in them ever becomes visible.
 
-        Unless the job `is_over` what has finished stays: another owner may commit it.
+        Unless the job `is_over`, directories of finished attempts stay: another owner may commit them.
         """
         written = self._written.pop(job_id, {})
         bases: dict[str, list[str]] = {}

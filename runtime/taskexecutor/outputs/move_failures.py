@@ -1,4 +1,4 @@
-"""Why a commit has failed, in words: how far it came, what is kept, and which command repeats it."""
+"""The failure of a commit in words: how far it came, what is kept, and which command repeats it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OvertakenError(InvalidInputError):
 
 
 class MissingOutputsError(InvalidInputError):
-    """This is not the directory in which the tasks wrote, or what they wrote is deleted."""
+    """This is not the directory in which the tasks wrote, or their files are deleted."""
 
 
 class HalfVisibleError(InvalidInputError):

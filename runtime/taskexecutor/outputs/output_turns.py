@@ -44,7 +44,7 @@ WAITED_PART = 0.25
 
 
 class StoredJobs(Protocol):
-    """What is durably known of the jobs of this cluster."""
+    """The jobs of this cluster, as the store knows them."""
 
     @property
     def cluster(self) -> str:
@@ -165,7 +165,7 @@ class Turns:
         return self._jobs is not None and turn.cluster == self._jobs.cluster
 
     async def _is_over(self, job_id: JobId) -> bool:
-        """For sure."""
+        """True when the store shows the end of the job; False also when the store cannot be read."""
         try:
             return self._jobs is not None and await self._jobs.is_over(job_id)
         except RetryableError as error:
@@ -173,7 +173,7 @@ class Turns:
             return False
 
     async def _is_under_way(self, bases: Bases, step: Step) -> bool:
-        """An earlier mover has got the turn, which is in all of them then, and has begun: its first plan says so."""
+        """True when an earlier mover has got the turn, in all bases, and has begun: its first plan says so."""
         has_turn = [await step(partial(self._has_turn, files)) for files, _ in bases]
         return all(has_turn) and any([await step(partial(self._has_planned, files)) for files, _ in bases])
 
@@ -199,28 +199,29 @@ class Turns:
         self._has_wanted.add(files.base)
 
     def give_back(self, files: OutputFiles) -> None:
-        """It is over, or another job's turn. Blocking."""
+        """Delete this job's turn file: the commit is over, or it is another job's turn. Blocking."""
         turn = files.read(self._names.turn)
         if turn is not None and taken_by(turn) == self._by:
             files.remove(self._names.turn)
 
     def outlasts_failure(self, bases: Sequence[OutputFiles]) -> bool:
-        """True when a next mover would go on with what is planned, and others wait until this job is over. Blocking.
+        """True when a next mover would go on with the stored plan, and others wait until this job is over. Blocking.
 
-        Where no store can tell them that, and by hand, a next one gets its turn anew, and sees the job that overtook
-        it.
+        Where no store can tell others the end of the job, and for a repeat by hand, a next mover gets its turn anew,
+        and sees the job that overtook it.
         """
         if self._is_by_hand or self._jobs is None:
             return False
         return any(self._has_planned(files) for files in bases)
 
     async def overtake(self, files: OutputFiles, mode: str, step: Step, *, top: Sequence[str] | None = None) -> None:
-        """What others have not done here would delete, replace or bring back what is not theirs any more: it is void.
-        None of them is asked, since none is under way where this job has its turn (`overtaken_commits`).
+        """Mark the uncommitted work of other jobs as void: committed later, it would delete, replace or bring back
+        files that are no longer theirs. No job is asked, since none is under way where this job has its turn
+        (`overtaken_commits`).
 
-        Behind the plan: until then this job may find that it was overtaken itself, or is refused. `top`: what is there
-        now; without it what the look that saw no other job has found: a job that came later sees this one, and plans
-        later.
+        Called behind the plan: until then this job may find that it was overtaken itself, or is refused. `top`: the
+        names at the top of the base now; without it those of the look that saw no other job, since a job that came
+        later sees this one, and plans later.
         """
         if top is None:
             top = await step(partial(self.top, files))
@@ -233,7 +234,7 @@ class Turns:
                 marked.add(other.job_id)
 
     def top(self, files: OutputFiles) -> list[str]:
-        """What the look that saw no other job has found at the top of a base; a new look where there was none.
+        """The names at the top of a base, from the look that saw no other job; from a new look where there was none.
 
         Blocking.
         """

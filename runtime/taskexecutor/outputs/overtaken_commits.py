@@ -58,7 +58,7 @@ def others_in(top: Iterable[str], mine: JobId) -> list[Other]:
 
 
 def mark_for(files: OutputFiles, mode: str, other: Other) -> str | None:
-    """The file in which a job that shows something with this mode says so to the other one. Blocking."""
+    """The file in which a job that shows files with this mode marks the other job; None for no mark. Blocking."""
     names = commit_names(other.job_id)
     if files.read(names.done) is not None:
         return None
@@ -76,12 +76,12 @@ def mark_for(files: OutputFiles, mode: str, other: Other) -> str | None:
 
 
 def half_visible(files: OutputFiles, top: Iterable[str], mine: JobId, plan: OutputPlan) -> JobId | None:
-    """Another job whose commit has ended half way here, where this plan does not replace all of it; of several the one
-    that replaces the others; of one that was overtaken since, the job that did so, and has changed nothing yet.
-    Blocking.
+    """The job whose commit has ended half way here, and which this plan does not replace as a whole; else None.
 
-    For a job that has its turn: no other job changes anything then. A job that this one has overtaken had changed
-    nothing, or was replaced by its plan; names that this job has shown since may only look like the other one's.
+    Of several such jobs the one whose plan replaces the others. If another job has overtaken it since, and has changed
+    nothing yet, that job. Blocking. The caller has its turn, so no other job changes anything. A job that the caller
+    has overtaken had changed nothing, or was replaced by its plan; names that the caller has shown since may only look
+    like the other one's.
     """
     if plan.mode == OVERWRITE:
         return None
@@ -114,7 +114,7 @@ def _begun(files: OutputFiles, top: Iterable[str], mine: JobId) -> dict[JobId, O
 
 
 def _last_of(files: OutputFiles, job_id: JobId) -> JobId:
-    """The jobs whose commits may still be repeated."""
+    """The job whose commit may still be repeated: the last in the chain of jobs that have overtaken `job_id`."""
     found: dict[JobId, None] = {}
     while job_id not in found:
         found[job_id] = None
@@ -126,7 +126,7 @@ def _last_of(files: OutputFiles, job_id: JobId) -> JobId:
 
 
 def replaced_marks(files: OutputFiles, top: Iterable[str], mine: JobId) -> list[str]:
-    """The files in which a job that has deleted old files tells those that it has overtaken so. Blocking."""
+    """The files in which a job that has deleted old files tells so to the jobs that it has overtaken. Blocking."""
     names = [commit_names(job_id) for job_id in _committing_in(top, mine)]
     return [one.replaced for one in names if files.read(one.overtaken) is not None]
 

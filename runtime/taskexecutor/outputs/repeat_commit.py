@@ -47,7 +47,7 @@ _USAGE = (
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """What a cluster says of a job. `is_going_on`: it has no result. `is_over`: it has one."""
+    """The answer of a cluster about a job. `is_going_on`: it has no result. `is_over`: it has one."""
 
     cluster: str
     is_going_on: bool
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str], ask: AskCluster | None = None) -> int:
 
 
 def _is_done(arguments: Sequence[str]) -> bool:
-    """An earlier repeat has done everything, and died when it took away what it had kept."""
+    """True when an earlier repeat has done everything, and died while it deleted its records."""
     base, _, name = arguments[0].rstrip("/").rpartition("/") if len(arguments) == 1 else ("", "", "")
     if not base or not name.startswith(HIDDEN_COMMIT):
         return False
@@ -133,7 +133,7 @@ def _stored(base: str, name: str) -> CommitOutputs | None:
 
 
 def _outputs(argument: str) -> list[OutputDirectory]:
-    """Of MODE=DIRECTORY, or MODE=BASE/.attempt-JOB_ID_*; none for anything else."""
+    """The directories that MODE=DIRECTORY, or MODE=BASE/.attempt-JOB_ID_*, names; none for another argument."""
     mode, _, directory = argument.partition("=")
     base, _, name = directory.rstrip("/").rpartition("/")
     if mode not in OUTPUT_MODES or not base or not name.startswith(HIDDEN_ATTEMPT):

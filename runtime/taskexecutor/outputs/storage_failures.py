@@ -1,4 +1,4 @@
-"""What a storage says of a file that asking again will not change, and what is to be done about it (R28)."""
+"""Errors of a storage that no repeat changes (R28), and the advice for each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FINAL = frozenset({*_WHAT_TO_DO, errno.EXDEV, errno.EMLINK}) - _MAY_PASS
 
 
 def is_final(error: Exception) -> bool:
-    """True for what stays so however often it is asked."""
+    """True for an error that no repeat changes."""
     return isinstance(error, _NEVER) or (isinstance(error, OSError) and error.errno in _FINAL)
 
 

@@ -94,7 +94,7 @@ class StorageSteps:
             delay = min(2 * delay, _DELAY_MAX)
 
     async def try_once(self, work: Callable[[], T]) -> T:
-        """Do a step on a thread, once, behind a look whether this mover still may."""
+        """Do a step on a thread, once. Before it, look whether this mover still may move (R27)."""
 
         def looked() -> T:
             try:
@@ -114,7 +114,7 @@ class StorageSteps:
         failures: list[Exception] = []
 
         def do(chunk: list[T]) -> None:
-            """Where the storage fails, what is left of it is done again."""
+            """Do the step for the items of a chunk that are left; called again while the storage fails."""
             while chunk:
                 self._permit.check()
                 work(chunk[0])

@@ -52,7 +52,7 @@ class LeftoversError(Exception):
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytes:
-    """Raises EOFError."""
+    """Read so many bytes. Raises EOFError when the stream ends before."""
     found = bytearray()
     while len(found) < size:
         part = connection.recv(min(size - len(found), 1 << 20))
@@ -88,14 +88,14 @@ class _Fork:
         return True
 
     def told(self) -> bytes:
-        """What it has said last; empty if it has ended without a word."""
+        """The last byte that the fork has sent; empty if it has ended without one."""
         try:
             return self.control.recv(1, socket.MSG_DONTWAIT)
         except (BlockingIOError, ConnectionError):
             return b""
 
     def end(self) -> None:
-        """Kill and reap it."""
+        """Kill and reap the fork."""
         os.kill(self.pid, signal.SIGKILL)  # it is not reaped yet: no other process has its pid
         os.waitpid(self.pid, 0)
         os.close(self.descriptor)
@@ -103,7 +103,9 @@ class _Fork:
 
 
 class _Broadcasts(dict[int, Any]):
-    """Of a fork. Spark counts what it has sent to the keeper, and has it forget those of another session's task too."""
+    """The broadcasts of a fork. Spark counts the broadcasts that it has sent to the keeper, and so has a fork forget
+    those of another session too: they are ignored here.
+    """
 
     def pop(self, number: int, *default: Any) -> Any:
         return super().pop(number, *default or (None,))

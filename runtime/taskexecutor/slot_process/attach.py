@@ -127,7 +127,9 @@ def _connect(session: SlotSession) -> tuple[SparkContext, SparkSession]:
 
 
 def _threads_of(context: SparkContext) -> tuple[threading.Thread, ...]:
-    """Those that connecting has started, told by what they serve: others may start theirs at the same time."""
+    """The threads that connecting has started, found by the objects that they serve: user code may start others
+    meanwhile.
+    """
     served = (
         context._gateway._gateway_client.finalizer_deque,  # type: ignore[union-attr]  # noqa: SLF001 - no public way
         context._accumulatorServer,  # noqa: SLF001 - as above

@@ -171,7 +171,7 @@ class AttachedSpark:
             self._context._conf.set(key, value)  # noqa: SLF001 - what `getConf` copies
 
     def own_part(self, conf: Iterable[tuple[str, str]]) -> dict[str, str]:
-        """What a user's SparkConf adds: a fresh SparkConf repeats all that the JVM was started with."""
+        """The entries that a user has added to a SparkConf: a fresh one repeats all with which the JVM was started."""
         warm = self.session.conf
         return {key: value for key, value in conf if warm.get(key) != value}
 
@@ -198,7 +198,7 @@ class AttachedSpark:
         self._context.environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys((entry, *path.split(os.pathsep))))
 
     def detach(self) -> None:
-        """What `stop()` means here: this session's streams and jobs end, the shared context lives on."""
+        """The meaning of `stop()` here: this session's streams and jobs end, the shared context lives on."""
         if not self._is_active:
             return
         # Not by `streams`: a session that is asked for them makes a manager, and a listener on the bus of all (R25).
@@ -235,7 +235,7 @@ class AttachedSpark:
 
 
 def _callback_server_of(thread: threading.Thread) -> object:
-    """That it is, or serves a connection of. Other threads may be anything."""
+    """The callback server that a thread runs, or serves a connection of; None for any other thread."""
     from py4j.clientserver import ClientServerConnection, PythonServer
 
     target = getattr(thread, "_target", None)

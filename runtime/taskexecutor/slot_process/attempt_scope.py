@@ -97,8 +97,8 @@ def _job_part(order: WorkOrder) -> tuple[object, ...]:
 
 
 def _move_packages(previous: WorkOrder, order: WorkOrder) -> None:
-    """A reused process has loaded packages from the earlier job's directory, which goes away: look up what they import
-    later in the new job's one (same files: jobs share a process only with equal digests).
+    """Let packages that a reused process has loaded from the earlier job's directory import from the new job's
+    directory: the earlier one is deleted. The files are the same: jobs share a process only with equal digests.
     """
     moves = list(
         zip(

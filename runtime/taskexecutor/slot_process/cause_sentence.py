@@ -113,14 +113,16 @@ def _sentence(chain: Sequence[JavaCause]) -> str:
 
 
 def _innermost(chain: Sequence[JavaCause]) -> JavaCause:
-    """What says most about the cause: the last one that says anything, or what a task has met that is told as text."""
+    """The exception that tells most about the cause: the last with a message, or the one in the text of an aborted
+    stage.
+    """
     found = _telling(chain)
     aborted = _STAGE_ABORTED.match(found.message)
     return _thrown(aborted["what"]) if aborted else found
 
 
 def _thrown(text: str) -> JavaCause:
-    """Of a Java stack trace: the last exception that says anything, or its first line where that names none."""
+    """The last exception with a message in a Java stack trace, or its first line where that names none."""
     parts = [_STACK.split(part, maxsplit=1)[0].strip() for part in text.split("\nCaused by: ")]
     causes = [
         JavaCause(found["name"], found["says"] or "") if (found := _THROWABLE.match(part)) else JavaCause("", part)
@@ -156,7 +158,7 @@ def _words(cause: JavaCause) -> str:
 
 
 def _raised(cause: JavaCause) -> str:
-    """Of a traceback: the exception, and the last line of user code."""
+    """The exception of a traceback, and the last line of user code in it."""
     lines = _SQL_STATE.sub("", cause.message).rpartition(_TRACEBACK)[2].splitlines()
     frames = [(position, found) for position, line in enumerate(lines) if (found := _FRAME.match(line))]
     begin = frames[-1][0] + 1 if frames else 0

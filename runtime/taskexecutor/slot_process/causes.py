@@ -58,7 +58,7 @@ class Verdict:
 
 
 def verdict_of(error: BaseException, chain: Sequence[JavaCause]) -> Verdict:
-    """What follows from an exception that user code did not catch; `chain` are the Java exceptions that it carries."""
+    """The verdict about an exception that user code did not catch; `chain`: the Java exceptions that it carries."""
     if isinstance(error, MemoryError):
         return Verdict(RESOURCE, Fault.USER)  # its own address space is used up
     if isinstance(error, SparkUnavailableError) or _LOST_CONNECTIONS & _class_names(error):

@@ -87,7 +87,7 @@ class Exchange:
     # --- out ------------------------------------------------------------------------------------------------
 
     def write_outputs(self, name: str, value: Any) -> tuple[PartitionDescriptor, ...]:
-        """One result partition per out-edge. A DataFrame is executed once, whatever the number of edges."""
+        """Write one result partition for each out-edge. A DataFrame is executed once, for any number of edges."""
         if value is None:
             message = f"{name!r} returned None, but it has a consumer: return a DataFrame or a JSON value"
             raise TaskError(message)

@@ -21,7 +21,7 @@ _OPENED_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class LostPartitions:
-    """The partitions, bounded, and what is wrong with the first of them."""
+    """The unreadable partitions, a bounded number of them, and the problem of the first."""
 
     partition_ids: tuple[PartitionId, ...] = ()
     problem: str = ""

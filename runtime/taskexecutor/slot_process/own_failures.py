@@ -1,4 +1,4 @@
-"""What an exception of user code means for the person whose task it was, told by the slot process itself."""
+"""Turns an exception of user code into the failure that a person reads. Runs in the slot process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _message_of(error: BaseException) -> str:
 
 
 def import_hint(error: ImportError, task_manager_id: str) -> str:
-    """What to do about a package that is not there; "" where that is not what has failed."""
+    """Advice about a missing package; "" where the failure is another one."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     package = error.name.partition(".")[0]
@@ -84,7 +84,7 @@ def _stack_of(error: BaseException) -> str:
 
 
 def of_lost_partitions(failure: FailureInfo, partition_ids: tuple[PartitionId, ...], problem: str) -> FailureInfo:
-    """The failure of a task whose input is lost: not its own, and no retry of it alone helps."""
+    """The failure of a task whose input is lost: not the task's fault, and no restart of it alone helps."""
     return replace(
         failure,
         class_name=LOST_PARTITIONS,

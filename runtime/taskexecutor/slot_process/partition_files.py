@@ -59,9 +59,9 @@ def _remote_files(directory: str) -> Iterator[WrittenFile]:
 
 
 def file_problem(path: str, size_bytes: int, *, reads_content: bool) -> str:
-    """What is wrong with a file that was once written with that size: missing, short, unreadable; "" if nothing is.
+    """The problem of a file that was once written with that size: missing, short, unreadable; "" for none.
 
-    Storage that does not answer is no problem of the file. `reads_content` also opens it.
+    Storage that does not answer is no problem of the file. `reads_content`: open the file too.
     """
     try:
         found = _size_of(path)

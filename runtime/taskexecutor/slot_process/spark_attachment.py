@@ -36,7 +36,7 @@ _CHAIN_LENGTH_MAX = 20
 
 
 class SparkAttachment:
-    """At most one session in the life of a process."""
+    """Attaches this slot process to Spark: to at most one session in the life of the process."""
 
     def __init__(self, channel: Channel, *, has_spark: bool, is_static_conf_fatal: bool) -> None:
         self._channel = channel
@@ -256,7 +256,7 @@ class _SparkDoors:
         setattr(owner, name, value)
 
     def restore(self) -> None:
-        """Make pyspark what it was: the attachment changes it in its own way. Idempotent."""
+        """Take all changes back that this object has made in pyspark. Idempotent."""
         for owner, name, original in self._originals:
             setattr(owner, name, original)
         self._originals.clear()

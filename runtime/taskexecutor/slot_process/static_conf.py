@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class StaticConfPolicy(Enum):
-    """`script.static-conf`."""
+    """The values of `script.static-conf`."""
 
     WARN = "warn"
     FAIL = "fail"

@@ -85,7 +85,7 @@ class ProgressReporter:
 
 
 class AttemptState:
-    """What the contexts of one attempt share."""
+    """The state that the contexts of one attempt share."""
 
     def __init__(self, order: WorkOrder, channel: Channel, session: Callable[[], SparkSession]) -> None:
         self.order = order
@@ -161,7 +161,7 @@ class SlotTaskContext:
         return self._state.secrets
 
     def credentials(self, name: str) -> Credentials:
-        """Those that are in the TaskManager's file now."""
+        """The newest credentials, from the TaskManager's file."""
         return task_credentials(name)
 
     @property
@@ -263,7 +263,7 @@ def _check_empty(base: str) -> None:
 
 
 def _check_scheme(base: str) -> None:
-    """The TaskManager moves the files with fsspec, whatever Spark can write: say so before anything is written."""
+    """Refuse, before any file is written, a base that fsspec cannot reach: the TaskManager moves files with it."""
     scheme, separator, _ = base.partition("://")
     if not separator:
         return

@@ -63,7 +63,7 @@ class TaskRunner:
         self._storage = StorageCredentials.of_environment(os.environ)
 
     def run(self, order: WorkOrder) -> TaskOutcome:
-        """Run an attempt to its end. Never raises: whatever user code does becomes the outcome, or ends the process."""
+        """Run an attempt to its end. Never raises: any act of user code becomes the outcome, or ends the process."""
         usage = _Usage()
         leftovers = Leftovers()
         result = _Result()
@@ -136,7 +136,7 @@ class TaskRunner:
         sys.stderr.write(failure.stack_trace)
 
     def _blame_lost_spark(self, result: _Result) -> None:
-        """R36: an exception that user code met because Spark was lost is not its fault, whatever its class."""
+        """R36: an exception of any class that user code met because Spark was lost is not its fault."""
         if result.failure is not None and self._attachment.is_unreachable:
             result.is_spark_lost = True
             result.failure = own_failures.of_lost_spark(result.failure)
@@ -195,7 +195,7 @@ class TaskRunner:
 
 
 def too_large(outcome: bytes) -> TaskOutcome:
-    """How an attempt ends whose outcome no message takes: what it says of its partitions and outputs (R52)."""
+    """The failure of an attempt whose partitions and outputs have too long a description for one message (R52)."""
     ended = decode_outcome(outcome)
     files = sum(len(partition.files) for partition in ended.partitions)
     message = (
@@ -225,7 +225,7 @@ class _Usage:
 
 
 def _hand_over(operator: Operator, value: Any, inline_bytes_max: int) -> Any:
-    """What the next operator of the chain gets: the lazy DataFrame, or what an exchange would have brought."""
+    """The input of the next operator in the chain: the lazy DataFrame, or the list that an exchange would bring."""
     if is_data_frame(value):
         return value
     if value is None:
@@ -245,7 +245,7 @@ def _warn_of_missing_outputs(order: WorkOrder, missing: Iterable[OutputDirectory
 
 
 def _warn_of_vanishing_files(order: WorkOrder, script: Path) -> None:
-    """Whatever is found fails no job."""
+    """Warn of files that go with the job's directory. A failure of the look fails no job."""
     try:
         if warning := vanishing_files(order.job_directory, {script.name, *order.brought}):
             _warn(order, warning)
@@ -254,7 +254,7 @@ def _warn_of_vanishing_files(order: WorkOrder, script: Path) -> None:
 
 
 def _warn(order: WorkOrder, warning: str) -> None:
-    """Into the attempt's file of stderr: user code may have closed what leads there. Whatever is found fails no job."""
+    """Write into the attempt's file of stderr: user code may have closed the descriptor. A failure fails no job."""
     try:
         path = Path(order.log_directory) / "stderr"
         with path.open("a", encoding="utf-8", errors="backslashreplace") as stderr:

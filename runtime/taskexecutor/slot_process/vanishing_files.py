@@ -23,7 +23,7 @@ _CACHE = "__pycache__"
 
 @dataclass(slots=True)
 class _Walk:
-    """Regular files below a directory; links lead elsewhere, and what they lead to stays."""
+    """Regular files below a directory. Links are not followed: their targets stay."""
 
     entries: int = 0
     files: int = 0
@@ -31,11 +31,11 @@ class _Walk:
 
     @property
     def is_cut(self) -> bool:
-        """There is more that was not looked at."""
+        """True when not all entries were looked at."""
         return self.entries > ENTRIES_MAX
 
     def count(self, entry: os.DirEntry[str]) -> int:
-        """Add what is there; how many files these are. What goes meanwhile is not left."""
+        """Add the files of an entry; returns their number. A file that is deleted meanwhile does not count."""
         before = self.files
         waiting = [entry]
         while waiting and not self.is_cut:

@@ -13,7 +13,7 @@ from pyspark import SparkConf
 
 
 class WarmConf(SparkConf):
-    """A SparkConf whose values are here. What is set stays in this process: the JVM's belongs to all slots."""
+    """A SparkConf whose values are in this process. `set` changes them here: the JVM's conf is that of all slots."""
 
     def __init__(self, java_conf: JavaObject, values: Mapping[str, str]) -> None:
         super().__init__(_jconf=java_conf)

@@ -22,7 +22,7 @@ class WrittenOutputs:
 
 
 def made_outputs(outputs: Iterable[OutputDirectory]) -> tuple[OutputDirectory, ...]:
-    """Without directories that the task asked for and never made: a commit takes one that is missing for lost."""
+    """The outputs whose directories the task has made: a commit would take a missing directory for lost."""
     return tuple(output for output in outputs if _is_made(output.directory))
 
 

@@ -1,1 +1,1 @@
-"""What passes between a TaskManager and its slot processes: frames, and failures in words."""
+"""The messages between a TaskManager and its slot processes: frames, and failures in words."""

@@ -29,7 +29,7 @@ def of_system(
 ) -> FailureInfo:
     """A failure that the TaskManager saw, and that may not come again.
 
-    `fault`: who is at fault, else as `kind` says.
+    `fault`: whose fault it is; None: as `kind` says.
     """
     text = shorten(message, MESSAGE_LENGTH_MAX)
     return FailureInfo(class_name, text, "", kind, True, timestamp_millis, fault=fault)  # noqa: FBT003

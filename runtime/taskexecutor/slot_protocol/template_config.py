@@ -1,4 +1,4 @@
-"""What the TaskManager starts its template process with."""
+"""The configuration with which the TaskManager starts its template process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "backgro
 
 @dataclass(frozen=True, slots=True)
 class TemplateConfig:
-    """What the TaskManager tells its template process, as JSON on the command line.
+    """The configuration of the template process, as JSON on its command line.
 
-    `address_space` is what a slot process may grow by beside what libraries reserve (RLIMIT_AS), 0 = no limit: a net
-    below the measured limit, for memory that a task asks for at once.
+    `address_space`: bytes by which a slot process may grow beside those that libraries reserve (RLIMIT_AS), 0 = no
+    limit. It bounds memory that a task asks for at once, which the measured limit would find too late.
     """
 
     parent_pid: int

@@ -43,7 +43,7 @@ class FrameError(BugError):
 
 
 class FrameKind(IntEnum):
-    """What a frame says. 1 to 9 go to the slot process, 11 and above come from it."""
+    """The kind of a frame. 1 to 9 go to the slot process, 11 and above come from it."""
 
     ATTACH = 1
     NO_SPARK = 2
@@ -61,7 +61,7 @@ class FrameKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One message."""
+    """One message on the socket of a slot process or the template."""
 
     kind: FrameKind
     payload: bytes = b""
@@ -84,7 +84,7 @@ class FrameDecoder:
         self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Add what has arrived; all frames that are complete now. Raises FrameError for bytes that are no frame."""
+        """Add bytes that have arrived, and return the frames that are complete. Raises FrameError for other bytes."""
         self._buffer += data
         frames: list[Frame] = []
         while len(self._buffer) >= _HEAD.size:
@@ -112,9 +112,9 @@ def _kind(number: int) -> FrameKind:
 class WorkOrder:
     """One attempt, as the slot process gets it. The `bytes` fields are JSON text.
 
-    `partition_directory` is where the job's result partitions go, `log_directory` the attempt's own. `ships_files`:
-    the job brings files or an environment, so that its Python workers must be its own. `brought`: what it has brought
-    into its directory, by name. `user`: the user it runs as, None: as the TaskManager's user.
+    `partition_directory`: the directory of the job's result partitions. `log_directory`: the directory of the attempt's
+    logs. `ships_files`: the job brings files or an environment, so that its Python workers must be its own. `brought`:
+    names in its directory that the job has brought. `user`: the user of the slot; None: the TaskManager's user.
     """
 
     attempt_id: ExecutionAttemptId
@@ -164,7 +164,7 @@ _OUTCOMES = TypeAdapter(TaskOutcome)
 
 
 def encode_order(order: WorkOrder) -> bytes:
-    """RUN's payload."""
+    """The payload of RUN."""
     return _ORDERS.dump_json(order)
 
 
@@ -174,7 +174,7 @@ def decode_order(payload: bytes) -> WorkOrder:
 
 
 def encode_outcome(outcome: TaskOutcome) -> bytes:
-    """DONE's payload."""
+    """The payload of DONE."""
     return _OUTCOMES.dump_json(outcome)
 
 

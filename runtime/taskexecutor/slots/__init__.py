@@ -1,1 +1,1 @@
-"""The TaskManager's side of slots: the pool of slot processes, the attempts in them, and what is measured of them."""
+"""The TaskManager's side of slots: the pool of slot processes, their attempts, and the measurement of both."""

@@ -1,4 +1,6 @@
-"""What a task has changed for all jobs of its JVM, in words: in its own log, and in the TaskManager's (R45)."""
+"""The lines about a change that a task has made for all jobs of its JVM: in its own log, and in the TaskManager's
+(R45).
+"""
 
 from __future__ import annotations
 

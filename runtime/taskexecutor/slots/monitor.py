@@ -1,6 +1,7 @@
-"""Looks at attempts from outside: memory, log sizes, Spark progress. Sleeps while nothing runs, and nothing is kept.
+"""Looks at attempts from outside: memory, log sizes, Spark progress. Sleeps while no attempt runs and no process is
+kept.
 
-A process that is kept is looked at as well: that its attempt has ended is what it says itself (R43).
+A kept process is looked at as well, since the end of its attempt is its own statement (R43).
 """
 
 from __future__ import annotations

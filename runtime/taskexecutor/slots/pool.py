@@ -124,9 +124,9 @@ class SlotProcessPool:
         self._note_readiness()
 
     async def renew(self) -> None:
-        """R50: replace the template, all slot processes and Spark; returns when others can take tasks.
+        """R50: replace the template, all slot processes and Spark; returns when new ones can take tasks.
 
-        Nothing of the old ones, nor of what they have started, is left then. No attempt may run.
+        Then no old process, and no process that an old one has started, is left. No attempt may run.
         """
         assert not self._running_attempts(), "an attempt runs"
         self._is_renewing = True
@@ -152,9 +152,10 @@ class SlotProcessPool:
             await asyncio.sleep(_RESTART_PAUSE)
 
     async def end_job(self, job_id: JobId) -> None:
-        """R50: end the processes of a job that has left, but those that others may use; returns when they are reaped.
+        """R50: end the processes of a job that has left, but those that other jobs may use; returns when they are
+        reaped.
 
-        Idempotent. No attempt of it runs.
+        Idempotent. No attempt of the job runs.
         """
         for slot in self._slots:
             current = slot.current
@@ -186,7 +187,7 @@ class SlotProcessPool:
 
     @property
     def template_pid(self) -> int:
-        """The template process, whose descendants are all slot processes and what they have started."""
+        """The template process. All slot processes, and all processes that they have started, are its descendants."""
         return self._template.pid
 
     def _note_readiness(self) -> None:
@@ -246,7 +247,7 @@ class SlotProcessPool:
         return attempt.report_of(ending)
 
     async def _has_ended(self, attempt: RunningAttempt, process: SlotProcess, outcome: TaskOutcome) -> bool:
-        """R29: False if something of it may live. It ends with any slot process, before that is told."""
+        """R29: False if something of the attempt may live. It ends with its slot process, before the report."""
         if attempt.is_cancelled or not outcome.is_clean:
             return False
         if strays := await process.strays():
@@ -279,7 +280,9 @@ class SlotProcessPool:
         slot.used = []
 
     async def _wait_template(self, attempt: RunningAttempt) -> None:
-        """Its loss is no fault of this task. Returns at once when the attempt, or the TaskManager, is to end."""
+        """Wait for a template: its loss is no fault of this task. Returns at once when the attempt, or the TaskManager,
+        is to end.
+        """
         is_waiting = False
         while not (self._template.is_alive or self._is_stopping or attempt.is_over_before_it_runs):
             if not is_waiting:
@@ -390,7 +393,7 @@ class SlotProcessPool:
         return [slot.attempt for slot in self._slots if slot.attempt is not None]
 
     def _kept_attempts(self) -> list[RunningAttempt]:
-        """R43: those that have ended, as their processes say, which are kept."""
+        """R43: attempts that have ended by the statement of their processes, which are kept."""
         return [
             slot.kept
             for slot in self._slots

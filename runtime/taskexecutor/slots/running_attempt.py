@@ -162,7 +162,7 @@ class RunningAttempt:
         return self._report(ExecutionState.FAILED, failure=failure, metrics=metrics)
 
     def failed(self, failure: FailureInfo | None) -> TaskExecutionReport:
-        """It never ran: it was cancelled before, or failed for this reason."""
+        """The report of an attempt that never ran: it was cancelled before, or failed for this reason."""
         if self.is_cancelled or failure is None:
             return self._report(ExecutionState.CANCELED)
         return self._report(ExecutionState.FAILED, failure=failure)
@@ -202,7 +202,7 @@ class RunningAttempt:
 
 
 def work_order(work: SlotWork) -> WorkOrder:
-    """What the slot process needs of a SlotWork."""
+    """The order to the slot process for a SlotWork."""
     job, task = work.job, work.task
     return WorkOrder(
         attempt_id=task.attempt_id,

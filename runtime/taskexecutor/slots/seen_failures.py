@@ -1,4 +1,4 @@
-"""What the end of a process, or of the Spark behind it, means for the person whose task it was."""
+"""Turns the end of a process, or of its Spark, into the failure that a person reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One slot process, seen from the TaskManager: its socket, its session, what it does, and its end."""
+"""One slot process, seen from the TaskManager: its socket, its session, its state, and its end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Attachment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReuseKey:
-    """What a process has run: the last job, the key of jobs that may follow, and whether that job has secrets."""
+    """The use of a process so far: the last job, the key of jobs that may follow, and whether that job has secrets."""
 
     job_id: JobId
     key: str
@@ -79,11 +79,11 @@ class ReuseKey:
 
     @property
     def is_of_one_job(self) -> bool:
-        """No other job may follow, or come before.
+        """True if the process runs tasks of one job only: no other job may follow, or come before.
 
-        R52: what has run in a process may have changed all that reads the next order, and whatever can be seen of it
-        from outside it can show. So no process that another job has used is told a secret; nor is one that was told one
-        used by another job, which may find it in its memory.
+        R52: code that has run in a process may have changed the code that reads the next order, and can fake all that
+        is seen of the process from outside. So a process that another job has used is told no secret; and a process
+        that was told one is used by no other job, which might find the secret in its memory.
         """
         return self.has_secrets or not self.key
 
@@ -110,7 +110,7 @@ class SlotProcessListener(Protocol):
         """User code has called output_path()."""
 
     def attach_failed(self, process: SlotProcess, /) -> None:
-        """It could not connect to its session and never will."""
+        """The process could not connect to its session, and never will."""
 
     def process_exited(self, process: SlotProcess, /) -> None:
         """The process is reaped."""
@@ -182,7 +182,7 @@ class SlotProcess(asyncio.Protocol):
 
     @property
     def state(self) -> SlotProcessState:
-        """What it does now."""
+        """The state of the process."""
         return self._machine.state
 
     @property
@@ -256,7 +256,7 @@ class SlotProcess(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Frames from the process. One that does not speak our language is killed: user code may write anything."""
+        """Frames from the process. A process that sends other bytes is killed: user code may write anything."""
         if self.refusal:
             return
         self._count_anew()
@@ -268,19 +268,21 @@ class SlotProcess(asyncio.Protocol):
             self.refuse(str(error))
 
     def refuse(self, what: str) -> None:
-        """It has said that, which no slot process says (R52): it ends, and is heard no more."""
+        """Kill the process, and read no more of it: it has sent a message that no slot process sends (R52)."""
         logger.warning("slot process %s has sent what no slot process sends, and is killed: %s", self.pid, what)
         self.refusal = self.refusal or what
         self.kill()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has closed its socket: it is ending, or user code has closed it. Either way it is of no more use."""
+        """The process has closed its socket: it ends, or user code has closed it. In both cases it is used no more."""
         if self.state is SlotProcessState.RUNNING and not is_ending(self.pid):
             self.refuse("its end, while the process goes on: os.closerange, for instance, closes it")  # R43
         self.kill()
 
     def _count_anew(self) -> None:
-        """Each second. What was said while this TaskManager stood still counts for the time that it stood."""
+        """Begin a new count each second. Messages sent while this TaskManager stood still count for the time that it
+        stood.
+        """
         now = asyncio.get_running_loop().time()
         unheard, self._heard = now - self._heard, now
         if now - self._second >= 1:
@@ -334,9 +336,10 @@ class SlotProcess(asyncio.Protocol):
             self.own_signals.add(signal.number)
 
     def _take_last_words(self) -> None:
-        """Its end is told on another socket than what it said before.
+        """Read the last messages of a process whose end came by another socket.
 
-        No more than an attempt may say: the socket may have been handed to a process that goes on writing (R43).
+        At most as many bytes as an attempt may send: the socket may have been handed to a process that goes on writing
+        (R43).
         """
         if self._socket is None:
             return  # it is told before `fork` has returned: it has run nothing

@@ -1,7 +1,7 @@
-"""What a slot process says, as its TaskManager takes it: user code may write anything to that socket (R52).
+"""Checks of the messages of a slot process: user code may write anything to its socket (R52).
 
-What is returned here can be sent to a JobMaster, and is no more than an attempt may say; for everything else there is
-FrameError, which costs only the process that said it.
+A checked message can be sent to a JobMaster, and claims no more than an attempt may. Any other message raises
+FrameError, which costs only the process that sent it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def outcome(payload: bytes) -> TaskOutcome:
 
 
 def foreign_claim(said: TaskOutcome, order: WorkOrder) -> str:
-    """What of it is not the attempt's own, in words; "" when all is. Others are told to read, move and delete it."""
+    """Names in an outcome that are not the attempt's own, in words; "" when all are. Other tasks would read, move or
+    delete them.
+    """
     wrong = [one for one in said.outputs if not is_own_output(one, order)]
     if wrong:
         return f"an output directory {wrong[0].directory[:200]!r} below {wrong[0].base[:200]!r}"

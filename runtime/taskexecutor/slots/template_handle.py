@@ -75,7 +75,7 @@ class TemplateProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, 0 before the start."""
+        """The process id of the template, 0 before the start."""
         return 0 if self._process is None else self._process.pid
 
     @property

@@ -81,7 +81,7 @@ class ProcessGuard(Protocol):
         """Before an exclusive task, or a move, begins in the process. Raises UnavailableError: then do not begin."""
 
     def unmark(self, pid: int, /) -> None:
-        """After nothing of it is left, in the process and in Spark. Raises UnavailableError."""
+        """Take the mark away when nothing of the task is left, in process and Spark. Raises UnavailableError."""
 
 
 class OrphanReaper(Protocol):

@@ -61,18 +61,18 @@ class SparkAccount:
         return cls(name, found.pw_uid, found.pw_gid, gids, umask)
 
     def environment(self, variables: Mapping[str, str], settings: SparkSettings) -> dict[str, str]:
-        """What its processes find in other places than those of the TaskManager's user."""
+        """`variables` for the processes of the account: with its own name and directories in them."""
         home, temporary = str(settings.work_directory), str(temporary_directory(settings))
         kept = {name: value for name, value in variables.items() if name not in _OF_ANOTHER_USER}
         own = {"HOME": home, "TMPDIR": temporary, "TEMP": temporary, "TMP": temporary}
         return {**kept, **own, "USER": self.name, "LOGNAME": self.name}
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """What runs `command` as this user."""
+        """The command line that runs `command` as this user."""
         return command_as(self.uid, self.gid, command, groups=self.gids, umask=self.umask)
 
     def processes(self) -> list[int]:
-        """Those that live. A zombie runs nothing."""
+        """The living processes of the account. A zombie runs nothing."""
         return processes_of(self.uid)
 
     def owns(self, pid: int) -> bool:
@@ -80,7 +80,9 @@ class SparkAccount:
         return has_process(self.uid, pid)
 
     def end_all(self, wait: Callable[[float], object]) -> list[int]:
-        """Kill whatever runs as this user, and what it starts meanwhile; returns those that do not die. Blocking."""
+        """Kill all processes of the account, and those that they start meanwhile; returns those that do not die.
+        Blocking.
+        """
         return end_processes_of(self.uid, wait)
 
     def prepare(self, settings: SparkSettings) -> SparkSettings:

@@ -39,7 +39,7 @@ class SparkLoss:
 
 
 class ChangeOutcome(Enum):
-    """What became of a change: put back; left until other tasks have ended; the JVM is replaced."""
+    """The outcome of a change: put back; left until other tasks have ended; the JVM is replaced."""
 
     RESTORED = "restored"
     WAITS = "waits"

@@ -1,6 +1,7 @@
 """Spark of a TaskManager over its whole life: started, and replaced when it is lost.
 
-The slots see the loss by themselves and fail the tasks that used it; here the JVM comes back, and with it the slots.
+The slots notice the loss by themselves, and fail the tasks that used Spark. The supervisor starts the JVM again, and
+then the slots are offered again.
 """
 
 from __future__ import annotations

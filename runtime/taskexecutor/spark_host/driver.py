@@ -75,7 +75,7 @@ class Driver:
         return mapper
 
     def problem(self) -> str:
-        """Why the SparkContext runs no jobs any more, for whatever reason; empty as long as it does."""
+        """The reason for which the SparkContext runs no jobs any more; empty as long as it does."""
         return str(self._shared_context.problemOf(self._scala_context) or "")
 
     def bind_thread(self, tag: str, pool: str) -> None:
@@ -85,16 +85,16 @@ class Driver:
         self._scala_context.setLocalProperty("spark.scheduler.pool", pool)
 
     def open_session(self, tag: str, script_words: str, properties: Mapping[str, str]) -> Any:
-        """A SlotSession of `jvm/`: all of it in one call."""
+        """Open a SlotSession of `jvm/`, in one call."""
         slot_session = self.jvm.org.apache.spark.SlotSession
         return slot_session.open(self._scala_context, self.java_session, tag, script_words, dict(properties))
 
     def note_state(self) -> None:
-        """What all jobs share in the JVM has to stay as it is now (R45)."""
+        """Note the parts of the JVM that all jobs share: they have to stay as they are now (R45)."""
         self.jvm.org.apache.spark.JvmState.note(self._scala_context, self.java_session)
 
     def put_back(self, patience: float) -> str:
-        """What has become of a change that waits for others to end, in the words of `jvm/JvmState.java` (R45)."""
+        """The outcome of a change that waits for other sessions to end, in the words of `jvm/JvmState.java` (R45)."""
         return str(self.jvm.org.apache.spark.JvmState.putBack(int(patience * 1000)))
 
     def forget_session(self, session: Any) -> None:
@@ -109,7 +109,7 @@ class Driver:
             self.jvm.org.apache.spark.WorkerPools.forgetJob(job_id)
 
     def figures(self) -> dict[str, int]:
-        """What must not grow with the number of jobs, after a garbage collection."""
+        """The figures that must not grow with the number of jobs, after a garbage collection."""
         found = self.jvm.org.apache.spark.Figures.read(self._scala_context)
         return {str(name): int(found[name]) for name in found}
 
@@ -206,9 +206,9 @@ def witness_file(settings: SparkSettings) -> Path:
 
 
 def end_of(driver: Driver, otherwise: str, code: int | None) -> JvmEnd:
-    """How the driver's JVM has ended, and by which session (R23). `otherwise`: what was noticed of it.
+    """The end of the driver's JVM, and the session that caused it (R23). `otherwise`: the first sign of the end.
 
-    Raises nothing: that it has ended must be told whatever becomes of the question why.
+    Raises nothing: the end is reported also when its cause cannot be found out.
     """
     try:
         return _diagnosis(driver, otherwise, code)

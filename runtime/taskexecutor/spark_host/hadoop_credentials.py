@@ -1,6 +1,6 @@
-"""What delegation tokens stand for in the Hadoop conf of sessions: values that are called `hadoop_conf.<key>` (R51).
+"""Delegation tokens in the Hadoop conf of sessions: values that are called `hadoop_conf.<key>` (R51).
 
-Read by the Spark host from the files that tasks read.
+The Spark host reads them from the files that tasks read.
 """
 
 from __future__ import annotations

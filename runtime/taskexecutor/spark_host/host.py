@@ -217,7 +217,7 @@ class SparkHost:
             os._exit(0)
 
     def _exit_code(self) -> int | None:
-        """A JVM that does not answer is usually about to end, and then more is known of it."""
+        """The exit code of the JVM, with a wait for it: a JVM that does not answer is usually about to end."""
         return self._driver.process.wait(_CODE_TIMEOUT)
 
     def _stop_context(self) -> None:

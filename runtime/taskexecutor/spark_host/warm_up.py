@@ -30,7 +30,7 @@ class WarmUp:
         self._is_stopping = is_stopping
 
     def run(self) -> bool:
-        """Warm up; False when stopped before the end. Queries that fail are left out: slots say what is wrong."""
+        """Warm up; False when stopped before the end. A query that fails is left out: slots report the cause."""
         self._driver.bind_thread(HOST_TAG, HOST_POOL)
         session = self._driver.java_session.newSession()
         steps: list[Callable[[], object]] = [lambda: session.range(1000).count()] * self._driver.settings.warm_up_count

@@ -29,7 +29,9 @@ def remote_files(url: str) -> Any:
 
 @contextmanager
 def driver_errors(url: str) -> Iterator[None]:
-    """Drivers raise whatever the client below them raises: that becomes a RemoteFilesError. OSError stays."""
+    """Turn an error of a driver into a RemoteFilesError: drivers raise any error of the client below them. OSError
+    stays.
+    """
     try:
         yield
     except (OSError, InvalidInputError):
@@ -99,6 +101,6 @@ def local_path(url: str) -> str | None:
 
 
 def tree_of(url: str) -> tuple[DirectoryTree, str]:
-    """What reads and deletes below `url`, and the form of `url` without a file: scheme. Raises FlinklikeError."""
+    """The tree that reads and deletes below `url`, and `url` without a file: scheme. Raises FlinklikeError."""
     path = local_path(url)
     return (RemoteTree(url), url.rstrip("/")) if path is None else (LocalTree(), path.rstrip("/") or "/")

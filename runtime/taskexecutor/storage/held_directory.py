@@ -1,4 +1,4 @@
-"""A directory that stays the same one whatever becomes of its path (R28): people retarget links, and rename."""
+"""A directory that stays the same one when people rename it, or retarget links in its path (R28)."""
 
 from __future__ import annotations
 

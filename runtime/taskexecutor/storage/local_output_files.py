@@ -51,7 +51,7 @@ def _is_copy(old: str, new: str) -> bool:
 
 
 class _Walk:
-    """One look at a base. Each directory is looked at once, its own name before those that links give it."""
+    """One look at a base. Each directory is looked at once, under its own name before names that links give it."""
 
     def __init__(self, base: str) -> None:
         self._base = base
@@ -133,7 +133,7 @@ def _leads_to_file(link: os.DirEntry[str]) -> bool:
 
 
 def _check_link(name: str, link: os.DirEntry[str]) -> None:
-    """Raises InvalidInputError for one that leads to the directory of an attempt: to nothing when that is deleted."""
+    """Raises InvalidInputError for a link into the directory of an attempt, which is deleted behind the commit."""
     target = str(Path(link).readlink())
     ways = [target]
     if target.startswith("/"):
@@ -147,10 +147,10 @@ def _check_link(name: str, link: os.DirEntry[str]) -> None:
 
 
 def _is_moved(new: str, size: int, identity: Identity | None, *, is_fresh: bool) -> bool:
-    """R28: what has the name of a file without a source is that file, which an earlier mover has moved.
+    """R28: True if the file at `new`, whose source is missing, is that source: an earlier mover has moved it.
 
-    Where an old file had the name the inode tells them apart, since a user may set the time of both; elsewhere not,
-    since there are mounts whose inodes have other numbers on each host. A copy to another disk keeps the time.
+    Where an old file had the name, the inode tells the two apart, since a user may set the time of both. Elsewhere only
+    the time counts, since some mounts have other inode numbers on each host. A copy to another disk keeps the time.
     """
     if not os.path.lexists(new):
         return False
@@ -162,7 +162,7 @@ def _is_moved(new: str, size: int, identity: Identity | None, *, is_fresh: bool)
 
 
 class LocalOutputFiles:
-    """A directory of this host, or one that it has mounted."""
+    """A base that is a directory of this host, or one that it has mounted."""
 
     def __init__(self, base: str) -> None:
         self._base = base.rstrip("/") or "/"
@@ -170,25 +170,25 @@ class LocalOutputFiles:
 
     @property
     def base(self) -> str:
-        """Its path."""
+        """The path of the base."""
         return self._base
 
     def hold(self) -> None:
-        """From now on the directory that this path leads to now."""
+        """Hold the directory to which the path leads now."""
         self._held = HeldDirectory(self._base)
 
     def release(self) -> None:
-        """No more of it is asked for."""
+        """Let go of the directory."""
         if self._held is not None:
             self._held.close()
 
     @property
     def elsewhere(self) -> str:
-        """Its path now, when the one that it had leads to another directory."""
+        """The path of the held directory now, when the path of the base leads to another directory; else ""."""
         return self._held.elsewhere if self._held is not None else ""
 
     def name(self, error: OSError) -> None:
-        """With the path that people know."""
+        """Put the path that people know into an error."""
         if self._held is not None:
             self._held.name(error)
 
@@ -201,12 +201,12 @@ class LocalOutputFiles:
 
     @property
     def place(self) -> str:
-        """The directory itself, whatever links its path goes through, and by whatever mount."""
+        """The identity of the directory, the same through all links and mounts."""
         return _place(self._root)
 
     @property
     def outer_places(self) -> Sequence[str]:
-        """The directories that it lies in."""
+        """The directories that the base lies in."""
         return [_place(outer) for outer in outer_bases(os.path.realpath(self._root))]
 
     def written(self, directory: str, /) -> Mapping[str, Written]:
@@ -228,11 +228,11 @@ class LocalOutputFiles:
         return found
 
     def present(self) -> Present:
-        """What the base shows."""
+        """The visible content of the base."""
         return _Walk(self._root).present()
 
     def names(self) -> list[str]:
-        """What the base holds at its top."""
+        """The names at the top of the base."""
         try:
             return [entry.name for entry in os.scandir(self._root)]
         except FileNotFoundError:
@@ -329,7 +329,7 @@ class LocalOutputFiles:
         tree.delete(str(path))
 
     def set_aside(self, name: str, aside: str, /, *, is_directory: bool) -> None:
-        """One rename: what has the name when `aside` is there is new."""
+        """One rename. When `aside` exists already, a file with the old name is new, and stays."""
         del is_directory
         if not os.path.lexists(self._path(aside)):
             with contextlib.suppress(FileNotFoundError):  # it is deleted already

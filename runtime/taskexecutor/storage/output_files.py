@@ -1,4 +1,4 @@
-"""The storage below one base, as the commit of outputs uses it: local directories, and whatever fsspec reaches.
+"""The storage below one base, as the commit of outputs uses it: local directories, and all that fsspec reaches.
 
 Names are relative to the base. All operations block, and may be repeated (R28). `put` is the step in which a file
 becomes visible: a rename where the storage has one, elsewhere a copy that is looked at before its source may go.
@@ -21,20 +21,20 @@ class OutputFiles(Protocol):
 
     @property
     def base(self) -> str:
-        """Its address, as messages have it."""
+        """The address of the base, as messages have it."""
 
     def hold(self) -> None:
-        """From now on this is the directory that its address leads to now, whatever becomes of that.
+        """Hold the directory to which the address leads now; the address may lead elsewhere later.
 
         Raises FileNotFoundError when there is none.
         """
 
     def release(self) -> None:
-        """No thread works with it any more, and nothing more is asked of it. Idempotent."""
+        """Let go of the directory: no thread works with it any more. Idempotent."""
 
     @property
     def elsewhere(self) -> str:
-        """The address of what is held, when the one that messages have leads to something else by now; else ""."""
+        """The address of the held directory, when the address in messages leads to another one by now; else ""."""
 
     def name(self, error: OSError, /) -> None:
         """Put the address that people know into an error of an operation."""
@@ -54,13 +54,13 @@ class OutputFiles(Protocol):
         """
 
     def present(self) -> Present:
-        """What the base shows; hidden work of this and other jobs left out."""
+        """The content of the base, without hidden work of this and other jobs."""
 
     def names(self) -> list[str]:
-        """What the base holds at its top."""
+        """The names at the top of the base."""
 
     def make_room(self, name: str, /) -> None:
-        """Let there be a directory."""
+        """Make a directory."""
 
     def put(
         self,
@@ -73,11 +73,11 @@ class OutputFiles(Protocol):
         is_fresh: bool,
         identity: Identity | None = None,
     ) -> None:
-        """Make a file visible under its final name; the source may stay. FileExistsError when the name is taken.
+        """Make a file visible under its final name; the source may stay. Raises FileExistsError when the name is taken,
+        and FileNotFoundError when there is no source, and the file of that name is not proved to be it.
 
-        `may_replace`: whatever has the name. `is_fresh`: nothing had it when the commit began. `identity`: of the
-        source, as `written` had it. FileNotFoundError when there is no source, and what has its name is not proved to
-        be it.
+        `may_replace`: the file may take the place of any other. `is_fresh`: no file had the name when the commit began.
+        `identity`: of the source, as `written` had it.
         """
 
     def remove(self, name: str, /) -> None:
@@ -87,8 +87,8 @@ class OutputFiles(Protocol):
         """Delete a directory with all below it, or a file. Idempotent."""
 
     def set_aside(self, name: str, aside: str, /, *, is_directory: bool) -> None:
-        """Give an old file, or a directory of old files, another name, under which no reader sees it. Idempotent: what
-        has its name then is new.
+        """Give an old file, or a directory of old files, another name, which no reader sees. Idempotent: when it is
+        repeated, a file with the old name is new, and stays.
         """
 
     def read(self, name: str, /) -> bytes | None:

@@ -1,4 +1,4 @@
-"""What lies below a base that is no output: markers, scratch, and the hidden work of this and other jobs."""
+"""Names below a base that are no outputs: markers, scratch, and the hidden work of this and other jobs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ _MARKERS = frozenset({SUCCESS, f".{SUCCESS}.crc"})
 
 
 def digest_of(name: str) -> str:
-    """A digest of bounded length, for a hidden file beside one that has this name, which may be as long as names can
-    be.
-    """
+    """A digest of a name, for a hidden file beside it: the name itself may be as long as names can be."""
     return hashlib.sha256(os.fsencode(name)).hexdigest()[:32]
 
 

@@ -24,7 +24,7 @@ class RemoteOutputFiles:
 
     @property
     def base(self) -> str:
-        """Its URL."""
+        """The URL of the base."""
         return self._base
 
     def _path(self, name: str) -> str:
@@ -38,20 +38,20 @@ class RemoteOutputFiles:
 
     @property
     def elsewhere(self) -> str:
-        """Never."""
+        """Always "": a URL leads to one place."""
         return ""
 
     def name(self, error: OSError, /) -> None:
-        """It has its URL."""
+        """Nothing to do: the error has the URL already."""
 
     @property
     def place(self) -> str:
-        """Its URL, in one spelling."""
+        """The URL of the base, in one spelling."""
         return one_spelling(self._base)
 
     @property
     def outer_places(self) -> Sequence[str]:
-        """The URLs that it lies in."""
+        """The URLs that the base lies in."""
         return list(outer_bases(self.place))
 
     def written(self, directory: str, /) -> Mapping[str, Written]:
@@ -59,7 +59,7 @@ class RemoteOutputFiles:
         return {name: Written(size) for name, size in self._find(directory).items() if is_output(name)}
 
     def present(self) -> Present:
-        """What the base shows."""
+        """The visible content of the base."""
         found = self._find("")
         shown = {name: size for name, size in found.items() if not any(map(is_hidden_work, name.split("/")))}
         files = {name: size for name, size in shown.items() if is_output(name)}
@@ -78,7 +78,7 @@ class RemoteOutputFiles:
         return {str(path)[len(root) + 1 :]: int(info.get("size") or 0) for path, info in sorted(found.items())}
 
     def names(self) -> list[str]:
-        """What the base holds at its top."""
+        """The names at the top of the base."""
         with driver_errors(self._base):
             self._files.invalidate_cache()
         tree, _ = tree_of(self._base)
@@ -98,10 +98,11 @@ class RemoteOutputFiles:
         is_fresh: bool,
         identity: Identity | None = None,
     ) -> None:
-        """Copy, unless an earlier mover has. The copy is proved by its size, and its digest where both have one.
+        """Copy the file, unless an earlier mover has. The copy is proved by its size, and by its digest where both have
+        one.
 
-        There is no write that refuses to replace: what is in the way is looked at just before. No mover moves a source:
-        one that is missing was deleted, and proves nothing.
+        No write of these storages refuses to replace, so a file of that name is looked at just before. No mover moves a
+        source: a missing source was deleted, and proves nothing.
         """
         del identity
         old, new = self._path(source), self._path(target)
@@ -183,7 +184,7 @@ class RemoteOutputFiles:
                 return None
 
     def write(self, name: str, data: bytes, /) -> None:
-        """One object."""
+        """Write the bytes as one object."""
         with driver_errors(self._base):
             path = self._path(name)
             self._files.makedirs(path.rpartition("/")[0], exist_ok=True)

@@ -1,1 +1,1 @@
-"""Unpacking of what jobs bring along: in a process of its own, within limits (R42)."""
+"""Unpacking of the archives of jobs, in a process of its own, within limits (R42)."""

@@ -1,10 +1,11 @@
-"""The process that unpacks the archives of one job, for no longer than that (R42).
+"""The process that unpacks the archives of one job, and ends then (R42).
 
-It reads what strangers have written, so it may take little, holds nothing, and is told nothing but paths and limits.
-Where slots are users of their own it is a user too, with a number of its own: it opens the archives as root, and
-gives up all rights before it reads any of them.
-Its answer is one line of JSON; without one, its exit tells what became of it. What it has written means nothing before
-that answer: else the TaskManager deletes the directory.
+Archives are hostile bytes, so this process has small limits, holds nothing, and is told nothing but paths and limits.
+Where slots have users, the process opens the archives as root, and becomes a user with a number of its own before it
+reads one.
+
+The process answers with one line of JSON; without an answer, its exit code tells the cause. Its files count only behind
+that answer: otherwise the TaskManager deletes the directory.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _GRACE_SECONDS = 5
 
 
 def _bound(limits: UnpackLimits, archives: int) -> None:
-    """From here on hostile bytes may do what they like: to this process."""
+    """Set the limits of this process: from here on hostile bytes may do to it what they like, within these."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     files = _OPEN_FILES_MAX + archives
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))

@@ -1,8 +1,8 @@
 """Directories that root lends to the user that unpacks, and takes back (R42). Blocking, as root.
 
-While they are lent, a process that hostile bytes have taken over may do there what it likes, and may have handed
-descriptors of them to others. Root walks nothing that another user can still change: from the top downwards each
-directory becomes root's, and closed, before anything in it is looked at.
+A process that hostile bytes have taken over may do anything in a lent directory, and may have handed descriptors of it
+to other processes. Root walks nothing that another user can still change: from the top downwards each directory becomes
+root's, and closed, before root looks at its entries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _TOO_DEEP = frozenset({errno.ENAMETOOLONG, errno.ELOOP})
 
 
 def lend(building: Path, roots: Iterable[Path], number: int) -> None:
-    """Make each of `roots`, empty, for that user; he may go through what is between them and `building`."""
+    """Make each of `roots`, empty, for the user and group `number`, which may also pass through the directories from
+    `building` down to it.
+    """
     for root in roots:
         root.mkdir(parents=True)
         for above in root.relative_to(building).parents:
@@ -35,10 +37,10 @@ def lend(building: Path, roots: Iterable[Path], number: int) -> None:
 
 
 def take_back(roots: Iterable[Path], number: int) -> None:
-    """All below is root's, for root alone; nothing runs as that user any more.
+    """Make everything below `roots` root's, for root alone. No process of that user runs any more.
 
-    Raises InvalidInputError for what is not that user's, which would be a link to another user's file, and for what
-    is neither file, directory nor symbolic link.
+    Raises InvalidInputError for an entry of another owner, which would be a link to another user's file, and for an
+    entry that is neither file, directory nor symbolic link.
     """
     taken: set[tuple[int, int]] = set()
     left = [str(root) for root in roots]
@@ -52,7 +54,9 @@ def take_back(roots: Iterable[Path], number: int) -> None:
 
 
 def _take_directory(path: str, number: int, taken: set[tuple[int, int]]) -> list[str]:
-    """The directories in it. All above it is root's, so that its path leads nowhere else."""
+    """Take one directory; returns the directories in it. All directories above it are root's, so its path leads nowhere
+    else.
+    """
     descriptor = os.open(path, _DIRECTORY)
     try:
         _take(descriptor, number, taken)

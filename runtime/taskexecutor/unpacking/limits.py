@@ -1,4 +1,4 @@
-"""What archives may become, and what is left of that while they are unpacked (R42). Pure."""
+"""The limits of unpacked archives, and the rest of them that is left while archives are unpacked (R42). Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NAME_LENGTH_MAX = 120
 
 @dataclass(frozen=True, slots=True)
 class UnpackLimits:
-    """What the archives and wheels of one job may become together, and what may be spent on that. Times in seconds.
+    """Limits of all archives and wheels of one job together. Times in seconds.
 
-    `cpu_seconds_max` is what archives can make it take; `timeout` what a slow disk can, too.
+    `cpu_seconds_max` bounds the work that archives can cause; `timeout` also bounds a slow disk.
     """
 
     bytes_max: int = 16 << 30
@@ -33,7 +33,7 @@ class UnpackLimits:
 
 
 class Budget:
-    """What is left for the archives of one job. Each step is counted before it is taken."""
+    """The rest of the limits for the archives of one job. Each step is counted before it is taken."""
 
     __slots__ = ("_bytes", "_entries", "_limits", "_members", "_stream")
 
@@ -44,31 +44,33 @@ class Budget:
         self._stream = limits.bytes_max + _STREAM_BYTES_PER_ENTRY * limits.entries_max
 
     def take_entry(self, archive: str) -> None:
-        """One more file, directory or link. Raises InvalidInputError."""
+        """Count a file, directory or link. Raises InvalidInputError."""
         self._entries -= 1
         if self._entries < 0:
             raise self._too_many(archive)
 
     def take_member(self, archive: str) -> None:
-        """One more thing in an archive, which may be there already. Raises InvalidInputError."""
+        """Count a member, also one that was there before. Raises InvalidInputError."""
         self._members -= 1
         if self._members < 0:
             raise self._too_many(archive)
 
     def take_bytes(self, archive: str, count: int) -> None:
-        """So many more bytes of a file. Raises InvalidInputError."""
+        """Count bytes of a file. Raises InvalidInputError."""
         self._bytes -= count
         if self._bytes < 0:
             raise self._too_large(archive)
 
     def take_stream(self, archive: str, count: int) -> None:
-        """So many more bytes behind the compression: headers too cost time. Raises InvalidInputError."""
+        """Count bytes behind the compression: headers cost time too. Raises InvalidInputError."""
         self._stream -= count
         if self._stream < 0:
             raise self._too_large(archive)
 
     def check(self, archive: str, entries: int, size: int) -> None:
-        """What an archive says of itself: refused before anything of it is written. Raises InvalidInputError."""
+        """Compare the sizes that an archive states with the rest, before anything of it is written. Raises
+        InvalidInputError.
+        """
         if entries > self._entries:
             raise self._too_many(archive)
         if size > self._bytes:

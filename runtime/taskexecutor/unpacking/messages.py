@@ -1,4 +1,4 @@
-"""What the TaskManager and the process that unpacks archives tell each other: one request, one answer, as JSON."""
+"""One request of the TaskManager to the process that unpacks archives, and one answer, as JSON."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class UnpackAnswer:
 
 
 def request_line(archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, user: int | None = None) -> bytes:
-    """What the process reads. `user`: the user that it becomes, and the number of its group."""
+    """The request as a line. `user`: the user that the process becomes, and the number of its group."""
     request: dict[str, Any] = {"parent": os.getpid(), "limits": asdict(limits), "user": user}
     request["archives"] = [asdict(one) for one in archives]
     return json.dumps(request).encode()
 
 
 def parse_answer(line: bytes) -> UnpackAnswer:
-    """What it wrote. Raises ValueError and TypeError for what is no answer."""
+    """The answer that the process wrote. Raises ValueError and TypeError for bytes that are no answer."""
     return UnpackAnswer(**json.loads(line))

@@ -1,4 +1,4 @@
-"""Unpacks the archives of a job in a process of its own, and says in a sentence what became of it (R42)."""
+"""Unpacks the archives of a job in a process of its own, and turns its end into an error with one sentence (R42)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGF
 async def unpack_archives_as(
     user: int, archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, building: Path
 ) -> None:
-    """Unpack by a process of that user, of that group alone; root owns the result. Takes root.
+    """Unpack in a process of `user`, whose only group has the same number; root owns the result. Needs root.
 
-    No other process has the number of the user. Whatever the process has started has ended, too.
+    No other process may have the number of the user. All processes of the user have ended when this returns.
     """
     roots = [Path(one.root) for one in archives]
     await asyncio.to_thread(lend, building, roots, user)
@@ -48,7 +48,7 @@ async def unpack_archives_as(
 
 
 async def unpack_archives(archives: tuple[ArchiveToUnpack, ...], limits: UnpackLimits, user: int | None = None) -> None:
-    """Returns when all are unpacked. However it leaves, the process has ended, and writes nothing any more.
+    """Unpack all archives. When this returns or raises, the process has ended, and writes nothing any more.
 
     Raises InvalidInputError when the archives are to blame, UnavailableError when the process was ended by others or
     takes longer than disks should, and OSError for what the host denies.
@@ -82,7 +82,7 @@ async def unpack_archives(archives: tuple[ArchiveToUnpack, ...], limits: UnpackL
 
 
 async def _talk(process: asyncio.subprocess.Process, request: bytes) -> tuple[bytes, bytes]:
-    """What it has said, and complained about, when it says no more."""
+    """Send the request, and read the standard output and standard error of the process to their ends."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -95,7 +95,7 @@ async def _talk(process: asyncio.subprocess.Process, request: bytes) -> tuple[by
 
 
 async def _beginning(stream: asyncio.StreamReader) -> bytes:
-    """Its first bytes, read to its end: a hijacked process may say anything."""
+    """The first bytes of a stream, which is read to its end: a hijacked process may write any amount."""
     kept = b""
     while data := await stream.read(_READ_BYTES):
         kept = (kept + data)[:_SAID_BYTES_MAX]

@@ -26,7 +26,7 @@ _BLOCK_BYTES = 512
 
 
 class _Stream:
-    """What tarfile reads headers from: forward only, counted, and never much at once."""
+    """The stream that tarfile reads headers from: forward only, counted, and never much at once."""
 
     def __init__(self, source: IO[bytes], archive: str, budget: Budget) -> None:
         self._source = source
@@ -93,7 +93,7 @@ class _Data:
 
 
 def unpack_tar(source: IO[bytes], name: str, root: Path, budget: Budget) -> None:
-    """Raises InvalidInputError, and whatever readers of damaged data raise."""
+    """Unpack a tar archive. Raises InvalidInputError, and all errors that readers of damaged data raise."""
     tree = UnpackedTree(root, name, budget)
     with ExitStack() as opened:
         stream = _Stream(opened.enter_context(_decompressed(source)), name, budget)

@@ -1,7 +1,7 @@
 """UnpackedTree: files, directories and links of one archive, below one new directory and nowhere else (R42).
 
-Nothing in it is ever replaced, and each directory on the way to a new entry was looked at, and is no link. So nothing
-is written through a link, whatever the order of members and whatever the file system takes for the same name.
+No entry is ever replaced, and each directory on the way to a new entry was looked at, and is no link. So nothing is
+written through a link, in any order of members and with any names that the file system takes for the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UnpackedTree:
         self._directories = {""}
 
     def add_directory(self, name: str) -> None:
-        """With those above it. One that is there already may come again."""
+        """Add a directory with its parents. A directory that was added before may come again."""
         self._make_directory("/".join(self._parts(name)))
 
     def add_file(self, name: str, source: Source, *, mode: int = 0, mtime: float | None = None) -> None:
@@ -59,9 +59,10 @@ class UnpackedTree:
             os.close(descriptor)
 
     def add_symbolic_link(self, name: str, target: str) -> None:
-        """One that stays within, wherever other links lead: `..` stands only at its beginning.
+        """Add a link that stays within the tree, wherever other links lead: `..` stands only at the beginning of its
+        target.
 
-        The directory that it lies in is no link, so as many `..` as that is deep end at the root at most.
+        The directory of the link is no link itself, so as many `..` as its depth end at the root at most.
         """
         parts = target.split("/")
         ups = next((number for number, part in enumerate(parts) if part != ".."), len(parts))
@@ -111,7 +112,7 @@ class UnpackedTree:
         raise InvalidInputError(message)
 
     def _parts(self, name: str) -> list[str]:
-        """Raises InvalidInputError for a name that is not below the root."""
+        """The parts of a name. Raises InvalidInputError for a name that is not below the root."""
         parts = [part for part in name.split("/") if part not in {"", "."}]
         if name.startswith("/") or ".." in parts or "\0" in name:
             raise not_within(self._archive, name)
@@ -127,7 +128,7 @@ class UnpackedTree:
         return f"{self._root}/{'/'.join(parts)}"
 
     def _make_directory(self, relative: str) -> None:
-        """From the deepest one that is known downwards: names may be a thousand deep."""
+        """Make the missing directories, from the deepest known one downwards: names may be a thousand deep."""
         missing: list[str] = []
         while relative not in self._directories:
             missing.append(relative)

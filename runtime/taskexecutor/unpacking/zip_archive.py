@@ -17,7 +17,7 @@ _LIBRARIES = frozenset({"purelib", "platlib"})
 
 
 def unpack_zip(source: IO[bytes], name: str, root: Path, budget: Budget) -> None:
-    """Raises InvalidInputError, and whatever readers of damaged data raise."""
+    """Unpack a zip archive. Raises InvalidInputError, and all errors that readers of damaged data raise."""
     _unpack(source, name, root, budget, lambda member: member)
 
 

@@ -1,1 +1,3 @@
-"""What slot processes, the Spark host and Spark's Python workers agree on. Standard library only, besides pyspark."""
+"""The conventions between slot processes, the Spark host and Spark's Python workers. Standard library only, besides
+pyspark.
+"""

@@ -17,7 +17,7 @@ from runtime.taskexecutor.worker_protocol.session_work import begin_for
 
 
 class Owned:
-    """Is pickled as what is read in the session's name; `content` is pickled already."""
+    """Pickles as a call of `read_owned`, which makes the reader work for the session; `content` is pickled already."""
 
     def __init__(self, session_id: str, link: str, content: bytes) -> None:
         self._arguments = (session_id, link, content)
@@ -27,7 +27,7 @@ class Owned:
 
 
 def read_owned(session_id: str, link: str, content: bytes) -> Any:
-    """What was pickled. This process is the session's from here on."""
+    """The object in `content`. From here on this process works for the session."""
     if not session_marks.works_for(session_id):
         if os.getpgid(0) != os.getpid():
             os.setpgid(0, 0)  # a function that signals its group reaches itself, and not the JVM (R23)

@@ -1,17 +1,17 @@
-"""A mark of the session whose Python functions have started a process, whatever that does to its environment (R29).
+"""The mark of a session on each process that the session's Python functions have started (R29).
 
-Python workers belong to the JVM, so neither parent nor group names the session for which they have started something.
-The mark is a limit that limits nothing, as the TaskManager's own is (RLIMIT_LOCKS, at which Linux does not look any
-more): a worker takes that of its task's session, and what it starts inherits it through every fork and exec. A worker
-that waits for its session's next task is told by its name, which has its pid in it. Standard library only: workers
-import this.
+Python workers belong to the JVM, so neither parent nor group of a process names the session. The mark is a resource
+limit that limits nothing, as the TaskManager's own mark is (RLIMIT_LOCKS, which Linux no longer enforces): a worker
+takes the mark of its task's session, and its children inherit the mark through every fork and exec, whatever they do to
+their environment. A worker that waits for the next task of its session is known by its name, which contains its pid.
+Standard library only: workers import this.
 
 A worker has that name from before Spark hears that it can be used again until the next task has marked it. It works for
-one session only (`session_worker`), and no task waits for it when nothing of the session is active (R15): then
-it may be killed as whatever it has started.
+one session only (`session_worker`), and no task waits for it when nothing of the session is active (R15): then it may
+be killed like any process that it has started.
 
 The JVM starts one more kind of program for a session, the scripts of `SELECT TRANSFORM ... USING`: their shell takes
-the mark first of all (`jvm/SlotScripts.java`).
+the mark first (`jvm/SlotScripts.java`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SessionEndedError(Exception):
 
 
 def rest() -> None:
-    """This process is a worker that runs nothing. What it forks inherits the name, and has another pid."""
+    """Name this process a worker that runs nothing. A child that it forks inherits the name, and has another pid."""
     _call_this(_name_of(os.getpid()))
 
 
@@ -84,7 +84,7 @@ def works_for(session_id: str) -> bool:
 
 
 def shell_words(session_id: str, directory: str) -> str:
-    """With these a shell's script begins as a session's, or does not begin because that has ended."""
+    """The beginning of a shell's script that makes it the session's, or ends it when the session has ended."""
     import shlex  # here, because daemons load this module and do without it
 
     return f"printf . >>{shlex.quote(f'{directory}/{USED}')} || exit 1; ulimit -S -x {_mark_of(session_id)}; "
@@ -99,12 +99,17 @@ def tasks_of(directory: str) -> int:
 
 
 def left_behind(session_id: str) -> dict[int, str]:
-    """Names by pid of the living processes that run for the session: its workers, and what they have started."""
+    """The living processes that run for the session, names by pid: its busy workers, and processes that these have
+    started.
+    """
     return {pid: name for pid, name in _carriers(session_id).items() if name != _name_of(pid)}
 
 
 def end_left_behind(session_id: str, wait: Callable[[float], object]) -> tuple[dict[int, str], dict[int, str]]:
-    """Kill them, what they start meanwhile, and workers that rest: what has ended but these, and what does not die."""
+    """Kill all processes of the session, also resting workers and processes that are started meanwhile.
+
+    Returns the ended ones without the resting workers, and those that do not die; names by pid.
+    """
     found: dict[int, str] = {}
     for _ in range(_KILLS_MAX):
         alive = _carriers(session_id)
@@ -121,7 +126,7 @@ def end_left_behind(session_id: str, wait: Callable[[float], object]) -> tuple[d
 
 
 def kill_programs(session_id: str) -> None:
-    """All but the workers themselves, once: for tasks of an ending session that wait for what they have started."""
+    """Kill once all processes of the session but its workers: tasks of an ending session may wait for them."""
     for pid, name in _carriers(session_id).items():
         if name not in {_BUSY, _name_of(pid)}:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -129,12 +134,12 @@ def kill_programs(session_id: str) -> None:
 
 
 def _carriers(session_id: str) -> dict[int, str]:
-    """Processes with the mark, by pid; also those that have ended since, which may have started others."""
+    """Processes with the mark, names by pid; also ended ones, which may have started others."""
     return {pid: _read_name(pid) for pid in limited_to(_mark_of(session_id), _LINE)}
 
 
 def in_words(processes: dict[int, str]) -> str:
-    """For messages."""
+    """Names and pids of processes, for messages."""
     return ", ".join(f"{name} ({pid})" for pid, name in sorted(processes.items()))
 
 

@@ -35,7 +35,7 @@ class ExecutionTimeout:
         return at.monotonic + timeout - max(0, at.millis - self._started_millis) / 1000
 
     def failure(self, at: Moment) -> FailureInfo:
-        """What the job fails with when the deadline has passed."""
+        """The failure of the job when the deadline has passed."""
         reason = f"the job has run for its execution.timeout of {self._seconds:g} s"
         return system_failure("JobExecutionTimeoutError", reason, at.millis)
 

@@ -247,7 +247,7 @@ class Failover:
     # --- restarts -------------------------------------------------------------------------------------------
 
     def advance(self, at: Moment) -> tuple[Batch | None, str]:
-        """Begin the reset of what is due and has stopped. Returns its batch, and why the job must fail."""
+        """Begin the reset of tasks that are due and have stopped. Returns its batch, and why the job must fail."""
         if not self._pending or self._acceptance.in_flight is not None:
             return None, ""
         due = [pending for pending in self._pending if pending.due <= at.monotonic]
@@ -294,7 +294,7 @@ class Failover:
                 self._acceptance.record(PartitionsLost(tuple(pending.lost)))
 
     def pending_reason(self) -> str:
-        """What the job waits for, in words that do not change while it does."""
+        """The reason for which the job waits, in words that stay the same while it waits."""
         waiting = sum(self._graph.counts.get(state, 0) for state in _STOPPED)
         return f"{waiting} tasks wait for their restart after {self._history.latest}" if self.is_pending else ""
 
@@ -316,7 +316,7 @@ def effective_strategy(graph: ExecutionGraph, settings: FailoverSettings) -> Res
 
 
 def effective_user_failures(graph: ExecutionGraph, settings: FailoverSettings) -> UserFailures:
-    """What the job says about failures of its code. A restart strategy of its own asks for restarts of them (D-060)."""
+    """The job's option for failures of its code. A restart strategy of its own asks for restarts of them (D-060)."""
     job = graph.job_graph
     if job is None:
         return settings.user_failures

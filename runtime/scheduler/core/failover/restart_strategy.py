@@ -52,7 +52,7 @@ class RestartBackoffTimeStrategy(Protocol):
 
 
 class NoRestart:
-    """Implements `RestartBackoffTimeStrategy`."""
+    """The strategy of jobs that never restart. Implements `RestartBackoffTimeStrategy`."""
 
     def failure(self, now: float, draw: float) -> CountedFailure:
         """Every failure is one."""
@@ -74,7 +74,7 @@ class NoRestart:
 
 
 class FixedDelay:
-    """Implements `RestartBackoffTimeStrategy`."""
+    """A number of restarts, each after the same pause. Implements `RestartBackoffTimeStrategy`."""
 
     __slots__ = ("_failures", "_settings")
 

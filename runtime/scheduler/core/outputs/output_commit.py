@@ -104,7 +104,7 @@ class OutputCommit:
 
     @property
     def is_decided(self) -> bool:
-        """True once the job can only finish, or fail with what is left for a repeat (R26)."""
+        """True once the job can only finish, or fail with everything kept that a repeat needs (R26)."""
         return self._machine.state is not CommitState.OPEN
 
     def is_complete(self) -> bool:
@@ -242,7 +242,7 @@ class OutputCommit:
     # --- what is shown --------------------------------------------------------------------------------------
 
     def reason(self) -> str:
-        """What people are told of the commit, "" before it begins."""
+        """The state of the commit in words for people, "" before it begins."""
         match self._machine.state:
             case CommitState.SEEKING:
                 return "committing: waiting for a TaskManager that moves the outputs"

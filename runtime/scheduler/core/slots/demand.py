@@ -69,7 +69,7 @@ class Demand:
         self.wait([execution for execution in graph.executions() if execution.state is ExecutionState.CREATED])
 
     def wait(self, executions: Sequence[Execution]) -> None:
-        """These attempts are CREATED: they start as soon as what they read is durable."""
+        """Note attempts that are CREATED: each starts as soon as its inputs are durable."""
         indices: dict[VertexId, list[int]] = {}
         for execution in executions:
             indices.setdefault(execution.attempt_id.vertex_id, []).append(execution.attempt_id.subtask_index)
@@ -87,7 +87,7 @@ class Demand:
         return Region(tuple((vertex, indices[vertex.id]) for vertex in vertices), producers)
 
     def take_ready(self) -> list[tuple[ExecutionJobVertex, list[Execution]]]:
-        """What has become runnable, by vertex; the caller schedules the attempts and then enqueues them."""
+        """The attempts that have become runnable, by vertex; the caller schedules and then enqueues them."""
         ready = [region for region in self._waiting if region.is_ready]
         if ready:
             self._waiting = [region for region in self._waiting if region not in ready]
@@ -142,7 +142,7 @@ class Demand:
         return counts
 
     def anticipated_counts(self) -> dict[SlotKind, int]:
-        """Subtasks by kind that will be runnable as soon as what is FINISHED is durable."""
+        """Subtasks by kind that become runnable as soon as the FINISHED ones are durable."""
         counts: dict[SlotKind, int] = {}
         for vertex, count in self._anticipated():
             kind = self.kinds[vertex.id]

@@ -79,7 +79,7 @@ def splits_of(vertex: JobVertex, subtask_index: int) -> bytes:
 
 
 def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) -> JobInformation:
-    """What all tasks of the job share."""
+    """The part of a descriptor that all tasks of the job share."""
     return JobInformation(
         job_id=job_id,
         job_name=graph.name,
@@ -98,7 +98,7 @@ def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) 
 
 
 def task_information(vertex: ExecutionJobVertex) -> TaskInformation:
-    """What all subtasks of the vertex share."""
+    """The part of a descriptor that all subtasks of the vertex share."""
     operators = vertex.vertex.operators
     artifacts = [artifact for operator in operators if (artifact := _artifact_of(operator.code)) is not None]
     return TaskInformation(

@@ -85,7 +85,7 @@ class Placement:
         self._is_demand_new = True
 
     def wait(self, executions: Sequence[Execution]) -> None:
-        """Attempts have been reset: they start as soon as what they read is durable."""
+        """Note attempts that have been reset: each starts as soon as its inputs are durable."""
         self._demand.wait(executions)
         self._is_demand_new = True
 
@@ -264,7 +264,7 @@ class Placement:
                 self._released.setdefault(location.incarnation, []).append(partition.partition_id)
 
     def stop(self, at: Moment) -> None:
-        """Start nothing any more, and stop what was started."""
+        """Start no attempt any more, and stop those that were started."""
         self._demand.clear()
         self._touched.clear()
         self.cancel(self._graph.executions(), at)

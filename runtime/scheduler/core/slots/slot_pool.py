@@ -93,7 +93,7 @@ class SlotPool:
             slot.is_closed = True
 
     def allocations(self) -> Iterable[ActiveSlot]:
-        """All slots."""
+        """All slots that the job holds."""
         return self._slots.values()
 
     def accept(self, offer: SlotOffer, location: TaskManagerLocation) -> ActiveSlot:

@@ -1,4 +1,4 @@
-"""What an owner leaves to the next one: durable events, and what TaskManagers have of the job (R6)."""
+"""The inheritance of a later owner: durable events, and the answers of TaskManagers to its census (R6)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.scheduler.core import events as ev
 
 @dataclass(slots=True)
 class CensusAnswer:
-    """What one TaskManager has of the job: ACTIVE slots, attempts, and whether it moves the outputs of the job."""
+    """The answer of one TaskManager: ACTIVE slots, attempts, and whether it moves the outputs of the job."""
 
     location: TaskManagerLocation
     slots: tuple[SlotOffer, ...] = ()

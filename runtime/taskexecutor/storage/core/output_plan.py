@@ -1,7 +1,7 @@
-"""What one commit does to one base, decided once and then only carried out (R28). Pure.
+"""The plan of one commit for one base, decided once and then only carried out (R28). Pure.
 
-Invariants: a plan names every file that becomes visible and every one that goes; it never changes once it is stored, so
-that a mover that comes later, and sees old files and new ones side by side, knows which are which.
+Invariants: a plan names every file that becomes visible and every file that goes; it never changes once it is stored,
+so that a later mover, which sees old and new files side by side, can tell them apart.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Written(NamedTuple):
 class PlannedFile:
     """One file that becomes visible as `name`: it lies in the attempt's `directory`.
 
-    `identity` tells it from whatever else has its name and size when it lies there no more; None also where an
+    `identity` tells the file, when it has been moved, from another file of its name and size; None also where an
     earlier release has planned.
     """
 
@@ -47,9 +47,9 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What a base shows before a commit. `files`: by name, with sizes. `aliases`: links that are not followed, because
-    their files have another name in the base, or none; by name, with what they lead to. `markers`: what says of
-    directories within it that they are whole.
+    """The content of a base before a commit. `files`: sizes by name. `aliases`: links that are not followed, because
+    their files have another name in the base, or none; targets by name. `markers`: files that say of directories within
+    the base that they are whole.
     """
 
     files: Mapping[str, int]
@@ -79,7 +79,7 @@ class OutputPlan:
         return self.mode not in {APPEND, ERROR}
 
     def encode(self) -> bytes:
-        """The stored form: its digest, then JSON. What was written in part is not taken for a plan."""
+        """The stored form: its digest, then JSON. A form that was written in part is not taken for a plan."""
         by_directory: dict[str, list[tuple[str, int]]] = {}
         identities: dict[str, list[Identity]] = {}
         for file in self.files:
@@ -104,8 +104,8 @@ class OutputPlan:
 
     @classmethod
     def decode(cls, data: bytes) -> OutputPlan | None:
-        """A plan from `encode`; None for what is no whole plan. Raises InvalidInputError for one of a later version,
-        and for one that no mover has written: any writer to the base can leave a plan there (R52).
+        """A plan from `encode`; None for data that is no whole plan. Raises InvalidInputError for a plan of a later
+        version, and for a plan that no mover has written: any writer to the base can leave one there (R52).
         """
         fields = _fields(data)
         if fields is None:
@@ -139,14 +139,14 @@ class OutputPlan:
         )
 
     def may_have_begun(self, present: Present) -> bool:
-        """False when the base, which no other job has changed since, shows that nothing of it was carried out."""
+        """False when the base, which no other job has changed since, shows that nothing of the plan was carried out."""
         if self.asides or self.overwritten:
             return True
         is_shown = any(file.name in present.files for file in self.files)
         return is_shown or any(name not in present.files for name in self.replaced)
 
     def replaces_all_of(self, other: OutputPlan) -> bool:
-        """True when nothing is left of the other one, however far it was carried out, where this one is."""
+        """True when this plan, once carried out, leaves nothing of the other one, however far that was carried out."""
         if self.mode == OVERWRITE:
             return True
         changed = {_parent(name) for name in (*(file.name for file in other.files), *other.replaced)}
@@ -155,7 +155,7 @@ class OutputPlan:
 
 
 def planned_mode(data: bytes) -> str | None:
-    """The mode of a stored plan, of whatever version; None for what is no whole plan."""
+    """The mode of a stored plan of any version; None for data that is no whole plan."""
     fields = _fields(data)
     return str(fields.get("mode", "")) if fields is not None else None
 
@@ -183,7 +183,7 @@ def _mode(mode: object) -> str:
 
 
 def _name(name: object) -> str:
-    """One that stays in the base."""
+    """The name, if it stays in the base. Raises ValueError."""
     if not isinstance(name, str) or name.startswith("/") or ".." in name.split("/") or name in {"", "."}:
         message = f"{str(name)[:200]!r} is no name of a file in the base"
         raise ValueError(message)
