@@ -154,7 +154,7 @@ def end(box: SparkBox, slots: dict[str, SlotProcess]) -> None:
 
 
 def emitted(slot: SlotProcess, count: int) -> list[Any]:
-    return [slot.next(120) for _ in range(count)]
+    return [slot.next() for _ in range(count)]
 
 
 def test_readers_read_the_jobs_files(box: SparkBox, places: dict[str, Path]) -> None:
@@ -188,7 +188,7 @@ def test_checkpoints_lie_in_the_jobs_directory(box: SparkBox, places: dict[str, 
 def test_streams_read_write_and_keep_their_state_in_the_jobs_directory(box: SparkBox, places: dict[str, Path]) -> None:
     slots = both(box, places, STREAM)
     for who, slot in slots.items():
-        assert slot.next(120) == [who, who]
+        assert slot.next() == [who, who]
         assert (places[who] / "checkpoints" / "one" / "metadata").is_file()
         assert list((places[who] / "checkpoints").glob("two*/metadata"))
     end(box, slots)
@@ -197,7 +197,7 @@ def test_streams_read_write_and_keep_their_state_in_the_jobs_directory(box: Spar
 def test_models_are_saved_and_loaded_in_the_jobs_directory(box: SparkBox, places: dict[str, Path]) -> None:
     slots = both(box, places, LEARN)
     for who, slot in slots.items():
-        assert slot.next(120) == [1, 2]
+        assert slot.next() == [1, 2]
         assert {path.name for path in (places[who] / "models").iterdir()} == {"new", "old"}
     end(box, slots)
 
@@ -224,5 +224,5 @@ def test_python_workers_work_in_the_jobs_directory(box: SparkBox, places: dict[s
 def test_added_files_are_found_from_the_jobs_directory(box: SparkBox, places: dict[str, Path]) -> None:
     slots = both(box, places, ADDED)
     for who, slot in slots.items():
-        assert slot.next(120) == [who, who, who]
+        assert slot.next() == [who, who, who]
     end(box, slots)
