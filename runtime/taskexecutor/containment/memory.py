@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from runtime.system.linux import process_tree, proportional_bytes, resident_bytes
 from runtime.taskexecutor.containment.segments import SlotSegments
-from runtime.taskexecutor.containment.shared_memory import HeldFiles, mapped_bytes, segment_file
+from runtime.taskexecutor.containment.shared_memory import HeldFiles, bytes_beside, segment_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,13 @@ def sample_tree(
 
 
 def measure_tree(tree: tuple[int, ...], held: HeldFiles, *, limit: int) -> MemorySample:
-    """Exact, unless a better upper bound is within the limit. Blocking; no other call uses `held` meanwhile."""
+    """Exact, unless a better upper bound is within the limit. Blocking; no other call uses `held` meanwhile.
+
+    Where a tree has too many mappings to be read, a file in memory that is mapped counts twice.
+    """
     held.look_again()
     upper = sum(map(proportional_bytes, tree)) + held.bytes_held
     if upper <= limit or not held.bytes_held:
         return MemorySample(upper, tree, is_exact=upper > limit)
-    return MemorySample(upper - mapped_bytes(tree, held), tree, is_exact=True)
+    beside = bytes_beside(tree, held)
+    return MemorySample(upper if beside is None else beside + held.bytes_held, tree, is_exact=True)

@@ -135,22 +135,27 @@ def _lasting(path: str, identity: FileId) -> str:
     return name if (status.st_dev, status.st_ino) == identity else path
 
 
-def mapped_bytes(tree: Sequence[int], held: HeldFiles) -> int:
-    """How much of the proportional sizes of a tree are mappings of held files. Blocking.
+def bytes_beside(tree: Sequence[int], held: HeldFiles) -> int | None:
+    """The proportional sizes of a tree without the mappings of held files. Blocking.
 
-    0 where the mappings are too many to be read: then a file that is mapped counts twice.
+    Both come from one reading: what a task unmaps between two readings would count twice. None where the mappings are
+    too many to be read.
     """
+    beside = 0
     mapped: dict[FileId, int] = {}
     room = MAPPINGS_BYTES_MAX
     for pid in tree:
         text = mappings_of(pid, room + 1)
         room -= len(text)
         if room < 0:
-            return 0
+            return None
         for identity, size in _sizes(text):
             if held.size_of(identity):
                 mapped[identity] = mapped.get(identity, 0) + size
-    return sum(min(size, held.size_of(identity)) for identity, size in mapped.items())
+            else:
+                beside += size
+    # A file that has grown since it was looked at is mapped beyond what counts as held.
+    return beside + sum(max(0, size - held.size_of(identity)) for identity, size in mapped.items())
 
 
 def _sizes(text: bytes) -> Iterator[tuple[FileId, int]]:

@@ -34,8 +34,12 @@ def build(directory: Path) -> ClassArchive:
         box.run(box.environment.start())
         assert not archive.exists(), "Spark is ready before there is an archive"
         host = box.environment.process_ids[0]
-        reached_while(lambda: _builders(host), "the builder's start", progress=lambda: cpu_seconds([host]))
-        reached_while(lambda: not _builders(host), "the builder's end", progress=lambda: cpu_seconds(_builders(host)))
+
+        def progress() -> float:  # Java writes the archive while its builder waits
+            return cpu_seconds([process.pid for process in tree(host)])
+
+        reached_while(lambda: _builders(host), "the builder's start", progress=progress)
+        reached_while(lambda: not _builders(host), "the builder's end", progress=progress)
         assert archive.exists(), "the builder has ended without an archive"
         assert box.environment.is_ready
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import subprocess
 import sys
@@ -13,10 +14,11 @@ from typing import Any
 import pytest
 
 from runtime.system.linux import proportional_bytes
+from runtime.taskexecutor.containment import memory as memory_module
 from runtime.taskexecutor.containment import shared_memory
 from runtime.taskexecutor.containment.memory import measure_tree, sample_tree
 from runtime.taskexecutor.containment.segments import SlotSegments
-from runtime.taskexecutor.containment.shared_memory import MAPPINGS_BYTES_MAX, HeldFiles, mapped_bytes, memory_devices
+from runtime.taskexecutor.containment.shared_memory import MAPPINGS_BYTES_MAX, HeldFiles, bytes_beside, memory_devices
 from tests.kit.host.leaderless import leaderless
 
 TREE = (os.getpid(),)
@@ -103,7 +105,7 @@ def test_a_process_that_ends_maps_nothing(memory: Path) -> None:
         os._exit(0)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     try:
-        assert mapped_bytes((pid,), held) == 0
+        assert bytes_beside((pid,), held) == 0
     finally:
         os.waitpid(pid, 0)
 
@@ -159,6 +161,28 @@ def test_mappings_are_read_where_it_matters_and_up_to_a_bound(mappings: int) -> 
         # What it shares with others, libraries, counts the less the more of them there are.
         assert counted_twice < FILE // 4 if mappings == 10 else counted_twice > FILE * 3 // 4
         child.kill()
+
+
+def test_what_is_unmapped_while_it_is_measured_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that ends meanwhile is not above its limit."""
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        file.write(bytes(4 * FILE))
+        file.flush()
+        shared = mmap.mmap(file.fileno(), 4 * FILE)
+        assert not any(shared[::PAGE])
+        held = HeldFiles(memory_devices())
+        sample = sample_tree(TREE[0], held, SlotSegments(), limit=1)
+
+        def read_and_unmap(pid: int) -> int:
+            bytes_read = proportional_bytes(pid)
+            shared.close()
+            return bytes_read
+
+        monkeypatch.setattr(memory_module, "proportional_bytes", read_and_unmap)
+        exact = measure_tree(TREE, held, limit=1)
+        assert shared.closed
+        assert exact.is_exact
+        assert 4 * FILE < exact.bytes_used < sample.bytes_used - 3 * FILE
 
 
 def test_a_process_whose_first_thread_has_ended_holds_what_it_holds() -> None:
