@@ -11,7 +11,6 @@ from runtime.blob.blocking import BlockingIo
 from runtime.blob.client import BlobClientSettings, BlobSharedClient, Patience
 from runtime.blob.store import BlobStore
 from runtime.common.clock import Clock
-from runtime.common.entropy import Entropy
 from runtime.common.errors import PermanentError
 from runtime.common.ids import Incarnation
 from runtime.config.configuration import Configuration
@@ -67,7 +66,7 @@ _END_STATED_IN_MEMORY = 60.0
 """The same without etcd: a JobManager asks at once, or it was restarted and has forgotten the TaskManager."""
 
 MakePool = Callable[
-    [SlotSettings, ProcessSparkEnvironment | None, Clock, Entropy, ProcessGuard | None, OrphanReaper], StartableSlotPool
+    [SlotSettings, ProcessSparkEnvironment | None, Clock, ProcessGuard | None, OrphanReaper], StartableSlotPool
 ]
 """Makes the slots of a TaskManager."""
 
@@ -207,7 +206,6 @@ def _make_runner(
             slots,
             spark,
             context.clock,
-            context.entropy,
             None if services is None else guard,
             guard,
         ),

@@ -295,7 +295,7 @@ async def test_a_slot_process_that_has_ended_itself_is_told_as_that(bench: SlotB
     def pid(_ctx: Any) -> int:
         return os.getpid()
 
-    template = bench.pool._template
+    template = bench.pool._templates.current
     ended = await bench.value(bench.work(pid))
     assert await template.strays(ended) == ""
     os.kill(ended, signal.SIGKILL)

@@ -62,16 +62,16 @@ async def test_a_pool_that_could_not_be_renewed_loses_templates_aloud(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with slot_bench(tmp_path, reaper=SlowReaper(None)) as bench:
-        begun = bench.pool._template_starts.generation
+        begun = bench.pool._templates.starts.generation
         with pytest.raises(OSError, match="too many open files"):
             await bench.pool.renew()
         async with asyncio.timeout(100):
-            await bench.pool._template_starts.wait_changed(begun)
+            await bench.pool._templates.starts.wait_changed(begun)
         caplog.clear()
-        again = bench.pool._template_starts.generation
+        again = bench.pool._templates.starts.generation
         os.kill(bench.pool.template_pid, signal.SIGKILL)
         async with asyncio.timeout(100):
-            await bench.pool._template_starts.wait_changed(again)
+            await bench.pool._templates.starts.wait_changed(again)
     lost = [one for one in caplog.records if "all slot processes are replaced" in one.getMessage()]
     assert [one.levelno for one in lost] == [logging.ERROR]
 

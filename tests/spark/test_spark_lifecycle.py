@@ -159,7 +159,7 @@ from tests.kit.spark.spark_box import spark_settings
 async def main():
     settings = spark_settings(Path({directory!r}), archive=Path({archive!r}) if {archive!r} else None)
     environment = ProcessSparkEnvironment(settings)
-    pool = SlotProcessPool(SlotSettings(slots=2, task_manager_id="tm"), environment, LoopClock(), SystemEntropy())
+    pool = SlotProcessPool(SlotSettings(slots=2, task_manager_id="tm"), environment, LoopClock())
     await pool.start()
     await environment.start()
     await pool.readiness.wait_until(bool)

@@ -25,7 +25,7 @@ from runtime.gateways.task import APPEND
 from runtime.taskexecutor.outputs.commit_records import Claimed, aside_name, claim, claim_in, claimed_in, commit_names
 from runtime.taskexecutor.outputs.move_failures import CommitState, HalfVisibleError, OvertakenError, explained, missing
 from runtime.taskexecutor.outputs.move_permit import ENDED, HeldPermit, MoveSupersededError, Permit
-from runtime.taskexecutor.outputs.output_turns import StoredJobs, Turns
+from runtime.taskexecutor.outputs.output_turns import CommitTurns, StoredJobs
 from runtime.taskexecutor.outputs.overtaken_commits import half_visible, replaced_marks
 from runtime.taskexecutor.outputs.storage_steps import MoveProgress, Report, StorageSteps
 from runtime.taskexecutor.storage.core.output_plan import OutputPlan, PlannedFile, Written, make_plan
@@ -71,7 +71,9 @@ class OutputMove:
     ) -> None:
         self._message = message
         self._is_by_hand = is_by_hand
-        self._turns = Turns(message, jobs, clock, boot_clock or BootClock(), patience=patience, is_by_hand=is_by_hand)
+        self._turns = CommitTurns(
+            message, jobs, clock, boot_clock or BootClock(), patience=patience, is_by_hand=is_by_hand
+        )
         self._permit = HeldPermit(permit, self._turns.looks)
         self._executor = executor
         self._progress = MoveProgress(report)

@@ -76,7 +76,7 @@ Bases = Sequence[tuple[OutputFiles, str]]
 """With the mode in which the job writes there."""
 
 
-class Turns:
+class CommitTurns:
     """The turns of one mover's job. Without `jobs` no store can say whether another job is over.
 
     `is_by_hand`: the job is over, so what is there of its turn means nothing to others, and it is got anew, by this

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from dataclasses import replace
 
 from runtime.aio.scope import ScopeClosedError, ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
-from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
 from runtime.system.linux import is_alive
 from runtime.taskexecutor.containment.users import open_to_spark
-from runtime.taskexecutor.slot_protocol.template_config import TemplateConfig
 from runtime.taskexecutor.slot_protocol.wire import TaskOutcome
 from runtime.taskexecutor.slots import jvm_changes
 from runtime.taskexecutor.slots.exclusive_marks import ExclusiveMarks
@@ -34,16 +31,13 @@ from runtime.taskexecutor.slots.sessions import SlotSessions
 from runtime.taskexecutor.slots.slot import Slot
 from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.spark_users import SparkUsers
-from runtime.taskexecutor.slots.template_handle import TemplateProcess
+from runtime.taskexecutor.slots.templates import RESTART_PAUSE, Templates
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment
 
 logger = logging.getLogger(__name__)
 
-_RESTART_PAUSE = 1.0
-_RESTART_PAUSE_MAX = 10.0
-_STEADY_SECONDS = 60.0
-_STOP_TIMEOUT = 5.0
+_DEATH_TIMEOUT = 5.0
 _DEAD_POLL = 0.002
 _RENEWED = "it is replaced for jobs of another namespace"
 _WAITS_FOR_TEMPLATE = "waits until the TaskManager can start processes again: its template process was lost"
@@ -57,20 +51,20 @@ class SlotProcessPool:
         settings: SlotSettings,
         spark: SparkEnvironment | None,
         clock: Clock,
-        entropy: Entropy,
         guard: ProcessGuard | None = None,
         reaper: OrphanReaper | None = None,
     ) -> None:
         self._settings = settings
         self._spark = spark
         self._clock = clock
-        self._entropy = entropy.child("slots")
-        self._template = TemplateProcess(self._template_config(), self._settings.environment)
+        self._templates = Templates(
+            settings, clock, has_spark=spark is not None, prepare=self._fill, note_changed=self._note_readiness
+        )
         self._scope = ServiceScope("slots")
         self._slots = [Slot(index) for index in range(settings.slots)]
         self._sessions = SlotSessions(settings, spark, self._scope)
         self._monitor = AttemptMonitor(
-            settings, spark, clock, self._running_attempts, self._kept_attempts, lambda: self._template
+            settings, spark, clock, self._running_attempts, self._kept_attempts, lambda: self._templates.current
         )
         self._spark_users = None
         if spark is not None:
@@ -85,21 +79,8 @@ class SlotProcessPool:
         self._marks = ExclusiveMarks(guard)
         self._reaper = reaper
         self._is_stopping = False
-        self._is_renewing = False
-        self._template_starts: Watch[None] = Watch(None)
         self.readiness: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
         """True while slots can take tasks."""
-
-    def _template_config(self) -> TemplateConfig:
-        settings = self._settings
-        return TemplateConfig(
-            parent_pid=os.getpid(),
-            task_manager_id=settings.task_manager_id,
-            has_spark=self._spark is not None,
-            address_space=4 * settings.memory_bytes_max,
-            inline_bytes_max=settings.inline_bytes_max,
-            is_static_conf_fatal=settings.is_static_conf_fatal,
-        )
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -108,20 +89,13 @@ class SlotProcessPool:
         that holds the JVM's stdin would keep the JVM alive.
         """
         await self._scope.open()
-        await self._start_template()
+        await self._templates.start()
         self._scope.spawn_eternal("watch resources", self._monitor.watch_resources())
-        self._scope.spawn_eternal("watch template", self._watch_template())
+        self._scope.spawn_eternal("watch template", self._templates.watch())
         if self._spark_users is not None:
             self._scope.spawn_eternal("watch Spark progress", self._monitor.watch_spark())
             self._scope.spawn_eternal("watch Spark", self._spark_users.watch_losses())
             self._scope.spawn_eternal("watch its JVM", self._spark_users.watch_changes())
-
-    async def _start_template(self) -> None:
-        await self._template.start(timeout=self._settings.start_timeout)
-        for slot in self._slots:
-            slot.fresh = await self._fork(slot)
-        self._template_starts.set(None)
-        self._note_readiness()
 
     async def renew(self) -> None:
         """R50: replace the template, all slot processes and Spark; returns when new ones can take tasks.
@@ -129,17 +103,14 @@ class SlotProcessPool:
         Then no old process, and no process that an old one has started, is left. No attempt may run.
         """
         assert not self._running_attempts(), "an attempt runs"
-        self._is_renewing = True
-        try:
-            begun = self._template_starts.generation
+        with self._templates.renewal():
+            begun = self._templates.starts.generation
             if self._spark is not None:
                 await self._spark.give_up(_RENEWED)
-            await self._template.stop(timeout=_STOP_TIMEOUT)
+            await self._templates.end_current()
             await self._end_what_is_left()
-            await self._template_starts.wait_changed(begun)
+            await self._templates.starts.wait_changed(begun)
             await self.readiness.wait_until(bool)
-        finally:
-            self._is_renewing = False
 
     async def _end_what_is_left(self) -> None:
         told = ""
@@ -149,7 +120,7 @@ class SlotProcessPool:
                     "what jobs of a namespace have left here does not end, no others begin meanwhile: %s", left
                 )
             told = left
-            await asyncio.sleep(_RESTART_PAUSE)
+            await asyncio.sleep(RESTART_PAUSE)
 
     async def end_job(self, job_id: JobId) -> None:
         """R50: end the processes of a job that has left, but those that other jobs may use; returns when they are
@@ -167,20 +138,24 @@ class SlotProcessPool:
                     process.kill()
                     await process.wait_exited()
 
+    async def _fill(self) -> None:
+        for slot in self._slots:
+            slot.fresh = await self._fork(slot)
+
     async def _fork(self, slot: Slot) -> SlotProcess:
-        return await SlotProcess.fork_into(self._settings.cgroups, slot.index, self._template, self)
+        return await SlotProcess.fork_into(self._settings.cgroups, slot.index, self._templates.current, self)
 
     async def stop(self) -> None:
         """End all processes and everything below them. Idempotent. Attempts that run get their terminal reports."""
         self._is_stopping = True
-        self._template_starts.set(None)
+        self._templates.begin_stop()
         self._note_readiness()
         for slot in self._slots:
             if slot.expiry is not None:
                 slot.expiry.cancel()
         for attempt in self._running_attempts():
             attempt.kill(attempt.system_failure("the TaskManager stops"))
-        await self._template.stop(timeout=_STOP_TIMEOUT)
+        await self._templates.end_current()
         await self._scope.close()
         if self._settings.cgroups is not None:
             await asyncio.to_thread(self._settings.cgroups.remove)
@@ -188,11 +163,11 @@ class SlotProcessPool:
     @property
     def template_pid(self) -> int:
         """The template process. All slot processes, and all processes that they have started, are its descendants."""
-        return self._template.pid
+        return self._templates.current.pid
 
     def _note_readiness(self) -> None:
         is_spark_ready = self._spark is None or self._spark.is_ready
-        is_ready = self._template.is_alive and is_spark_ready and not self._is_stopping
+        is_ready = self._templates.current.is_alive and is_spark_ready and not self._is_stopping
         if is_ready != self.readiness.value:
             self.readiness.set(is_ready)
 
@@ -284,11 +259,11 @@ class SlotProcessPool:
         is to end.
         """
         is_waiting = False
-        while not (self._template.is_alive or self._is_stopping or attempt.is_over_before_it_runs):
+        while not (self._templates.current.is_alive or self._is_stopping or attempt.is_over_before_it_runs):
             if not is_waiting:
                 attempt.tell_reported_progress(0.0, _WAITS_FOR_TEMPLATE)
                 is_waiting = True
-            await self._template_starts.wait_changed(self._template_starts.generation)
+            await self._templates.starts.wait_changed(self._templates.starts.generation)
         if is_waiting:
             attempt.tell_reported_progress(0.0, "")
 
@@ -341,7 +316,7 @@ class SlotProcessPool:
         attempt.is_cancelled = True
         process, ending = attempt.process, attempt.ending
         if process is None or ending is None:
-            self._template_starts.set(None)  # it may wait for that
+            self._templates.starts.set(None)  # it may wait for that
             return
         process.cancel_softly()
         try:
@@ -360,7 +335,7 @@ class SlotProcessPool:
         self._spawn("retire process", self._end_process(process))
 
     def _refill(self, slot: Slot) -> None:
-        if slot.refill is None and not self._is_stopping and self._scope.is_open and self._template.is_alive:
+        if slot.refill is None and not self._is_stopping and self._scope.is_open and self._templates.current.is_alive:
             slot.refill = self._scope.start("refill slot", self._do_refill(slot))
 
     async def _do_refill(self, slot: Slot) -> None:
@@ -439,7 +414,7 @@ class SlotProcessPool:
                 self._spawn("refill slot later", self._refill_later(slot))
 
     async def _refill_later(self, slot: Slot) -> None:
-        await asyncio.sleep(_RESTART_PAUSE)
+        await asyncio.sleep(RESTART_PAUSE)
         self._refill(slot)
 
     def process_exited(self, process: SlotProcess) -> None:
@@ -456,34 +431,6 @@ class SlotProcessPool:
                     # After a pause: what ends an idle process may end the next one as well.
                     self._spawn("refill slot later", self._refill_later(slot))
 
-    # --- losses ---------------------------------------------------------------------------------------------
-
-    async def _watch_template(self) -> None:
-        """Eternal: a lost template process is replaced; its slot processes died with it.
-
-        At once, unless its life was short: no restart strategy counts these losses (R36), so they must not come in a
-        hot loop.
-        """
-        pause = 0.0
-        while True:
-            begun = self._clock.monotonic()
-            await self._template.state.wait_until(lambda state: state == "lost")
-            if self._is_stopping:
-                await asyncio.get_running_loop().create_future()
-            level = logging.INFO if self._is_renewing else logging.ERROR
-            logger.log(level, "%s; all slot processes are replaced", self._template.lost_reason)
-            self._note_readiness()
-            has_lived = self._is_renewing or self._clock.monotonic() - begun >= _STEADY_SECONDS
-            pause = 0.0 if has_lived else min(max(2 * pause, _RESTART_PAUSE), _RESTART_PAUSE_MAX)
-            await asyncio.sleep(pause)
-            self._template = TemplateProcess(self._template_config(), self._settings.environment)
-            try:
-                await self._start_template()
-            except (FlinklikeError, TimeoutError) as error:
-                logger.error("template process cannot be replaced, trying again: %s", error)  # noqa: TRY400 - the sentence is enough
-                await self._template.stop(timeout=_STOP_TIMEOUT)
-                await asyncio.sleep(_RESTART_PAUSE)
-
 
 def _is_only_of(process: SlotProcess, job_id: JobId, *, has_user: bool) -> bool:
     key = process.reuse_key
@@ -493,7 +440,7 @@ def _is_only_of(process: SlotProcess, job_id: JobId, *, has_user: bool) -> bool:
 async def _wait_dead(pid: int) -> None:
     """A process that dies by its parent-death signal is reaped by others: see it go."""
     try:
-        async with asyncio.timeout(_STOP_TIMEOUT):
+        async with asyncio.timeout(_DEATH_TIMEOUT):
             while is_alive(pid):  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(_DEAD_POLL)
     except TimeoutError:

@@ -278,7 +278,7 @@ class World:
         earlier.append(guard)
         return TaskManagerProcess(
             guard,
-            lambda _settings, _spark, clock, _entropy, _guard, _reaper: SimulatedSlotPool(machine, clock),
+            lambda _settings, _spark, clock, _guard, _reaper: SimulatedSlotPool(machine, clock),
             lambda _guard: SimulatedGuardConnection(machine),
             _guard_is_there,
         )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.aio.clock import LoopClock
-from runtime.aio.entropy import SystemEntropy
 from runtime.common.exchange import ExchangeMode
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.graph import INLINE_SIZE_MAX
@@ -38,7 +37,7 @@ class SlotBox:
         self.box = box
         self.directory = directory
         options: dict[str, Any] = {"slots": 2, "task_manager_id": "tm-spark", **settings}
-        self.pool = SlotProcessPool(SlotSettings(**options), box.environment, LoopClock(), SystemEntropy())
+        self.pool = SlotProcessPool(SlotSettings(**options), box.environment, LoopClock())
         self.bench = SlotBench(self.pool, directory)
         self.do(self.pool.start())
         self.do(self.pool.readiness.wait_until(bool))

@@ -16,7 +16,6 @@ from typing import Any
 import cloudpickle
 
 from runtime.aio.clock import LoopClock
-from runtime.aio.entropy import SystemEntropy
 from runtime.aio.watch import Watch
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, VertexId
 from runtime.common.states import ExecutionState
@@ -201,7 +200,7 @@ async def slot_bench(
 ) -> AsyncIterator[SlotBench]:
     """A started pool."""
     settings = replace(SlotSettings(slots=1, task_manager_id="tm-test"), **changes)
-    pool = SlotProcessPool(settings, spark, LoopClock(), SystemEntropy(), guard, reaper)
+    pool = SlotProcessPool(settings, spark, LoopClock(), guard, reaper)
     await pool.start()
     try:
         yield SlotBench(pool, directory)

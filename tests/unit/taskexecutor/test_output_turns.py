@@ -19,7 +19,7 @@ from runtime.gateways.task import APPEND, ERROR, OVERWRITE, OVERWRITE_PARTITIONS
 from runtime.taskexecutor.outputs import output_turns, repeat_commit
 from runtime.taskexecutor.outputs.commit_records import commit_names
 from runtime.taskexecutor.outputs.move_permit import MoveStoppedError, Permit
-from runtime.taskexecutor.outputs.output_turns import Turns
+from runtime.taskexecutor.outputs.output_turns import CommitTurns
 from runtime.taskexecutor.storage.core.output_plan import Present
 from runtime.taskexecutor.storage.local_output_files import LocalOutputFiles
 from tests.kit.control_plane.commits_of_jobs import Known, killed_behind, move, moving, names, room_for, wanted, written
@@ -71,7 +71,7 @@ def test_a_turn_is_found_soon_and_nobody_looks_too_often(
     step = _Looks(wanted(tmp_path, A), seconds)
 
     async def wait() -> float:
-        turns = Turns(
+        turns = CommitTurns(
             CommitOutputs(B, 1, VERTEX, (), 1), Known(), LoopClock(), BootClock(), patience=0.0, is_by_hand=False
         )
         await turns.take([(LocalOutputFiles(str(tmp_path)), OVERWRITE)], step, lambda _: None)
@@ -110,7 +110,7 @@ def test_never_two_at_once_however_their_steps_fall(tmp_path: Path, seed: int) -
         return work()
 
     async def run(job: JobId) -> None:
-        turns = Turns(
+        turns = CommitTurns(
             CommitOutputs(job, 1, VERTEX, (), 1), Known(), LoopClock(), BootClock(), patience=0.0, is_by_hand=False
         )
         mine = [(bases[index], OVERWRITE) for index in shares[job]]

@@ -23,7 +23,7 @@ from runtime.taskexecutor.outputs import output_turns, repeat_commit, turn_looks
 from runtime.taskexecutor.outputs.commit_records import commit_names
 from runtime.taskexecutor.outputs.move_permit import Permit
 from runtime.taskexecutor.outputs.output_move import OutputMove
-from runtime.taskexecutor.outputs.output_turns import Turns
+from runtime.taskexecutor.outputs.output_turns import CommitTurns
 from runtime.taskexecutor.outputs.repeat_commit import JOB_IS_OVER, AskCluster, KnownJob
 from runtime.taskexecutor.outputs.storage_steps import PARALLEL_MAX
 from runtime.taskexecutor.outputs.turn_looks import MoveReplacedError
@@ -205,7 +205,7 @@ def test_who_waits_for_another_job_stops_when_a_later_repeat_has_come(tmp_path: 
             turn.write_text(json.dumps({"cluster": "", "mode": OVERWRITE, "by": "host 7 0123"}))
 
     async def run() -> None:
-        turns = Turns(
+        turns = CommitTurns(
             CommitOutputs(B, 0, VERTEX, (), 1), None, LoopClock(), BootClock(), patience=60.0, is_by_hand=True
         )
         await turns.take([(files, OVERWRITE)], blocking, waiting)
@@ -289,7 +289,7 @@ def take(*bases: Path, waiting: Callable[[str], None] = lambda _: None) -> None:
     """The next mover of the job's cluster."""
 
     async def run() -> None:
-        turns = Turns(
+        turns = CommitTurns(
             CommitOutputs(B, 1, VERTEX, (), 2), Known(), LoopClock(), BootClock(), patience=0.0, is_by_hand=False
         )
         await turns.take([(LocalOutputFiles(str(base)), OVERWRITE) for base in bases], blocking, waiting)
