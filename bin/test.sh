@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # All checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
-#   --all   and then the `extended` ones, with nothing beside them; an hour and a half more, or longer
+#   --all   all of them, and then the `extended` ones with nothing beside them; two hours more, or longer
+# Without arguments a fifth of the files in tests/suite/rotated.txt runs, which one follows from the commit.
 # Parts of them:
 #   --changed [BASE]                  checks, and the tests that the changes since BASE (HEAD) need; under three minutes
 #   --repeat N [--load K] ARGUMENTS   the selected tests N times in random orders, beside K busy processes
@@ -24,6 +25,11 @@ case "${1:-}" in
   --repeat) shift; exec .venv/bin/python -m tests.suite.repeat "$@" ;;
   --fast | --all | --changed | --coverage) mode="${1#--}"; shift ;;
 esac
+share=() # of the rotated tests; who selects tests has all of them
+if [ -z "$mode$*" ] && commit="$(git rev-parse --short=8 HEAD 2> /dev/null)"; then
+  share=("--share=$((16#${commit:0:8} % 5))")
+  echo "Of the files in tests/suite/rotated.txt this commit runs ${share[*]} of 0 to 4; bin/test.sh --all runs all."
+fi
 failed=()
 FLINKLIKE_TEST_NOTES="$(mktemp "${TMPDIR:-/tmp}/flinklike-notes.XXXXXX")" # each pytest adds its own (tests/conftest.py)
 export FLINKLIKE_TEST_NOTES
@@ -43,7 +49,7 @@ count() { # count CODE: of a pytest; no test (exit code 5) is a failure only whe
   return "$1"
 }
 tests() { # tests ARGUMENTS...: pytest
-  .venv/bin/pytest -q --durations=15 "$@"
+  .venv/bin/pytest -q --durations=15 "${share[@]}" "$@"
   count $?
 }
 joined() { # joined PID LOG: wait for what runs in the background, and show what it has written
@@ -55,7 +61,7 @@ joined() { # joined PID LOG: wait for what runs in the background, and show what
   return $code
 }
 background() { # background ARGUMENTS...: pytest; bash has what it puts into the background ignore Ctrl-C
-  env --default-signal=INT .venv/bin/pytest -q --durations=15 "$@"
+  env --default-signal=INT .venv/bin/pytest -q --durations=15 "${share[@]}" "$@"
 }
 either() { # either CODE CODE: of two pytests; one that found no test (exit code 5) says nothing
   [ "$1" -eq 5 ] && return "$2"

@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.kit.fixtures import built_archive, class_archive
+from tests.suite.rotation import SHARES, rotate
 
 __all__ = ["built_archive", "class_archive"]
 
@@ -21,6 +22,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's & does that, 
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 gc.set_threshold(100_000, 20, 50)  # thousands of tests make a heap that is slow to look through and hardly ever garbage
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--share", type=int, choices=range(SHARES), help="which files of tests/suite/rotated.txt run (default: all)"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (share := config.getoption("--share")) is not None:
+        rotate(config, items, share)
 
 
 def pytest_collection_finish() -> None:

@@ -177,9 +177,10 @@ def run_tests(
     airflow: int = 0,
     spark: int = 0,
     slow_spark: int = 0,
+    environment: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """bin/test.sh with tools that only say what they were told to do."""
-    (home / "bin/environment.sh").write_text("ensure_environment() { :; }\n")
+    (home / "bin/environment.sh").write_text(f"ensure_environment() {{ :; }}\n{environment}\n")
     (home / ".venv/bin").mkdir(parents=True, exist_ok=True)
     pytest_tool = PYTEST.format(light=light, heavy=heavy, airflow=airflow, spark=spark, slow_spark=slow_spark)
     told = "#!/bin/sh\necho {} $TEST_CLASS_ARCHIVE$*\n"
@@ -221,6 +222,17 @@ def test_a_whole_run_builds_the_class_archive_first(home: Path) -> None:
     assert not Path(built[1]).exists(), "it goes with the run"
     assert whole.stdout.index("== class archive") < whole.stdout.index("== heavy tests")
     assert "archive" not in selected.stdout
+
+
+def test_a_run_without_a_selection_has_the_share_of_its_commit(home: Path) -> None:
+    commit = "8" + "0" * 39
+    (home / "git").mkdir()
+    (home / "git/git").write_text(f"#!/bin/sh\necho {commit[:8]}\n")
+    (home / "git/git").chmod(0o755)
+    path = f'export PATH="{home}/git:$PATH"'
+    for arguments, count in (((), 5), (("--all",), 0), (("-k", "slots"), 0)):
+        done = run_tests(home, *arguments, environment=path)
+        assert done.stdout.count(f"--share={int(commit[:8], 16) % 5} ") == count + bool(count), arguments
 
 
 def test_a_change_runs_the_tests_that_it_needs(home: Path) -> None:

@@ -1,0 +1,40 @@
+"""Which heavy tests a run leaves to the next ones: bin/test.sh runs a fifth of the files of `rotated.txt` each time.
+
+bin/test.sh takes the share from the hash of the commit, so that a commit has the same tests everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+SHARES = 5
+HEAVY = frozenset({"spark", "airflow", "etcd", "process", "slow"})
+"""Markers of tests that are not light; light ones of a listed file run each time."""
+LIST = Path(__file__).with_name("rotated.txt")
+
+
+def shares(text: str) -> dict[str, int]:
+    """The share of each file of the list: its place, modulo SHARES."""
+    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+    return {path: place % SHARES for place, (_seconds, path) in enumerate(lines)}
+
+
+def is_left_out(path: str, markers: Iterable[str], share: int, listed: Mapping[str, int]) -> bool:
+    """True for a heavy test of a file that has another share."""
+    return listed.get(path, share) != share and not HEAVY.isdisjoint(markers)
+
+
+def rotate(config: pytest.Config, items: list[pytest.Item], share: int) -> None:
+    """Leave those of other shares out of a run."""
+    listed = shares(LIST.read_text(encoding="utf-8"))
+    left = [
+        item
+        for item in items
+        if is_left_out(item.nodeid.partition("::")[0], (one.name for one in item.iter_markers()), share, listed)
+    ]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]

@@ -1,0 +1,38 @@
+"""Which heavy tests a run leaves to the next ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.suite.rotation import HEAVY, LIST, SHARES, is_left_out, shares
+
+ROOT = Path(__file__).resolve().parents[3]
+LISTED = shares(LIST.read_text())
+
+
+def test_each_listed_file_is_there_once_and_shares_are_alike() -> None:
+    lines = [line.split() for line in LIST.read_text().splitlines() if not line.startswith("#")]
+    assert len(LISTED) == len(lines)
+    assert [path for path in LISTED if not (ROOT / path).is_file()] == []
+    seconds = [int(line[0]) for line in lines]
+    assert seconds == sorted(seconds, reverse=True), "costly ones first"
+    assert max(Counter(LISTED.values()).values()) - min(Counter(LISTED.values()).values()) <= 1
+
+
+@pytest.mark.parametrize("marker", sorted(HEAVY))
+def test_a_heavy_test_of_a_listed_file_is_in_one_share(marker: str) -> None:
+    for path in LISTED:
+        assert [is_left_out(path, ["timeout", marker], share, LISTED) for share in range(SHARES)].count(False) == 1
+
+
+def test_light_tests_and_those_of_other_files_are_in_each() -> None:
+    for share in range(SHARES):
+        assert not is_left_out(next(iter(LISTED)), ["timeout"], share, LISTED)
+        assert not is_left_out("tests/process/test_other.py", ["process"], share, LISTED)
+
+
+def test_comments_and_empty_lines_have_no_place() -> None:
+    assert shares("# why\n\n9 a.py\n8 b.py\n# more\n7 c.py\n") == {"a.py": 0, "b.py": 1, "c.py": 2}
