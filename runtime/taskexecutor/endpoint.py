@@ -104,8 +104,6 @@ logger = logging.getLogger(__name__)
 
 _STOPS = "this TaskManager stops"
 
-_RUNNING_DELAY = 0.005
-
 
 class TaskExecutor:
     """One per TaskManager process. `start`, then `wait_failed`; `drain` and `stop` at the end."""
@@ -141,7 +139,6 @@ class TaskExecutor:
         self._clock = clock
         self._scope = ServiceScope("task executor")
         self._mailbox: Mailbox[Mail] = Mailbox("task executor", capacity=settings.mailbox_max)
-        self._outbox = Outbox()
         self._heartbeats = HeartbeatService(clock)
         self._core = settings.new_core(registration)
         self._outputs = OutputCommitter(
@@ -165,11 +162,11 @@ class TaskExecutor:
             post=self._post,
             take_tokens=take_tokens,
         )
+        self._outbox = Outbox(self._job_masters.send, self._leader.send)
         self._slot_reports = SlotReports(self._core, pool, spark, self._leader)
         self._gateway = EndpointGateway(self._core.jobs, settings.log_directory, self._post)
         self._departures = JobDepartures(pool, spark, self._directories, exchange, self._attempts, self._outputs)
         self._timers: dict[AllocationId, asyncio.TimerHandle] = {}
-        self._late_flush: asyncio.TimerHandle | None = None
         self.blob_address: str | None = None
         """Where the leader's BlobServer listens, as far as it is known."""
         self.running: Watch[int] = Watch(0)
@@ -238,7 +235,7 @@ class TaskExecutor:
         self._draining.close()
         self._outputs.stop_all(_STOPS)
         self._rpc.server.remove_gateway(TaskExecutorGateway)
-        self._flush_outbox()
+        self._outbox.flush()
         async with Scope("task executor/close") as closing:
             closing.spawn("leader", self._leader.close())
             closing.spawn("job masters", self._job_masters.close())
@@ -285,7 +282,7 @@ class TaskExecutor:
             self._heed_contact()
             for mail in batch:
                 self._handle(mail)
-            self._tell_peers()
+            self._outbox.deliver()
             if self.running.value != self._core.running:
                 self.running.set(self._core.running)
             if self._kept.value != self._core.ledger.kept:
@@ -301,19 +298,6 @@ class TaskExecutor:
         if loss and self._core.running:
             logger.warning("%s", loss)
         self._apply(ContactLost(loss) if loss else ContactRegained())
-
-    def _tell_peers(self) -> None:
-        """At once, except that RUNNING waits a moment for the end of a short task: one message instead of two."""
-        if self._outbox.is_urgent:
-            self._flush_outbox()
-        elif self._late_flush is None and not self._outbox.is_empty:
-            self._late_flush = asyncio.get_running_loop().call_later(_RUNNING_DELAY, self._flush_outbox)
-
-    def _flush_outbox(self) -> None:
-        if self._late_flush is not None:
-            self._late_flush.cancel()
-            self._late_flush = None
-        self._outbox.flush(self._job_masters.send, self._leader.send)
 
     def _handle(self, mail: Mail) -> None:
         match mail:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -12,30 +13,23 @@ from runtime.gateways.task import TaskExecutionReport, TaskProgress
 from runtime.taskexecutor.core.events import SendProgress, SendReport
 from runtime.taskexecutor.core.reports import messages_of
 
+RUNNING_DELAY = 0.005
+"""Seconds that the news of a task's begin wait for the news of its end."""
+
 _Recipient = tuple[Incarnation, JobId, int]
 
 
 class Outbox:
     """Reports and progress by owner, job and epoch; freed slots for the leader."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell_owner: Callable[[Incarnation, Any], None], tell_leader: Callable[[Any], None]) -> None:
+        self._tell_owner = tell_owner
+        self._tell_leader = tell_leader
         self._reports: dict[_Recipient, list[TaskExecutionReport]] = {}
         self._progress: dict[_Recipient, dict[ExecutionAttemptId, TaskProgress]] = {}
         self._freed: list[AllocationId] = []
         self._has_end = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing to tell."""
-        return not (self._reports or self._progress or self._freed)
-
-    @property
-    def is_urgent(self) -> bool:
-        """True when a peer waits for something in here.
-
-        None waits for RUNNING, which may travel with the next message.
-        """
-        return bool(self._has_end or self._progress or self._freed)
+        self._late_flush: asyncio.TimerHandle | None = None
 
     def add_report(self, effect: SendReport) -> None:
         """All reports of an attempt are told, in order."""
@@ -52,17 +46,30 @@ class Outbox:
         """A slot is ready for the next job."""
         self._freed.append(allocation_id)
 
-    def flush(self, tell_owner: Callable[[Incarnation, Any], None], tell_leader: Callable[[Any], None]) -> None:
-        """Send everything."""
+    def deliver(self) -> None:
+        """Send everything: at once, but RUNNING waits a moment for the end of a short task.
+
+        That is one message instead of two.
+        """
+        if self._has_end or self._progress or self._freed:
+            self.flush()
+        elif self._reports and self._late_flush is None:
+            self._late_flush = asyncio.get_running_loop().call_later(RUNNING_DELAY, self.flush)
+
+    def flush(self) -> None:
+        """Send everything now."""
+        if self._late_flush is not None:
+            self._late_flush.cancel()
+            self._late_flush = None
         if self._reports:
             reports, self._reports, self._has_end = self._reports, {}, False
             for (owner, job_id, epoch), listed in reports.items():
                 for group in messages_of(listed):
-                    tell_owner(owner, TaskReports(job_id, epoch, group))
+                    self._tell_owner(owner, TaskReports(job_id, epoch, group))
         if self._progress:
             progress, self._progress = self._progress, {}
             for (owner, job_id, epoch), latest in progress.items():
-                tell_owner(owner, TaskProgresses(job_id, epoch, tuple(latest.values())))
+                self._tell_owner(owner, TaskProgresses(job_id, epoch, tuple(latest.values())))
         if self._freed:
             freed, self._freed = self._freed, []
-            tell_leader(SlotsFreed(tuple(freed)))
+            self._tell_leader(SlotsFreed(tuple(freed)))
