@@ -134,7 +134,7 @@ types="$(mktemp "${TMPDIR:-/tmp}/flinklike-types.XXXXXX")"
 mypy=$!
 if [ -z "$mode$*" ] || [ "$mode$*" = all ]; then # for a selection of tests it costs more than it saves
   archive="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-archive.XXXXXX")"
-  .venv/bin/python -m tests.kit.spark.archive_build "$archive" > "$archive/log" 2>&1 &
+  .venv/bin/python -m tests.kit.spark.archive_build "$archive" > "$archive/said" 2>&1 &
   builder=$!
   export TEST_CLASS_ARCHIVE="$archive/cds" # of Spark's JVM, for all that start one (tests/kit/fixtures.py)
 fi
@@ -144,7 +144,7 @@ case "$mode" in
   *) step "light tests" light_tests "$@" ;;
 esac
 step "mypy" joined $mypy "$types"
-[ -z "$archive" ] || step "class archive" joined $builder "$archive/log"
+[ -z "$archive" ] || step "class archive" joined $builder "$archive/said"
 case "$mode" in
   changed)
     step "heavy tests" changed_tests heavy -n 2 --dist loadfile -m "($heavy or $jvm) and not extended"

@@ -51,7 +51,7 @@ class SlowReaper:
 async def test_what_does_not_end_is_told_once_each_time_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pool_module, "_RESTART_PAUSE", 0.0)
+    monkeypatch.setattr(pool_module, "RESTART_PAUSE", 0.0)
     async with slot_bench(tmp_path, reaper=SlowReaper("sh (5)", "sh (5)", "sh (5)", "sh (5), sleep (7)")) as bench:
         await bench.pool.renew()
     told = [one.getMessage() for one in caplog.records if "does not end" in one.getMessage()]

@@ -27,6 +27,8 @@ from runtime.gateways.task_executor import (
 from runtime.system import linux
 
 READ_BYTES_MAX = 1024 * 1024
+_LOOKS_MAX = 8
+"""A task that makes holes in its own log again and again is shown their zeros."""
 _READERS = 4
 # Holes begin and end at blocks; what is cut of a block would be left as zeros.
 _HOLE_BYTES = 4096
@@ -154,12 +156,16 @@ class LogReaders:
 
 
 def _read(descriptor: int, offset: int, limit: int) -> AttemptLogResponse:
-    size = os.fstat(descriptor).st_size
-    start = _first_data(descriptor, size)
-    wanted = size + offset if offset < 0 else offset
-    # Beyond the end: the file was emptied under the reader, or the offset was never valid. Go on at the end.
-    begin, end = _data_from(descriptor, min(max(wanted, start), size), size)
-    data = os.pread(descriptor, min(limit, end - begin), begin)
+    for _ in range(_LOOKS_MAX):
+        size = os.fstat(descriptor).st_size
+        start = _first_data(descriptor, size)
+        wanted = size + offset if offset < 0 else offset
+        # Beyond the end: the file was emptied under the reader, or the offset was never valid. Go on at the end.
+        begin, end = _data_from(descriptor, min(max(wanted, start), size), size)
+        data = os.pread(descriptor, min(limit, end - begin), begin)
+        if not data or _data_from(descriptor, begin, size)[0] == begin:
+            break
+        # The head was dropped between the look and the read, which has found zeros.
     next_offset = begin + len(data)
     dropped = 0
     if 0 <= offset < start:

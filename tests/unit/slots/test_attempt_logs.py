@@ -73,6 +73,25 @@ def test_a_hole_is_passed_over(tmp_path: Path) -> None:
     assert read(tmp_path, far) == (b"end\n", far + 4, far + 4)
 
 
+def test_a_head_that_is_dropped_while_it_is_read_leaves_no_zeros(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = b"".join(b"line %05d\n" % n for n in range(20_000))
+    path = write(tmp_path, lines)
+    real = os.pread
+
+    def pread(descriptor: int, length: int, offset: int) -> bytes:
+        bound_logs(path.parent, bytes_max=50_000)
+        return real(descriptor, length, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    data, next_offset, _ = read(tmp_path, 0, 200)
+    assert data == lines[next_offset - len(data) : next_offset]
+    assert data.startswith(b"line ")
+    monkeypatch.undo()
+    assert read(tmp_path, next_offset, 12) == (lines[next_offset : next_offset + 12], next_offset + 12, len(lines))
+
+
 def test_what_is_not_there(tmp_path: Path) -> None:
     root = tmp_path / "own"
     with pytest.raises(NotFoundError):
