@@ -156,14 +156,16 @@ class LogReaders:
 
 
 def _read(descriptor: int, offset: int, limit: int) -> AttemptLogResponse:
-    for _ in range(_LOOKS_MAX):
+    looks = 0
+    while True:
+        looks += 1
         size = os.fstat(descriptor).st_size
         start = _first_data(descriptor, size)
         wanted = size + offset if offset < 0 else offset
         # Beyond the end: the file was emptied under the reader, or the offset was never valid. Go on at the end.
         begin, end = _data_from(descriptor, min(max(wanted, start), size), size)
         data = os.pread(descriptor, min(limit, end - begin), begin)
-        if not data or _data_from(descriptor, begin, size)[0] == begin:
+        if not data or looks == _LOOKS_MAX or _data_from(descriptor, begin, size)[0] == begin:
             break
         # The head was dropped between the look and the read, which has found zeros.
     next_offset = begin + len(data)
