@@ -165,9 +165,9 @@ def _read(descriptor: int, offset: int, limit: int) -> AttemptLogResponse:
         # Beyond the end: the file was emptied under the reader, or the offset was never valid. Go on at the end.
         begin, end = _data_from(descriptor, min(max(wanted, start), size), size)
         data = os.pread(descriptor, min(limit, end - begin), begin)
-        if not data or looks == _LOOKS_MAX or _data_from(descriptor, begin, size)[0] == begin:
+        if looks == _LOOKS_MAX or _first_data(descriptor, size) == start:
             break
-        # The head was dropped between the look and the read, which has found zeros.
+        # The head was dropped meanwhile: what was read may be zeros, or begin within a line.
     next_offset = begin + len(data)
     dropped = 0
     if 0 <= offset < start:

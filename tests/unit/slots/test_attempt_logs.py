@@ -73,23 +73,28 @@ def test_a_hole_is_passed_over(tmp_path: Path) -> None:
     assert read(tmp_path, far) == (b"end\n", far + 4, far + 4)
 
 
-def test_a_head_that_is_dropped_while_it_is_read_leaves_no_zeros(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("before", ["lseek", "pread"])
+@pytest.mark.parametrize("offset", [0, 12_000])
+def test_a_head_that_is_dropped_while_it_is_read_leaves_no_zeros_and_no_part_of_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, offset: int
 ) -> None:
-    lines = b"".join(b"line %05d\n" % n for n in range(20_000))
+    lines = b"".join(b"line %06d\n" % n for n in range(20_000))
     path = write(tmp_path, lines)
-    real = os.pread
+    real, calls = getattr(os, before), []
 
-    def pread(descriptor: int, length: int, offset: int) -> bytes:
-        bound_logs(path.parent, bytes_max=50_000)
-        return real(descriptor, length, offset)
+    def dropped_before(*arguments: int) -> object:
+        calls.append(arguments)
+        if before == "pread" or len(calls) == 2:  # the second seek follows the look for the beginning
+            bound_logs(path.parent, bytes_max=50_000)
+        return real(*arguments)
 
-    monkeypatch.setattr(os, "pread", pread)
-    data, next_offset, _ = read(tmp_path, 0, 200)
-    assert data == lines[next_offset - len(data) : next_offset]
-    assert data.startswith(b"line ")
+    monkeypatch.setattr(os, before, dropped_before)
+    answer = read_log(tmp_path, AttemptLogRequest(ATTEMPT, LogStream.STDOUT, offset, 200))
     monkeypatch.undo()
-    assert read(tmp_path, next_offset, 12) == (lines[next_offset : next_offset + 12], next_offset + 12, len(lines))
+    begin = answer.next_offset - len(answer.data)
+    assert answer.data == lines[begin : answer.next_offset]
+    assert (begin % 12, answer.dropped_bytes) == (0, begin - offset)
+    assert read(tmp_path, answer.next_offset, 12)[0] == lines[answer.next_offset :][:12]
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
