@@ -28,7 +28,7 @@ esac
 share=() # of the rotated tests; who selects tests has all of them
 if [ -z "$mode$*" ] && commit="$(git rev-parse --short=8 HEAD 2> /dev/null)"; then
   share=("--share=$((16#${commit:0:8} % 5))")
-  echo "Of the files in tests/suite/rotated.txt this commit runs ${share[*]} of 0 to 4; bin/test.sh --all runs all."
+  echo "Of the heavy tests in tests/suite/rotated.txt this run has share ${share[0]#--share=} (of 0 to 4, by its commit)."
 fi
 failed=()
 FLINKLIKE_TEST_NOTES="$(mktemp "${TMPDIR:-/tmp}/flinklike-notes.XXXXXX")" # each pytest adds its own (tests/conftest.py)

@@ -171,7 +171,9 @@ def run(
 
 @app.command("list")
 def list_jobs(
-    state: Annotated[JobStatus | None, typer.Option(case_sensitive=False, help="only jobs in this state")] = None,
+    state: Annotated[
+        list[JobStatus] | None, typer.Option(case_sensitive=False, help="only jobs in this state (more than once)")
+    ] = None,
     namespace: Annotated[str, typer.Option(help="only jobs of this namespace")] = "",
     address: Address = None,
     token_file: TokenFile = None,
@@ -182,7 +184,8 @@ def list_jobs(
         jobs = client.get("/jobs/overview")["jobs"]
     jobs = sorted(jobs, key=lambda job: (-job["start-time"], job["jid"]))
     if state:
-        jobs = [job for job in jobs if job["state"] == state.value]
+        wanted = {one.value for one in state}
+        jobs = [job for job in jobs if job["state"] in wanted]
     if namespace:
         jobs = [job for job in jobs if job.get("namespace") == namespace]
     show({"jobs": jobs}, render.jobs_table(jobs) if jobs else "No jobs.", as_json=as_json)

@@ -81,7 +81,10 @@ def load_job(target: str, options: ScriptOptions, *, params: Mapping[str, Any], 
         raise PipelineError(message)
     if is_script(target):
         _refuse_parallelism(parallelism, "a script sets its own, for instance with --conf spark.sql.shuffle.partitions")
-        return _script(target, options, params)
+        if params:
+            message = f"{target!r} is a script, which takes no --param: give it arguments, behind its name"
+            raise PipelineError(message)
+        return _script(target, options)
     if given := options.given():
         message = f"{target!r} is not a script, so it takes no {', '.join(given)}"
         raise PipelineError(message)
@@ -121,7 +124,7 @@ def _read_graph(path: Path) -> JobGraph:
         raise PipelineError(message) from error
 
 
-def _script(target: str, options: ScriptOptions, params: Mapping[str, Any]) -> JobProgram:
+def _script(target: str, options: ScriptOptions) -> JobProgram:
     job = script_job(
         target,
         args=options.args,
@@ -130,7 +133,6 @@ def _script(target: str, options: ScriptOptions, params: Mapping[str, Any]) -> J
         py_files=",".join(options.py_files),
         files=",".join(options.files),
         archives=",".join(options.archives),
-        params=params,
         secrets=options.secrets,
     )
     return job.build()

@@ -85,6 +85,10 @@ class FlinklikeJobOperator(ReportingOperator):
         if poll_interval <= 0:
             message = f"poll_interval is {poll_interval:g}: it must be above 0"
             raise ValueError(message)
+        for name, seconds in (("inline_timeout", inline_timeout), ("orphan_timeout", orphan_timeout or 0)):
+            if _seconds(seconds) < 0:
+                message = f"{name} is {seconds}: it must not be negative"
+                raise ValueError(message)
         task_id = str(kwargs.get("task_id", ""))
         refuse_spark_parameters(kwargs, task_id=task_id)
         super().__init__(**kwargs)

@@ -49,6 +49,9 @@ class FlinklikeCancelOperator(BaseOperator):
         flinklike_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
+        if poll_interval <= 0:
+            message = f"poll_interval is {poll_interval:g}: it must be above 0"
+            raise ValueError(message)
         super().__init__(**kwargs)
         self.job_id = job_id
         self.job_name = job_name

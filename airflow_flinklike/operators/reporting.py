@@ -51,6 +51,10 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         ),
         **kwargs: Any,
     ) -> None:
+        for name, limit in (("log_limit", log_limit), ("xcom_limit", xcom_limit or 0)):
+            if limit < 0:
+                message = f"{name} is {limit}: it must not be negative"
+                raise ValueError(message)
         super().__init__(**kwargs)
         self.log_limit = log_limit
         self.xcom_limit = xcom_limit

@@ -127,9 +127,14 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         if (self.pipeline is None) == (self.application is None):
             message = f"task {self.task_id!r}: give either pipeline= or application="
             raise PipelineError(message)
+        if self.application is not None and self.pipeline_params:
+            message = f"task {self.task_id!r}: pipeline_params belongs to pipeline=; a script takes application_args"
+            raise PipelineError(message)
         given = [field for field in _SCRIPT_ONLY if getattr(self, field)]
         if self.pipeline is not None and given:
-            message = f"task {self.task_id!r}: {', '.join(given)} belong to application=; a Pipeline has its own"
+            message = (
+                f"task {self.task_id!r}: {', '.join(given)} can be given with application= only; a Pipeline has its own"
+            )
             raise PipelineError(message)
 
     def build_program(self, context: Context) -> JobProgram:

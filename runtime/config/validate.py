@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
+from runtime.common.spark_conf import OWNED
 from runtime.config.configuration import Configuration
 from runtime.config.option import ConfigOption
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
@@ -263,6 +264,8 @@ def _spark(configuration: Configuration) -> Iterator[str]:
         yield f"spark.master: {master!r}: expected local[*], local[n] or spark://host:port"
     elif configuration.get(SPARK_ENABLED):
         yield from _spark_secret(configuration, master)
+    if configuration.get(SPARK_ENABLED):
+        yield from (f"{key}: {reason}" for key, reason in OWNED.items() if key in configuration.spark_conf)
 
 
 def _slot_users(configuration: Configuration) -> Iterator[str]:

@@ -70,12 +70,8 @@ class Dispatcher(ABC):
         self._transactions = JobTransactions(services, self._post)
         self._reads = JobReads(services)
         self.cleaner = JobCleaner(settings, services, self._registry, self._post)
-        self._cleaning = Reconciler(
-            "dispatcher/cleaner", self.cleaner.clean, period=settings.clean_period, clock=services.clock
-        )
-        self._forgetting = Reconciler(
-            "dispatcher/retention", self.cleaner.forget, period=settings.forget_period, clock=services.clock
-        )
+        self._cleaning = Reconciler("dispatcher/cleaner", self.cleaner.clean, period=settings.clean_period)
+        self._forgetting = Reconciler("dispatcher/retention", self.cleaner.forget, period=settings.forget_period)
 
     # --- the term -----------------------------------------------------------------------------------------
 

@@ -211,19 +211,13 @@ class ClusterEntrypoint:
             scope.spawn_eternal("leader-retrieval", leading.retrieval.run())
             scope.spawn_eternal("other-leader", leading.follow())
             await rest.start(scope)
-            compaction = Reconciler(
-                "job-manager/compaction", services.compactor.activate, period=LOOK_PERIOD, clock=context.clock
-            )
+            compaction = Reconciler("job-manager/compaction", services.compactor.activate, period=LOOK_PERIOD)
             scope.spawn_eternal("compaction", _while_leading(runner, compaction.run))
             if services.ha.is_durable:
-                marking = Reconciler(
-                    "job-manager/store-mark", services.mark.note, period=MARK_PERIOD, clock=context.clock
-                )
+                marking = Reconciler("job-manager/store-mark", services.mark.note, period=MARK_PERIOD)
                 scope.spawn_eternal("store-mark", _while_leading(runner, marking.run))
             collector = BlobCollector(services.blobs, services.ha)
-            collection = Reconciler(
-                "job-manager/blob-collection", collector.activate, period=COLLECTION_PERIOD, clock=context.clock
-            )
+            collection = Reconciler("job-manager/blob-collection", collector.activate, period=COLLECTION_PERIOD)
             scope.spawn_eternal("blob-collection", _while_leading(runner, collection.run))
             scope.spawn_eternal("dispatcher-runner", runner.run())
             await self._wait_ready(runner, leading.other, predecessor)

@@ -150,8 +150,9 @@ class TaskManagerDeaths:
             async with self._dials:
                 if await self._guards.is_guard_of(address, incarnation, boot_id):
                     return
-            if self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
-                await self._stored.remove_unused(incarnation)
+            if not self._liveness.is_superfluous(incarnation, is_heard=self._is_heard(incarnation)):
+                return
+            await self._stored.remove_unused(incarnation)
         except RetryableError as error:
             logger.warning("%s, which no leader has used, is not removed yet: %s", described(process), error)
         else:

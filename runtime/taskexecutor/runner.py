@@ -312,22 +312,20 @@ class TaskManagerRunner:
 
     # --- background -----------------------------------------------------------------------------------------
 
-    def _reconcilers(self, executor: TaskExecutor) -> list[Reconciler[int]]:
+    def _reconcilers(self, executor: TaskExecutor) -> list[Reconciler]:
         settings, jobs = self._settings, self._jobs
         leftovers = LeftoverCollector(self._directory, self._exchange, _is_over if jobs is None else jobs.is_over)
         durable = []
         if jobs is not None:
             ended = partial(self._end_jobs, executor, jobs)
             durable = [
-                Reconciler("fences", jobs.drop_fences, period=settings.leftover_period, clock=self._clock),
-                Reconciler("ended jobs", ended, period=settings.ended_jobs_period, clock=self._clock),
+                Reconciler("fences", jobs.drop_fences, period=settings.leftover_period),
+                Reconciler("ended jobs", ended, period=settings.ended_jobs_period),
             ]
         return [
             *durable,
-            Reconciler("leftovers", leftovers.activate, period=settings.leftover_period, clock=self._clock),
-            Reconciler(
-                "log retention", partial(self._collect_logs, executor), period=settings.log_period, clock=self._clock
-            ),
+            Reconciler("leftovers", leftovers.activate, period=settings.leftover_period),
+            Reconciler("log retention", partial(self._collect_logs, executor), period=settings.log_period),
         ]
 
     async def _collect_logs(self, executor: TaskExecutor) -> int:

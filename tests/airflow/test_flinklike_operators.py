@@ -5,6 +5,7 @@ import os
 import pickle
 import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow_flinklike import Pipeline
 from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator, without_injected
 from airflow_flinklike.exceptions import JobFailedError, PipelineError
+from airflow_flinklike.operators.cancel import FlinklikeCancelOperator
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from airflow_flinklike.task_instance.stored_job import STORE_KEY
 from runtime.jobgraph.graph import JobGraph, PickledCode
@@ -106,10 +108,25 @@ def test_parameters_that_do_not_go_together_are_refused_when_the_dag_is_parsed()
     for fields in ({"pipeline": None}, {"application": "etl.py"}):
         with pytest.raises(PipelineError, match="either pipeline= or application="):
             submit(**fields)
-    with pytest.raises(PipelineError, match="conf, files belong to application="):
+    with pytest.raises(PipelineError, match="conf, files can be given with application= only"):
         submit(conf={"a": "b"}, files="x")
-    with pytest.raises(PipelineError, match="job_timeout belong to application="):
+    with pytest.raises(PipelineError, match="job_timeout can be given with application= only"):
         submit(job_timeout=60)
+    with pytest.raises(PipelineError, match="pipeline_params belongs to pipeline=; a script takes application_args"):
+        submit(pipeline=None, application="etl.py", pipeline_params={"day": 1})
+
+
+@pytest.mark.parametrize("name", ["inline_timeout", "orphan_timeout", "log_limit", "xcom_limit"])
+def test_what_is_negative_is_refused_when_the_dag_is_parsed(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is -1: it must not be negative"):
+        submit(**dict[str, Any]({name: -1}))
+    submit(**dict[str, Any]({name: 0}))
+
+
+def test_a_poll_interval_of_nothing_is_refused_when_the_dag_is_parsed() -> None:
+    for operator in (submit, partial(FlinklikeCancelOperator, task_id="cancel", job_id="x")):
+        with pytest.raises(ValueError, match="poll_interval is 0: it must be above 0"):
+            operator(poll_interval=0)
 
 
 # --- what is submitted --------------------------------------------------------------------------------------

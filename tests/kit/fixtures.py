@@ -43,7 +43,7 @@ def built_archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClassArc
     """The archive. At the end of the session it must be as it was built: no test replaces or drops it."""
     directory = tmp_path_factory.mktemp("class-archive")
     archive = given(directory) or build(directory)
-    assert archive.exists(), f"bin/test.sh has built no class archive in {archive.directory}"
+    assert archive.exists(), f"no class archive was built in {archive.directory}"
     built = _content(archive)
     yield archive
     assert _content(archive) == built

@@ -74,8 +74,10 @@ class _Files:
     def uses(self, path: str) -> Iterator[str]:
         if path.endswith(".py"):
             tree = ast.parse((self._root / path).read_text(encoding="utf-8"))
+            said = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
             for node in ast.walk(tree):
-                yield from self._of_node(node, path)
+                if node not in said:
+                    yield from self._of_node(node, path)
             yield from self._conftests(path)
         elif path.startswith("bin/"):
             yield from self._named((self._root / path).read_text(encoding="utf-8"))

@@ -9,6 +9,8 @@ from runtime.common.errors import InvalidInputError
 from runtime.config.option import is_host
 from runtime.config.validate import LOCAL_HOSTS
 
+_WITH_PORTS = "masters"
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -42,6 +44,8 @@ def read_hosts(path: Path) -> list[Host]:
         name, _, port = text.rpartition("/")[2].partition(":")
         if not is_host(name):  # R41: it is an argument of ssh
             problems.append(f"{path}:{number}: {text[:200]!r} is not a host")
+        elif port and path.name != _WITH_PORTS:
+            problems.append(f"{path}:{number}: {text[:200]!r}: only hosts in conf/{_WITH_PORTS} have a port here")
         elif port and not (port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536):
             problems.append(f"{path}:{number}: {port[:20]!r} is not a port")
         else:

@@ -1,8 +1,9 @@
 """Which guards of TaskManagers the leader dials, and what it may conclude from an answer (R13). Pure.
 
-The leader asks a guard two questions. "Is it there?" while no leader has reached the guard: only an address that was
-once dialled successfully proves anything by a refusal. "Is it dead?" when the TaskManager is not heard of. The leader
-uses a TaskManager only when the first answer is durable, so a TaskManager without that answer runs nothing.
+The leader asks a guard two questions. "Is it there?" while no leader has reached the guard: only a guard that a leader
+has reached can be asked for the end later. "Is it dead?" when the TaskManager is not heard of: only the guard's own
+statement that all is reaped proves it; a refusal proves nothing (R30). The leader uses a TaskManager only when the
+first answer is durable, so a TaskManager without that answer runs nothing.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A job that wants its turn writes `.commit-<job>.turn` at the top of the base, a 
 for those of others behind that: of two jobs one at least sees the other. Invariants: a job goes on when it has seen
 no other file while its own was there; of jobs that see each other the lowest id keeps its file, the others take theirs
 back, until they see none; a job with a plan beside its file is under way, waits for no other and is waited for,
-also when his mover has failed: others go on when his job is over.
+also when its mover has failed: others go on when it is over.
 """
 
 from __future__ import annotations

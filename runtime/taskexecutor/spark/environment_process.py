@@ -71,7 +71,7 @@ class ProcessSparkEnvironment:
     ) -> None:
         problems = settings.problems()
         if problems:
-            message = "settings of Spark that cannot be used"
+            message = f"settings of Spark that cannot be used: {'; '.join(problems)}"
             raise InvalidInputError(message, problems)
         self._settings = settings
         self._on_launch = on_launch

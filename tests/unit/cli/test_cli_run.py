@@ -127,7 +127,7 @@ def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: Res
     options = ["--py-files", "lib.py", "--files", "data.csv,more.csv", "--files", "third.csv"]
     options += ["--archives", "env.zip#env", "--name", "nightly"]
     options += ["--conf", "spark.sql.shuffle.partitions=8", "--conf", "spark.sql.session.timeZone=UTC"]
-    options += ["--param", "a=1", "--secret", "DB_PASSWORD", "--secret", "KEY"]
+    options += ["--secret", "DB_PASSWORD", "--secret", "KEY"]
     done = flinklike("run", *options, "etl.py", "2026-11-01", "--json", "-p", "7")
     assert done.code == 0, done.err
     graph = server.dispatcher.graph()
@@ -138,7 +138,7 @@ def test_what_follows_a_script_is_the_scripts(flinklike: RunCommand, server: Res
     assert graph.secrets == ("DB_PASSWORD", "KEY")
     names = [artifact.name for artifact in (*graph.py_files, *graph.files, *graph.archives)]
     tables = ("data.csv", "more.csv", "third.csv")
-    assert (graph.name, names, graph.params) == ("nightly", ["lib.py", *tables, "env.zip#env"], {"a": 1})
+    assert (graph.name, names, graph.params) == ("nightly", ["lib.py", *tables, "env.zip#env"], {})
 
 
 def test_who_names_his_token_behind_a_script_is_told(flinklike: RunCommand, server: RestThread, tmp_path: Path) -> None:
@@ -313,6 +313,10 @@ def test_explain(flinklike: RunCommand, jobs: str) -> None:
         (["run", "etl.py"], "script 'etl.py' does not exist"),
         (["run", "--conf", "a", "{jobs}.py"], "--conf 'a': expected key=value"),
         (["run", "-p", "2", "{jobs}.py"], "-p: a script sets its own"),
+        (
+            ["run", "--param", "a=1", "{jobs}.py"],
+            "is a script, which takes no --param",
+        ),
         (["run", "graph.json"], "graph.json cannot be read: No such file or directory"),
         (["run", "--files", "gone.csv", "{jobs}.py"], "file 'gone.csv' does not exist"),
         (["explain", "nowhere:x"], "no module named 'nowhere'"),

@@ -45,6 +45,8 @@ def test_list(flinklike: RunCommand, server: RestThread) -> None:
     assert header.split() == ["job", "name", "state", "started", "time", "tasks", "of"]
     assert [line.split()[:3] for line in lines] == [[JOB, "daily", "RUNNING"], [OTHER, "daily", "FINISHED"]]
     assert flinklike("list", "--state", "finished").out.count("daily") == 1
+    assert flinklike("list", "--state", "finished", "--state", "running").out.count("daily") == 2
+    assert flinklike("list", "--state", "running", "--state", "failed").out.count("daily") == 1
 
 
 def test_status(flinklike: RunCommand, server: RestThread) -> None:

@@ -88,11 +88,15 @@ def test_host_files(tmp_path: Path) -> None:
 
 
 def test_bad_host_files_list_every_line(tmp_path: Path) -> None:
-    path = tmp_path / "workers"
+    path = tmp_path / "masters"
     path.write_text("a;b\nhost:99999\nfine\n$(reboot)\n")
     with pytest.raises(InvalidInputError) as caught:
         read_hosts(path)
     assert len(caught.value.problems) == 3
+    for name in ("workers", "JOB_MASTERS"):  # a port there would be an option that its process does not have
+        (tmp_path / name).write_text("localhost\nlocalhost:8081\n")
+        with pytest.raises(InvalidInputError, match="2: 'localhost:8081': only hosts in conf/masters have a port here"):
+            read_hosts(tmp_path / name)
     with pytest.raises(InvalidInputError, match="No missing file"):
         read_hosts(tmp_path / "missing")
 

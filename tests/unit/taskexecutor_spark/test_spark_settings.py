@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ JAVA = JavaRuntime(Path("/java/bin/java"), Path("/java"), 17, "build", "PATH")
 def test_a_key_that_we_own_is_refused_by_name(tmp_path: Path, key: str) -> None:
     settings = spark_settings(tmp_path, spark_conf={key: "x"})
     assert settings.problems() == (f"{key}: {OWNED[key]}",)
-    with pytest.raises(InvalidInputError) as refused:
+    with pytest.raises(InvalidInputError, match=re.escape(f"{key}: {OWNED[key]}")) as refused:
         ProcessSparkEnvironment(settings)
     assert refused.value.problems == settings.problems()
 
