@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
-#   --fast  checks and tests without Spark, Airflow, etcd and processes; under a minute
+# Checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
+#   --fast  checks and tests without Spark, Airflow, etcd and processes; three to five minutes
 #   --all   all of them, and then the `extended` ones with nothing beside them; two hours more, or longer
 # Without arguments a fifth of the files in tests/suite/rotated.txt runs, which one follows from the commit.
 # Parts of them:

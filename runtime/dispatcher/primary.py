@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol, assert_never
 
 from runtime.aio.retry import RetryPolicy
+from runtime.aio.scope import ScopeClosedError
 from runtime.common.errors import MessageTooLargeError, RetryableError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.dispatcher.core import events as ev
@@ -200,7 +202,8 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def disconnected(self, peer: Incarnation, /) -> None:
         """The stream of a process has ended. It keeps its jobs."""
         if self._is_open:
-            self._dial(peer, 0.0)
+            with suppress(ScopeClosedError):  # the term is ending
+                self._dial(peer, 0.0)
             self._post(ev.ProcessDisconnected(peer))
 
     async def lost(self, peer: Incarnation, silence: float, /) -> None:

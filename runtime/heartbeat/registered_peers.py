@@ -179,6 +179,8 @@ class RegisteredPeers(Generic[RegistrationT]):
             stream.abort(f"the first message was not {self._registration_type.__name__}")
             return
         peer = registration.incarnation
+        if self.is_silent(peer) and stream.hello.dialer == peer:
+            self.expect(peer)  # R8: it speaks, also when it is refused
         refusal = (
             self._mismatch(registration, stream.hello.dialer)
             or await self._handler.admit(registration, stream)

@@ -5,6 +5,7 @@ bin/test.sh takes the share from the hash of the commit, so that a commit has th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,9 +18,17 @@ LIST = Path(__file__).with_name("rotated.txt")
 
 
 def shares(text: str) -> dict[str, int]:
-    """The share of each file of the list: its place, modulo SHARES."""
-    lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    return {path: place % SHARES for place, (_seconds, path) in enumerate(lines)}
+    """The share of each file of the list: dealt by folder, since folders run beside each other, there and back again."""
+    dealt: Counter[str] = Counter()
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            path = line.split()[1]
+            folder = path.rpartition("/")[0]
+            lap, place = divmod(dealt[folder], SHARES)
+            found[path] = SHARES - 1 - place if lap % 2 else place
+            dealt[folder] += 1
+    return found
 
 
 def is_left_out(path: str, markers: Iterable[str], share: int, listed: Mapping[str, int]) -> bool:

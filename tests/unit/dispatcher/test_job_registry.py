@@ -33,7 +33,7 @@ from tests.kit.control_plane.process_events import (
 EffectT = TypeVar("EffectT")
 LIMITS = JobRegistryLimits(jobs_max=5, submits_in_flight_max=3)
 RETENTION = Retention(count_max=3, age_millis_max=1000)
-P1, P2 = Incarnation("1" * 32), Incarnation("2" * 32)
+P1, P2, P3 = (Incarnation(digit * 32) for digit in "123")
 
 
 def job(number: int) -> JobId:
@@ -559,3 +559,15 @@ class TestRememberedIds:
         made.forget(made.due(0, 3))
         assert made.due(0, 3) == [job(9)]
         assert len(made) == 1
+
+
+def test_a_process_that_was_reserved_for_a_job_of_another_owner_is_lost_without_it() -> None:  # R5
+    made = registry(P1, P2)
+    assigned(made, 1)
+    made.handle(ev.ProcessLost(P1))
+    found = ev.RecoveredJob(source(1), 7, ev.JobOwner(P3, "3:1", 12), False, None)
+    made.handle(process_registered(P3, "3:1", 10, "v"))
+    made.handle(ev.OwnerNotStored(job(1), found))
+    effects = made.handle(ev.ProcessLost(P2))
+    assert "StoreOwner" not in kinds(effects)
+    assert made.owner(job(1)) == ev.JobOwner(P3, "3:1", 12)

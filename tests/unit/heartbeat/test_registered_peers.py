@@ -309,6 +309,31 @@ def test_a_stream_that_has_ended_takes_the_place_of_none_that_lives() -> None:  
     play(leader, main)
 
 
+def test_a_stream_that_ended_while_it_waited_for_its_admission_takes_the_place_of_none_that_lives() -> None:  # R11
+    leader, may_go_on = Leader(), asyncio.Event()
+
+    async def admission(registration: RegisterJobMaster) -> str:
+        if registration.address == "slow:1":
+            await may_go_on.wait()
+        return ""
+
+    leader.admission = admission
+
+    async def main() -> None:
+        slow = await leader.dial(A)
+        slow.send(registration(A, address="slow:1"))
+        await asyncio.sleep(0.1)
+        slow.abort("the network")
+        await asyncio.sleep(0.1)
+        living = await leader.register(A)
+        may_go_on.set()
+        await asyncio.sleep(0.1)
+        leader.peers.send(A, JobsNotTaken("over the living stream"))
+        assert list(await living.receive()) == [JobsNotTaken("over the living stream")]
+
+    play(leader, main)
+
+
 def test_a_newer_stream_takes_the_place_of_the_older_one() -> None:  # R11
     leader = Leader()
 

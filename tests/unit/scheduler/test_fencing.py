@@ -359,3 +359,33 @@ def test_what_counts_for_nothing_does_not_restart_as_fast_as_it_can() -> None:
         pauses.append(round((job.restarts or [job.now])[-1] - failed_at, 3))
         restart(job)
     assert pauses == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0, 10.0]
+
+
+def test_slots_of_a_task_manager_that_is_not_registered_any_more_count_for_nothing() -> None:  # R6
+    job = JobMasterDriver(exclusive(), failover=FENCED)
+    job.begin_next_owner()
+    job.handle(ev.TaskManagersRegistered(frozenset({location(1).incarnation}), job.at()))
+    job.offer(7, tm=1)
+    job.handle(ev.TaskManagersRegistered(frozenset(), job.at()))
+    assert job.graph is not None
+    job.handle(ev.JobRead(job.graph, (), job.at()))
+    assert not job.deployed
+
+
+def test_a_task_manager_that_answers_after_all_is_not_named_unreachable() -> None:  # R7
+    readers = graph(
+        source("read", parallelism=2),
+        vertex("join", OperatorKind.APPLY, exclusive=False),
+        edges=(edge("read", "join"),),
+    )
+    job = JobMasterDriver(readers, failover=FENCED)
+    job.offer(1, tm=1)
+    job.begin_next_owner()
+    job.handle(ev.TaskManagersRegistered(frozenset(location(tm).incarnation for tm in (1, 2)), job.at()))
+    assert job.graph is not None
+    job.handle(ev.JobRead(job.graph, (), job.at()))
+    job.handle(ev.TaskManagerLost(location(1).incarnation, "no answer", job.at()))
+    job.handle(job.census_of(location(1)))
+    job.handle(job.census_of(location(2)))
+    assert (scheduler := job.core._scheduler) is not None
+    assert location(1).incarnation not in scheduler.slot_needs().unreachable

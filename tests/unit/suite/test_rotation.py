@@ -19,7 +19,9 @@ def test_each_listed_file_is_there_once_and_shares_are_alike() -> None:
     assert [path for path in LISTED if not (ROOT / path).is_file()] == []
     seconds = [int(line[0]) for line in lines]
     assert seconds == sorted(seconds, reverse=True), "costly ones first"
-    assert max(Counter(LISTED.values()).values()) - min(Counter(LISTED.values()).values()) <= 1
+    for folder in {path.rpartition("/")[0] for path in LISTED}:
+        counts = Counter(share for path, share in LISTED.items() if path.startswith(f"{folder}/"))
+        assert max(counts.values()) - min(counts[share] for share in range(SHARES)) <= 1
 
 
 @pytest.mark.parametrize("marker", sorted(HEAVY))
@@ -36,3 +38,16 @@ def test_light_tests_and_those_of_other_files_are_in_each() -> None:
 
 def test_comments_and_empty_lines_have_no_place() -> None:
     assert shares("# why\n\n9 a.py\n8 b.py\n# more\n7 c.py\n") == {"a.py": 0, "b.py": 1, "c.py": 2}
+
+
+def test_each_folder_is_dealt_there_and_back_again() -> None:
+    text = "".join(f"9 a/{number}.py\n9 b/{number}.py\n" for number in range(7))
+    assert [shares(text)[f"{folder}/{number}.py"] for folder in "ab" for number in range(7)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        4,
+        3,
+    ] * 2
