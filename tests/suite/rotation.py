@@ -5,7 +5,6 @@ bin/test.sh takes the share from the hash of the commit, so that a commit has th
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -18,15 +17,19 @@ LIST = Path(__file__).with_name("rotated.txt")
 
 
 def shares(text: str) -> dict[str, int]:
-    """The share of each file of the list: dealt by folder, since folders run beside each other, there and back again."""
-    dealt: Counter[str] = Counter()
+    """The share of each file of the list: files are dealt by folder, as folders run beside each other, there and back.
+
+    Each folder begins with another share.
+    """
+    dealt: dict[str, int] = {}
     found: dict[str, int] = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
             path = line.split()[1]
             folder = path.rpartition("/")[0]
-            lap, place = divmod(dealt[folder], SHARES)
-            found[path] = SHARES - 1 - place if lap % 2 else place
+            lap, place = divmod(dealt.setdefault(folder, 0), SHARES)
+            first = [*dealt].index(folder)
+            found[path] = (first + (SHARES - 1 - place if lap % 2 else place)) % SHARES
             dealt[folder] += 1
     return found
 
