@@ -25,7 +25,7 @@ from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links.job import FlinklikeJobLink
 from airflow_flinklike.operators.calls import CallInterruptedError, InterruptibleCalls
-from airflow_flinklike.operators.fields import one_of
+from airflow_flinklike.operators.fields import check_not_negative, check_poll_interval, one_of
 from airflow_flinklike.operators.final_errors import final_form, is_ruled
 from airflow_flinklike.operators.job_run import JobRun, RunSettings
 from airflow_flinklike.operators.reporting import ReportingOperator
@@ -82,13 +82,8 @@ class FlinklikeJobOperator(ReportingOperator):
         namespace: str = "",
         **kwargs: Any,
     ) -> None:
-        if poll_interval <= 0:
-            message = f"poll_interval is {poll_interval:g}: it must be above 0"
-            raise ValueError(message)
-        for name, seconds in (("inline_timeout", inline_timeout), ("orphan_timeout", orphan_timeout or 0)):
-            if _seconds(seconds) < 0:
-                message = f"{name} is {seconds}: it must not be negative"
-                raise ValueError(message)
+        check_poll_interval(poll_interval)
+        check_not_negative(inline_timeout=inline_timeout, orphan_timeout=orphan_timeout)
         task_id = str(kwargs.get("task_id", ""))
         refuse_spark_parameters(kwargs, task_id=task_id)
         super().__init__(**kwargs)

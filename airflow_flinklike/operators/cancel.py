@@ -12,6 +12,7 @@ from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import JobConflictError, JobNotFoundError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
+from airflow_flinklike.operators.fields import check_poll_interval
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, parse_job_id
 from runtime.common.states import JobStatus
@@ -49,9 +50,7 @@ class FlinklikeCancelOperator(BaseOperator):
         flinklike_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
-        if poll_interval <= 0:
-            message = f"poll_interval is {poll_interval:g}: it must be above 0"
-            raise ValueError(message)
+        check_poll_interval(poll_interval)
         super().__init__(**kwargs)
         self.job_id = job_id
         self.job_name = job_name

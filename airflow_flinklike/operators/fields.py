@@ -67,6 +67,21 @@ def one_of(task_id: str, **given: Any) -> Any:
     return next(iter(named.values()), None)
 
 
+def check_poll_interval(seconds: float) -> None:
+    """Raises ValueError, when the DAG is parsed, unless it is above 0."""
+    if seconds <= 0:
+        message = f"poll_interval is {seconds:g}: it must be above 0"
+        raise ValueError(message)
+
+
+def check_not_negative(**given: float | timedelta | None) -> None:
+    """Raises ValueError, when the DAG is parsed, for a parameter below 0. None: the parameter is not given."""
+    for name, value in given.items():
+        if value is not None and (value.total_seconds() if isinstance(value, timedelta) else value) < 0:
+            message = f"{name} is {value}: it must not be negative"
+            raise ValueError(message)
+
+
 def mapping_of(name: str, value: Any) -> dict[str, Any]:
     """A mapping, also as the text of a JSON object. Raises PipelineError."""
     found = _json_of(value) if isinstance(value, str) else value

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator, conf
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError
+from airflow_flinklike.operators.fields import check_not_negative
 from airflow_flinklike.task_instance.observation import JobObserver, LogSettings, now_seconds
 from airflow_flinklike.task_instance.openlineage import LineageJob, OpenLineageMethods, with_lineage
 from airflow_flinklike.task_instance.outlets import stated, tell_outlets, written
@@ -51,10 +52,7 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         ),
         **kwargs: Any,
     ) -> None:
-        for name, limit in (("log_limit", log_limit), ("xcom_limit", xcom_limit or 0)):
-            if limit < 0:
-                message = f"{name} is {limit}: it must not be negative"
-                raise ValueError(message)
+        check_not_negative(log_limit=log_limit, xcom_limit=xcom_limit)
         super().__init__(**kwargs)
         self.log_limit = log_limit
         self.xcom_limit = xcom_limit

@@ -284,16 +284,20 @@ def test_a_message_that_the_component_does_not_expect_ends_the_stream(caplog: py
     assert "failed" in caplog.text
 
 
-def test_a_stream_that_has_ended_takes_the_place_of_none_that_lives() -> None:  # R11
-    leader = Leader()
-    may_go_on = asyncio.Event()
+def slow_admission(may_go_on: asyncio.Event) -> Callable[[RegisterJobMaster], Awaitable[str]]:
+    """What comes from `slow:1` waits."""
 
     async def admission(registration: RegisterJobMaster) -> str:
         if registration.address == "slow:1":
             await may_go_on.wait()
         return ""
 
-    leader.admission = admission
+    return admission
+
+
+def test_a_stream_that_has_ended_takes_the_place_of_none_that_lives() -> None:  # R11
+    leader, may_go_on = Leader(), asyncio.Event()
+    leader.admission = slow_admission(may_go_on)
 
     async def main() -> None:
         slow = await leader.dial(A)
@@ -311,13 +315,7 @@ def test_a_stream_that_has_ended_takes_the_place_of_none_that_lives() -> None:  
 
 def test_a_stream_that_ended_while_it_waited_for_its_admission_takes_the_place_of_none_that_lives() -> None:  # R11
     leader, may_go_on = Leader(), asyncio.Event()
-
-    async def admission(registration: RegisterJobMaster) -> str:
-        if registration.address == "slow:1":
-            await may_go_on.wait()
-        return ""
-
-    leader.admission = admission
+    leader.admission = slow_admission(may_go_on)
 
     async def main() -> None:
         slow = await leader.dial(A)
