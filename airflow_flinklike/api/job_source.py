@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.program import Program
 from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from runtime.jobgraph.graph import JobGraph
+
+logger = logging.getLogger(__name__)
 
 _FILE_SUFFIX = ".py"
 
@@ -40,7 +43,8 @@ def build_job(
             params = {**found.params, **given}
             return JobProgram(found.model_copy(update={"params": params}).without_caches() if given else found)
         if not isinstance(found, Program):
-            message = f"{label!r} gave a {type(found).__name__}: expected a Pipeline, a script_job or a JobGraph"
+            kind = type(found).__name__
+            message = f"{label!r} gave a value of type {kind}: expected a Pipeline, a script_job or a JobGraph"
             raise PipelineError(message)
         return found.build(given or None)
 
@@ -118,7 +122,10 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _arguments(function: Callable[..., Any], label: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The params that the function has parameters for; all of them when it takes `**kwargs`."""
+    """The params that the function has parameters for; all of them when it takes `**kwargs`.
+
+    A param that such a function has no parameter for may be a slip of the pen: it is logged.
+    """
     signature = inspect.signature(function)
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
     arguments = {key: value for key, value in params.items() if takes_all or key in signature.parameters}
@@ -127,6 +134,8 @@ def _arguments(function: Callable[..., Any], label: str, params: Mapping[str, An
     except TypeError as error:
         message = f"{label}{signature}: {error}; give it in params (--param on the command line)"
         raise PipelineError(message) from error
+    if signature.parameters and (others := sorted({*params} - {*arguments})):
+        logger.warning("%s%s has no parameter %s: only ctx.params shows it", label, signature, ", ".join(others))
     return arguments
 
 

@@ -38,6 +38,8 @@ def main() -> None:
     except typer.BadParameter as error:
         _refuse_usage(error.format_message())
     except typer.TyperException as error:
+        if not error.format_message():
+            sys.exit(1)  # a group of commands without one: its help is shown
         option = str(getattr(error, "option_name", ""))
         if option in INSTEAD and sys.argv[1:2] == ["run"]:
             _refuse(f"{option} is an option of spark-submit, and `flinklike run` has none: {INSTEAD[option]}")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from airflow_flinklike.client import ClientTls, FlinklikeClient, find_credential, find_tls
-from airflow_flinklike.client.retrying import needs_tls
+from airflow_flinklike.client.retrying import Attempts, needs_tls
 from airflow_flinklike.client.token import NO_TOKEN, is_without_token, local_addresses, local_ca
 from airflow_flinklike.exceptions import AuthenticationError
+from runtime.common.printable import printable
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.loading import load
@@ -21,6 +24,9 @@ from runtime.config.options.security import (
     SSL_REST_ENABLED,
     SSL_REST_KEY,
 )
+
+_SILENT_SECONDS = 1.5
+"""A shorter absence, such as a change of leaders, is not worth a word."""
 
 
 def connect(address: str | None, token_file: Path | None, *, retry_for: float = 20.0) -> FlinklikeClient:
@@ -35,7 +41,23 @@ def connect(address: str | None, token_file: Path | None, *, retry_for: float = 
     named = os.environ.get("FLINKLIKE_CERT", "") if needs_tls(addresses) else ""
     installed = None if token_file or named or is_without_token() else _configured_token_file()
     token = find_credential(token_file=str(token_file) if token_file else None, installed=installed, certificate=named)
-    return FlinklikeClient(addresses, token, retry_for=retry_for, tls=_tls())
+    return FlinklikeClient(addresses, token, retry_for=retry_for, tls=_tls(), on_retry=_Waiting(addresses).note)
+
+
+class _Waiting:
+    """Says once, for each request, that no JobManager answers and that the command tries again."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._where = ", ".join(addresses)
+        self._told: Attempts | None = None
+
+    def note(self, attempts: Attempts) -> None:
+        """Write to stderr when a request has waited for a second or two."""
+        if attempts.spent < _SILENT_SECONDS or self._told is attempts:
+            return
+        self._told = attempts
+        sentence = f"no JobManager answers at {self._where} ({attempts.trouble}); trying for {attempts.budget:.0f} s"
+        sys.stderr.write(f"flinklike: {printable(sentence)}\n")
 
 
 def local_address() -> str:

@@ -60,9 +60,12 @@ class Attempts:
 
     def __init__(self, addresses: Sequence[str], budget: float, *, first: int = 0) -> None:
         self._addresses = addresses
-        self._budget = budget
+        self.budget = budget
         self._tried = 0
-        self._spent = 0.0
+        self.spent = 0.0
+        """Seconds of the budget that are used up."""
+        self.trouble = ""
+        """Why the last try failed."""
         self._refusals: list[str] = []
         """TLS refusals of this round, by address. A retry does not help there."""
         self.index = first
@@ -75,18 +78,19 @@ class Attempts:
     def next_pause(self, reason: str, *, lost_seconds: float = 0.0) -> float:
         """Seconds until the next try. Raises ClusterUnavailableError when the budget is used up."""
         self._tried += 1
-        self._spent += lost_seconds
+        self.spent += lost_seconds
+        self.trouble = reason
         self._move_on()
         if self._tried % len(self._addresses):
             return 0.0
         self._refusals.clear()
-        if self._spent >= self._budget:
+        if self.spent >= self.budget:
             message = f"no JobManager answers at {', '.join(self._addresses)}{self._effort()}: {reason}"
             raise ClusterUnavailableError(message)
         rounds = self._tried // len(self._addresses) - 1
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * float(1 << min(rounds, 10)))
         pause = longest * (0.5 + secrets.randbelow(500) / 1000)
-        self._spent += pause
+        self.spent += pause
         return pause
 
     def pause_for_answer(self, response: Response) -> float | None:
@@ -122,7 +126,7 @@ class Attempts:
         self.index = (self.index + 1) % len(self._addresses)
 
     def _effort(self) -> str:
-        return f" (tried for {self._budget:.0f} s)" if self._budget >= 1 else ""
+        return f" (tried for {self.budget:.0f} s)" if self.budget >= 1 else ""
 
 
 def _lost_seconds(request: Request, error: httpx.RequestError) -> float:

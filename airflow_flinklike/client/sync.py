@@ -27,7 +27,8 @@ class FlinklikeClient:
     """A blocking client of one cluster, for any number of threads.
 
     `retry_for`: for so many seconds a request to a cluster that does not answer is retried. `connections` are those of
-    several clients, and stay open when this client is closed.
+    several clients, and stay open when this client is closed. `on_retry` sees the attempts of a request before each
+    pause.
     """
 
     def __init__(
@@ -40,10 +41,12 @@ class FlinklikeClient:
         transport: httpx.BaseTransport | None = None,
         connections: Connections | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        on_retry: Callable[[Attempts], None] | None = None,
     ) -> None:
         self.addresses = check_addresses(addresses)
         self.retry_for = retry_for
         self._sleep = sleep
+        self._on_retry = on_retry
         self._has_own = connections is None
         self._connections = connections or Connections(self.addresses, token, tls=tls, transport=transport)
 
@@ -152,11 +155,14 @@ class FlinklikeClient:
             try:
                 response = self._exchange(request, attempts.address)
             except httpx.RequestError as error:
-                self._sleep(attempts.pause_for_failure(request, error))
-                continue
-            pause = attempts.pause_for_answer(response)
-            if pause is None:
-                return response
+                pause = attempts.pause_for_failure(request, error)
+            else:
+                answered = attempts.pause_for_answer(response)
+                if answered is None:
+                    return response
+                pause = answered
+            if self._on_retry is not None:
+                self._on_retry(attempts)
             self._sleep(pause)
 
     def _exchange(self, request: Request, address: str) -> Response:

@@ -7,16 +7,13 @@ import time
 
 
 class LoopClock:
-    """Reads the running loop's clock (or the given loop's, for readers on other threads)."""
+    """Reads the running loop's clock."""
 
-    __slots__ = ("_loop",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        self._loop = loop
+    __slots__ = ()
 
     def monotonic(self) -> float:
-        """Seconds on the loop's clock. Without a loop given, must be called on a running one."""
-        return (self._loop or asyncio.get_running_loop()).time()
+        """Seconds on the clock of the loop that calls."""
+        return asyncio.get_running_loop().time()
 
     def epoch_millis(self) -> int:
         """Wall-clock milliseconds, for people only."""

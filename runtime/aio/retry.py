@@ -1,4 +1,4 @@
-"""Retries: full jitter from the injected Entropy, bounded by attempts and by a deadline. For idempotent calls only.
+"""Retries: full jitter from the injected Entropy, bounded by a deadline. For idempotent calls only.
 
 Retry in exactly one layer: what calls `retry` must not call something that retries by itself.
 """
@@ -19,17 +19,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Delay before attempt n+1: uniform in [0, min(delay_max, delay_initial * multiplier^n))."""
+    """Delay before attempt n+1: uniform in [0, min(delay_max, delay_initial * 2^n))."""
 
     delay_initial: float
     delay_max: float
-    attempts_max: int | None = None
-    multiplier: float = 2.0
 
     def delay(self, attempt: int, entropy: Entropy) -> float:
         """How long to wait after failed attempt number `attempt` (from 0)."""
         # An exponent of 64 is beyond every delay_max; higher ones overflow a float.
-        ceiling = min(self.delay_max, self.delay_initial * self.multiplier ** min(attempt, 64))
+        ceiling = min(self.delay_max, self.delay_initial * 2.0 ** min(attempt, 64))
         return entropy.uniform(0.0, ceiling)
 
 
@@ -40,10 +38,9 @@ async def retry(
     clock: Clock,
     entropy: Entropy,
     deadline: Deadline | None,
-    retry_on: tuple[type[Exception], ...] = (RetryableError,),
     on_retry: Callable[[Exception, float], None] | None = None,
 ) -> T:
-    """Call `operation` until it succeeds, fails with something else, or attempts or time run out.
+    """Call `operation` until it succeeds, fails with what is no RetryableError, or the time runs out.
 
     Raises the last error. A BackpressureError's `retry_after` is waited for at least. `on_retry` sees each error that
     is retried, and the delay that follows.
@@ -52,13 +49,11 @@ async def retry(
     while True:
         try:
             return await operation()
-        except retry_on as error:
+        except RetryableError as error:
             delay = policy.delay(attempt, entropy)
             if isinstance(error, BackpressureError):
                 delay = max(delay, error.retry_after)
             attempt += 1
-            if policy.attempts_max is not None and attempt >= policy.attempts_max:
-                raise
             if deadline is not None and deadline.remaining(clock) <= delay:
                 raise
             if on_retry is not None:

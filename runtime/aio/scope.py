@@ -89,11 +89,6 @@ class Scope:
         for task in list(self._tasks.values()):
             task.cancel()
 
-    @property
-    def task_count(self) -> int:
-        """How many tasks are running."""
-        return len(self._tasks)
-
 
 class ServiceScope:
     """A scope for objects with a start and a stop: opened by one task, closed by any."""
@@ -134,11 +129,6 @@ class ServiceScope:
     def is_open(self) -> bool:
         """True while tasks can be started."""
         return self._owner is not None and not self._owner.done() and not self._stopping.is_set()
-
-    @property
-    def task_count(self) -> int:
-        """How many tasks are running."""
-        return self._scope.task_count
 
     async def wait_failed(self) -> None:
         """Wait for the end of the scope. Raises the ExceptionGroup when a task has failed."""

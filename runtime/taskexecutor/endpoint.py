@@ -459,9 +459,11 @@ class TaskExecutor:
                 self._scope.spawn("release partitions", released)
             case MoveOutputs(message):
                 self._outputs.begin(message)
-            case ForgetJob(job_id, is_over):
+            case ForgetJob(job_id, deletes_finished):
                 self._attempts.departing.begin(job_id)
-                self._scope.spawn(f"forget {job_id}", self._departures.remove(job_id, is_over=is_over))
+                self._scope.spawn(
+                    f"forget {job_id}", self._departures.remove(job_id, deletes_finished=deletes_finished)
+                )
             case _:
                 assert_never(effect)
 

@@ -35,7 +35,7 @@ class JobDepartures:
         self._attempts = attempts
         self._outputs = outputs
 
-    async def remove(self, job_id: JobId, *, is_over: bool) -> None:
+    async def remove(self, job_id: JobId, *, deletes_finished: bool) -> None:
         """Remove everything of a job of which nothing runs here; log what cannot be removed."""
         is_removed = await remove_part(f"processes of job {job_id}", self._pool.end_job(job_id))
         # Its tables and what its own workers write lie in its directory.
@@ -44,7 +44,7 @@ class JobDepartures:
         is_removed &= await remove_part(f"files of job {job_id}", self._directories.delete(job_id))
         is_removed &= await remove_part(f"partitions of job {job_id}", self._exchange.end_job(job_id))
         self._attempts.forget(job_id, is_removed=is_removed)
-        await remove_part(f"outputs of job {job_id}", self._outputs.end_job(job_id, is_over=is_over))
+        await remove_part(f"outputs of job {job_id}", self._outputs.end_job(job_id, deletes_finished=deletes_finished))
 
 
 async def remove_part(what: str, work: Awaitable[bool | None]) -> bool:

@@ -41,6 +41,11 @@ def rules_of(patch: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_RULE.findall(mistake(patch))))
 
 
+def modules_of(patch: Path) -> tuple[str, ...]:
+    """The paths of the sources that the mistake is in, from the project's root."""
+    return tuple(re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(encoding="utf-8"), re.MULTILINE))
+
+
 def _head(patch: Path) -> str:
     return patch.read_text(encoding="utf-8").partition("\ndiff --git")[0]
 
@@ -95,12 +100,14 @@ _RULES_NAMED = re.compile(r" \(R[^)]*\)")
 
 def _line(patch: Path) -> str:
     sentence = _RULES_NAMED.sub("", mistake(patch))
-    finder = f"seeds ({header(patch, 'Found by')})" if patch in BY_SEEDS else _test_name(patch)
-    return f"- [{patch.stem}](../{patch.relative_to(ROOT)}): {sentence} Found by {finder}.\n"
+    broken = ", ".join(f"[{Path(path).stem}](../{path})" for path in modules_of(patch))
+    finder = f"seeds ({header(patch, 'Found by')})" if patch in BY_SEEDS else _test_link(patch)
+    return f"- [{patch.stem}](../{patch.relative_to(ROOT)}) in {broken}: {sentence} Found by {finder}.\n"
 
 
-def _test_name(patch: Path) -> str:
-    return f"`{(header(patch, 'Found by') or '').rpartition('::')[2]}`"
+def _test_link(patch: Path) -> str:
+    path, _, name = (header(patch, "Found by") or "").partition("::")
+    return f"[{name}](../{path}#{name.partition('[')[0]})"
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +34,7 @@ SECONDS_PER_TEST = {
     "tests/simulation": 2.0,
     "tests/spark": 8.0,
 }
-"""Estimates of one test function, by folder, when the machine has nothing else to do (the table in CONTRIBUTING.md)."""
+"""Estimates of one test function, by folder, on an idle machine, for files that are not measured."""
 LIGHT_SECONDS_PER_TEST = 0.05
 HEAVY_FOLDERS = ("tests/airflow/", "tests/spark/")
 
@@ -82,9 +82,10 @@ def _git(root: Path, *arguments: str) -> list[str]:
 def select(root: Path, changed: Sequence[str]) -> Selection:
     """The tests that those files need."""
     distances = ImportGraph.of(root).distances(changed, DISTANCE_MAX)
+    measured = _measured(root)
     words = {word for path in changed for word in _words(path)}
     found = [
-        _candidate(root, path, distance, words)
+        _candidate(root, path, distance, words, measured)
         for path, distance in distances.items()
         if path.startswith("tests/") and path.rpartition("/")[2].startswith("test_") and (root / path).exists()
     ]
@@ -96,7 +97,15 @@ def select(root: Path, changed: Sequence[str]) -> Selection:
     return Selection([*light, *always], heavy, sorted(asked - {*light, *heavy}))
 
 
-def _candidate(root: Path, path: str, distance: int, words: set[str]) -> _Candidate:
+def _measured(root: Path) -> dict[str, float]:
+    """Seconds of whole files, where tests/suite/rotated.txt has them."""
+    listed = root / "tests" / "suite" / "rotated.txt"
+    lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
+    pairs = (line.split() for line in lines if line and not line.startswith("#"))
+    return {path: float(seconds) for seconds, path in pairs if float(seconds)}
+
+
+def _candidate(root: Path, path: str, distance: int, words: set[str], measured: Mapping[str, float]) -> _Candidate:
     text = (root / path).read_text(encoding="utf-8")
     tests = len(_TEST.findall(text))
     in_jvm = path.startswith(HEAVY_FOLDERS)
@@ -108,7 +117,7 @@ def _candidate(root: Path, path: str, distance: int, words: set[str]) -> _Candid
         path,
         (distance, -shared, path),
         tests * LIGHT_SECONDS_PER_TEST if is_light else 0.0,
-        tests * SECONDS_PER_TEST.get(folder, 2.0) if is_heavy else 0.0,
+        measured.get(path, tests * SECONDS_PER_TEST.get(folder, 2.0)) if is_heavy else 0.0,
     )
 
 

@@ -36,7 +36,7 @@ def proofs() -> dict[str, Proofs]:
         found[rule] = Proofs(
             [path for path, _ in _LINK.findall(kept_by)],
             _LINK.findall(proved_by),
-            [path for path, _ in _LINK.findall(mistakes)],
+            [path for path, _ in _LINK.findall(mistakes) if path.endswith(".patch")],
         )
     return found
 

@@ -360,7 +360,7 @@ class JobMasterCore:
                 told += self._declared.update(self._graph, self._scheduler)
             self._refreshed()
             if self._publication.is_due or (isinstance(event, ev.Ticked) and self._publication.is_behind):
-                told.append(PublishSummary(self._publication.pushed()))
+                told.append(PublishSummary(self._publication.push()))
         self._context.effects = [*self._context.outbox.take(), *self._context.effects, *told]
 
     def check_invariants(self) -> None:

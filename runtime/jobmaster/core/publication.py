@@ -98,8 +98,8 @@ class Publication:
         total = sum(self._graph.counts.values())
         return self._context.changes * COUNTS_PUSHED_PER_JOB >= total
 
-    def pushed(self) -> JobSummary:
-        """The latest summary is pushed."""
+    def push(self) -> JobSummary:
+        """The latest summary, which counts as pushed from now on."""
         self._pushed = self.latest
         self._context.changes = 0
         return self.latest

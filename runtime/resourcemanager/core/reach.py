@@ -36,7 +36,7 @@ class Reach:
             del self.deaf[incarnation]
         return bool(due)
 
-    def is_hopeless(self, *, is_needed: bool, now: float, round_seconds: float) -> bool:
+    def note_round(self, *, is_needed: bool, now: float, round_seconds: float) -> bool:
         """Note whether the job needs a skipped TaskManager now. True at the end of the last round."""
         if not is_needed:
             self.rounds, self._round_ends = 0, None

@@ -244,7 +244,7 @@ class SlotManager:
         effects: Effects = []
         for job_id, job in self._jobs.items():
             is_needed = job_id in self._rotation and self._is_held_up(job)
-            if job.reach.is_hopeless(is_needed=is_needed, now=self._now, round_seconds=self._round_seconds):
+            if job.reach.note_round(is_needed=is_needed, now=self._now, round_seconds=self._round_seconds):
                 effects.append(ev.OwnerCutOff(job_id, job.epoch))
         return effects
 

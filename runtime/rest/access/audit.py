@@ -105,7 +105,7 @@ class AuditLog:
         self._end_old_window()
         # Without the other fields: a client's promise has another time each time.
         what = (principal, action, outcome, object_)
-        is_repeat = action not in _NEVER_A_REPEAT and self._done.has(what, self._clock.monotonic(), is_extended=False)
+        is_repeat = action not in _NEVER_A_REPEAT and self._done.note(what, self._clock.monotonic(), is_extended=False)
         if is_repeat and not self._repeats.takes(principal):
             return
         self._write(action, outcome, {"principal": principal, "address": address, "object": object_, **more})
@@ -132,7 +132,7 @@ class AuditLog:
 
     def sign_in(self, principal: str, via: str, address: str, *, forwarded_for: str = "", more: More = dict) -> None:
         """One line for the first request in a while."""
-        if self._signed_in.has((principal, via, address, forwarded_for), self._clock.monotonic(), is_extended=True):
+        if self._signed_in.note((principal, via, address, forwarded_for), self._clock.monotonic(), is_extended=True):
             return
         origin = {"address": address, "forwarded_for": forwarded_for} if forwarded_for else {"address": address}
         self.tell("sign-in", "done", principal=principal, **origin, via=via, **more())
@@ -179,8 +179,8 @@ class _Remembered:
         self._seconds = seconds
         self._since: dict[tuple[str, ...], float] = {}
 
-    def has(self, what: tuple[str, ...], now: float, *, is_extended: bool) -> bool:
-        """Was it there? It is from now on. `is_extended`: each time that it comes counts, else the first one."""
+    def note(self, what: tuple[str, ...], now: float, *, is_extended: bool) -> bool:
+        """True if it was there; from now on it is. `is_extended`: each time that it comes counts, else the first."""
         since = self._since.pop(what, None)
         is_there = since is not None and now - since < self._seconds
         self._since[what] = since if since is not None and is_there and not is_extended else now

@@ -335,11 +335,12 @@ class StopMove:
 class ForgetJob:
     """Nothing of the job runs here any more: delete its directory, partitions and uncommitted outputs.
 
-    Not `is_over`: it goes on elsewhere, and what has finished here may be committed by others (R28).
+    Without `deletes_finished`, the outputs of finished attempts stay: the job goes on elsewhere or its owner keeps
+    them, and others may commit them (R28).
     """
 
     job_id: JobId
-    is_over: bool = True
+    deletes_finished: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,16 +181,16 @@ class OutputCommitter:
         else:
             self._is_marked = False
 
-    async def end_job(self, job_id: JobId, *, is_over: bool) -> None:
+    async def end_job(self, job_id: JobId, *, deletes_finished: bool) -> None:
         """Delete the output directories of attempts that do not count: no file in them ever becomes visible.
 
-        Unless the job `is_over`, directories of finished attempts stay: another owner may commit them.
+        Without `deletes_finished`, directories of finished attempts stay: another owner may commit them (R28).
         """
         written = self._written.pop(job_id, {})
         bases: dict[str, list[str]] = {}
         for output, may_count in written.items():
             kept = bases.setdefault(output.base, [])
-            if is_over or not may_count:
+            if deletes_finished or not may_count:
                 kept.append(output.directory)
         if not bases:
             return
@@ -200,7 +200,9 @@ class OutputCommitter:
         for base, directories in bases.items():
             doomed = [directory for directory in directories if directory not in untouchable]
             try:
-                await asyncio.to_thread(_delete_uncommitted, job_id, base, doomed, is_over=is_over and not untouchable)
+                await asyncio.to_thread(
+                    _delete_uncommitted, job_id, base, doomed, deletes_finished=deletes_finished and not untouchable
+                )
             except (OSError, FlinklikeError) as error:
                 logger.warning("outputs of job %s in %s cannot be deleted: %s", job_id, base, error)
 
@@ -251,8 +253,8 @@ def _read_claims(job_id: JobId, bases: Iterable[str]) -> set[str] | None:
     return claimed if is_known else None
 
 
-def _delete_uncommitted(job_id: JobId, base: str, directories: list[str], *, is_over: bool) -> None:
-    """Directories of attempts; and when the job `is_over`, and nothing is left to be committed, the tombstone."""
+def _delete_uncommitted(job_id: JobId, base: str, directories: list[str], *, deletes_finished: bool) -> None:
+    """Directories of attempts; with `deletes_finished`, and when nothing is left to be committed, the tombstone."""
     files, names = output_files(base), commit_names(job_id)
     failures: list[OSError | FlinklikeError] = []
     for directory in directories:
@@ -261,7 +263,7 @@ def _delete_uncommitted(job_id: JobId, base: str, directories: list[str], *, is_
             tree.delete(path)
         except (OSError, FlinklikeError) as error:
             failures.append(error)
-    if is_over:
+    if deletes_finished:
         files.remove(names.preceded)
         if files.read(names.done) is not None:
             files.remove(names.turn)

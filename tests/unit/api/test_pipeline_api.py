@@ -401,6 +401,15 @@ def test_jobs_are_found_by_reference() -> None:
     assert build_job(f"{HERE}:needs_table", {"table": "t", "mode": "full"}).graph.name == "load-t-full"
 
 
+def test_a_param_that_the_function_has_no_parameter_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    assert build_job(f"{HERE}:simple", {"dais": 4}).graph.params == {"dais": 4}
+    (record,) = caplog.records
+    assert "has no parameter dais: only ctx.params shows it" in record.getMessage()
+    caplog.clear()
+    build_job(f"{HERE}:script", {"a": 1})
+    assert not caplog.records, "a function without parameters reads them as ctx.params"
+
+
 def test_jobs_may_be_given_as_functions_programs_and_graphs() -> None:
     assert build_job(daily).graph.name == "daily-sales"
     assert build_job(daily(), {"year": 2025}).graph.params == {"year": 2025}
@@ -413,7 +422,7 @@ def test_jobs_may_be_given_as_functions_programs_and_graphs() -> None:
         (f"{HERE}.simple", "is not a reference"),
         ("no_such_module_x:job", "no module named 'no_such_module_x'"),
         (f"{HERE}:nothing", "has no 'nothing'"),
-        (f"{HERE}:number", "gave a int"),
+        (f"{HERE}:number", "gave a value of type int"),
         (f"{HERE}:needs_table", "missing a required argument: 'table'; give it in params"),
     ],
 )

@@ -300,7 +300,10 @@ def test_explain(flinklike: RunCommand, jobs: str) -> None:
         (["run", "{jobs}.py:sales"], "missing a required argument: 'days'"),
         (["run", "{jobs}.py:built", "more"], "is not a script, so it takes no arguments after the target"),
         (["run", "{jobs}:missing"], "'{jobs}:missing': {jobs} has no 'missing'"),
-        (["run", "{jobs}:number"], "'{jobs}:number' gave a int: expected a Pipeline, a script_job or a JobGraph"),
+        (
+            ["run", "{jobs}:number"],
+            "'{jobs}:number' gave a value of type int: expected a Pipeline, a script_job or a JobGraph",
+        ),
         (["run", "{jobs}:sales"], "missing a required argument: 'days'"),
         (["run", "{jobs}:sales", "--param", "days"], "--param 'days': expected key=value"),
         (["run", "{jobs}:sales", "--param", "days=x"], "TypeError: 'str' object cannot be interpreted as an integer"),

@@ -142,6 +142,21 @@ def test_without_a_cluster_it_is_said_how_to_start_one(flinklike: RunCommand, mo
     assert done.err.endswith("Is it started? bin/start-cluster.sh starts the cluster that conf/ describes\n")
 
 
+def test_who_waits_for_a_cluster_reads_so(
+    flinklike: RunCommand, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("airflow_flinklike.client.sync.time.sleep", lambda _: None)
+    monkeypatch.setattr("airflow_flinklike.cli.app.connect", partial(connect, retry_for=8.0))
+    told = flinklike("list", "--address", "http://127.0.0.1:9").err.splitlines()
+    assert [line.partition(" (")[0] for line in told] == 2 * ["flinklike: no JobManager answers at http://127.0.0.1:9"]
+    assert told[0].endswith("; trying for 8 s")
+
+
+def test_a_group_of_commands_alone_shows_its_help(flinklike: RunCommand) -> None:
+    done = flinklike("jobs")
+    assert (done.code, done.err, "move" in done.out) == (1, "", True)
+
+
 def test_logs(flinklike: RunCommand, server: RestThread) -> None:
     server.put(JOB, JobStatus.FINISHED)
     assert flinklike("logs", JOB).out == (

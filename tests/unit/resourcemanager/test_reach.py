@@ -28,7 +28,7 @@ T1, T2 = Incarnation("a" * 32), Incarnation("b" * 32)
 )
 def test_rounds(looks: list[tuple[float, bool]], hopeless: list[float]) -> None:
     reach = Reach()
-    found = [at for at, is_needed in looks if reach.is_hopeless(is_needed=is_needed, now=at, round_seconds=2.0)]
+    found = [at for at, is_needed in looks if reach.note_round(is_needed=is_needed, now=at, round_seconds=2.0)]
     assert found == hopeless
 
 

@@ -298,7 +298,7 @@ def test_a_task_manager_that_was_declared_dead_ends_every_job() -> None:
     driver = Driver()
     driver.deploy(1, 0)
     assert cancelled(driver.handle(Deregistered())) == [0]
-    assert ForgetJob(job_id(1), is_over=False) in driver.handle(AttemptEnded(0, attempt_id(1, 0, epoch=EPOCH)))
+    assert ForgetJob(job_id(1), deletes_finished=False) in driver.handle(AttemptEnded(0, attempt_id(1, 0, epoch=EPOCH)))
 
 
 # --- memory -------------------------------------------------------------------------------------------------

@@ -86,10 +86,10 @@ def test_outputs_that_somebody_may_commit_by_hand_are_kept_whoever_says_so(said:
     core = running()  # R28
     core.handle(said if isinstance(said, JobsEnded) else OwnerSpoke(OWNER, said))
     core.handle(JobsEnded((job_id(1),)))  # who has once said so is not contradicted
-    assert core.handle(AttemptEnded(0, attempt_id(1, 0)))[-1] == ForgetJob(job_id(1), is_over=False)
+    assert core.handle(AttemptEnded(0, attempt_id(1, 0)))[-1] == ForgetJob(job_id(1), deletes_finished=False)
 
 
 def test_what_nobody_has_heard_of_is_kept_for_those_that_are_named_only() -> None:
     core = running()  # R28
     effects = core.handle(JobsEnded((job_id(2), job_id(3)), (job_id(3),)))
-    assert effects == [ForgetJob(job_id(2)), ForgetJob(job_id(3), is_over=False)]
+    assert effects == [ForgetJob(job_id(2)), ForgetJob(job_id(3), deletes_finished=False)]

@@ -76,8 +76,8 @@ async def test_outputs_that_were_not_accepted_disappear_with_the_job(tmp_path: P
     accepted, rejected = attempt(tmp_path, 0, a="1"), attempt(tmp_path / "other", 1, b="2")
     note(committer, accepted, rejected)
     assert await committer.commit(accepted) == OutputsMoved(JOB)
-    await committer.real.end_job(JOB, is_over=True)
-    await committer.real.end_job(JOB, is_over=True)
+    await committer.real.end_job(JOB, deletes_finished=True)
+    await committer.real.end_job(JOB, deletes_finished=True)
     assert everything(tmp_path) == {"a", "_SUCCESS"}
 
 
@@ -116,10 +116,10 @@ async def test_what_others_said_of_a_job_goes_with_what_it_wrote(tmp_path: Path,
     """Another job has committed to the base meanwhile; this one fails before its outcome is decided (R27)."""
     note(committer, attempt(tmp_path, 0, a="1"))
     (tmp_path / commit_names(JOB).preceded).write_text("another")
-    await committer.real.end_job(JOB, is_over=False)
+    await committer.real.end_job(JOB, deletes_finished=False)
     assert (tmp_path / commit_names(JOB).preceded).exists()
     note(committer, attempt(tmp_path, 0, a="1"))
-    await committer.real.end_job(JOB, is_over=True)
+    await committer.real.end_job(JOB, deletes_finished=True)
     assert everything(tmp_path) == set()
 
 
@@ -132,7 +132,7 @@ async def test_what_was_accepted_is_kept_when_its_commit_fails(tmp_path: Path, c
     failed = await committer.commit(accepted, other)
     assert failed.failure is not None
     assert "exists already" in failed.failure.message
-    await committer.real.end_job(JOB, is_over=True)
+    await committer.real.end_job(JOB, deletes_finished=True)
     assert (Path(accepted.directory) / "a").read_text() == "1"
     assert (Path(other.directory) / "b").read_text() == "2"
 
@@ -155,7 +155,7 @@ async def test_a_claim_in_one_base_keeps_what_was_accepted_in_all(
         patch.setattr(LocalOutputFiles, "write", write)
         failed = await committer.commit(first, second)
     assert failed.failure is not None
-    await committer.real.end_job(JOB, is_over=True)
+    await committer.real.end_job(JOB, deletes_finished=True)
     assert await asyncio.to_thread(repeat_commit.main, [f"{tmp_path}/x/{COMMIT}"]) == 0, capsys.readouterr().err
     assert (everything(tmp_path / "x"), everything(tmp_path / "y")) == ({"a", "_SUCCESS"}, {"b", "_SUCCESS"})
 
@@ -168,7 +168,7 @@ async def test_behind_an_order_that_cannot_be_read_nothing_that_finished_is_dele
     (tmp_path / "x" / COMMIT).mkdir()
     (tmp_path / "x" / commit_names(JOB).order).write_bytes(b"{}\n")
     note(committer, first, second)
-    await committer.real.end_job(JOB, is_over=True)
+    await committer.real.end_job(JOB, deletes_finished=True)
     assert attempt_path(first).exists()
     assert attempt_path(second).exists()
     assert "is kept: " in caplog.text
@@ -299,7 +299,7 @@ async def test_who_leaves_a_job_that_goes_on_keeps_what_has_finished(tmp_path: P
     finished, failed = attempt(tmp_path, 0, a="1"), attempt(tmp_path, 1, b="2")
     note(committer, finished)
     committer.real.note(replace(report(1, 1), state=ExecutionState.FAILED, outputs=(failed,)))
-    await committer.real.end_job(JOB, is_over=False)
+    await committer.real.end_job(JOB, deletes_finished=False)
     assert tree(tmp_path) == {f".attempt-{JOB}_0/a"}
 
 
@@ -312,7 +312,7 @@ async def test_an_output_that_cannot_be_deleted_is_logged_and_does_not_keep_the_
     Path(blocked.directory).parent.chmod(0o500)
     note(committer, lost, blocked, local)
     try:
-        await committer.real.end_job(JOB, is_over=True)
+        await committer.real.end_job(JOB, deletes_finished=True)
     finally:
         Path(blocked.directory).parent.chmod(0o700)
     assert "b" not in {path.rpartition("/")[2] for path in tree(tmp_path)}

@@ -569,7 +569,7 @@ def test_another_cluster_ends_everything() -> None:
     driver = Driver()  # R1
     driver.activate(1, slot=0, job=1)
     driver.activate(2, slot=1, job=2)
-    left = [ForgetJob(job_id(number), is_over=False) for number in (1, 2)]
+    left = [ForgetJob(job_id(number), deletes_finished=False) for number in (1, 2)]
     assert only(driver.handle(ClusterChanged()), ForgetJob) == left
 
 
