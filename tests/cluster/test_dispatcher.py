@@ -217,6 +217,9 @@ async def test_a_job_without_slots_learns_why(plane: ControlPlane) -> None:
     runner = plane.runners.by_job[job.job_id]
     await eventually(lambda: len(runner.reasons) == 1)
     assert "bin/taskmanager.sh start" in runner.reasons[0]
+    runner.declare(1)
+    await eventually(lambda: len(runner.reasons) == 2)
+    assert runner.reasons[1] == runner.reasons[0], "an owner that declares on a new stream may hold another one"
     await plane.start_task_manager(1)
     await until(leader, job.job_id, JobStatus.RUNNING)
     await eventually(lambda: runner.reasons[-1] == "")

@@ -71,13 +71,13 @@ class ScriptedRunner:
         )
         return self.current
 
-    def _declare(self, count: int) -> None:
+    def declare(self, count: int) -> None:
         needs = (ResourceRequirement(ResourceProfile(), count),) if count else ()
         self.listener.requirements_changed(JobRequirements(self.job_id, self.epoch, needs, ()))
 
     async def run(self) -> JobManagerRunnerResult:
         self.listener.job_summary_changed(self._show(JobStatus.CREATED))
-        self._declare(1)
+        self.declare(1)
         status = await self.end
         final = self._show(status)
         archive = await Payloads(MemoryObjectStore()).store(self.archived_graph())
@@ -87,7 +87,7 @@ class ScriptedRunner:
         except StaleTokenError:
             return JobManagerRunnerResult(self.job_id, self.epoch, None)
         self.listener.job_summary_changed(final)
-        self._declare(0)
+        self.declare(0)
         return JobManagerRunnerResult(self.job_id, self.epoch, final)
 
     def slot_arrived(self) -> None:

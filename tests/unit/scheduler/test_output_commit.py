@@ -243,8 +243,18 @@ def test_without_fences_a_mover_that_cannot_be_reached_ends_the_job_with_what_is
     assert movers(job) == [(2, 1)]
 
 
+def test_an_order_that_no_stream_can_carry_ends_the_job_with_what_is_left() -> None:
+    job = committing()
+    (_, order), *_ = job.commits
+    job.handle(ev.SendFailed(order, system_failure("MessageTooLargeError", "outputs cannot be moved", 0), job.at()))
+    job.events_durable()
+    assert job.pending_result is not None
+    assert (job.pending_result.status, job.pending_result.summary.keeps_outputs) == (J.FAILED, True)
+    assert job.pending_result.archived.exceptions[0].failure.message.startswith("outputs cannot be moved")
+
+
 def test_who_fails_behind_the_decision_has_its_outputs_kept() -> None:
-    """Also where no mover could claim them: the order could not be sent, or the storage took nothing."""
+    """Also where no mover could claim them: the storage took nothing."""
     job = committing()
     failure = system_failure("MessageTooLargeError", "outputs cannot be moved", 0)
     job.moved(1, failure)
