@@ -1,13 +1,12 @@
 """The one judge of a job's Spark conf: what is static, what a cluster does not offer, what to do instead.
 
-Static conf belongs to a JVM's start, so a job can only ask for what a TaskManager's Spark was started with
-(semantics.md, Slots). Static is what Spark reads when it starts; keys of its users and of libraries are none of it, and
-`spark.hadoop.*` is the Hadoop conf, of which each job has one of its own (R22).
+Static conf belongs to a JVM's start: a job gets it from a TaskManager whose Spark was started with it, or from one that
+starts a Spark environment for it. Static is what Spark reads when it starts; keys of its users and of libraries are
+none of it, and `spark.hadoop.*` is the Hadoop conf, of which each job has one of its own (R22).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -125,6 +124,33 @@ OWNED: Mapping[str, str] = {
 }
 """Keys that no job can set, with the reason or with what to use instead."""
 
+OF_ENVIRONMENTS = frozenset({"spark.driver.memory", "spark.sql.catalogImplementation"})
+"""Owned keys that a job can set nevertheless: they are those of an environment that is started for it."""
+
+_OF_EXECUTORS = frozenset(
+    {
+        "spark.cores.max",
+        "spark.executor.cores",
+        "spark.executor.defaultJavaOptions",
+        "spark.executor.extraClassPath",
+        "spark.executor.extraJavaOptions",
+        "spark.executor.extraLibraryPath",
+        "spark.executor.instances",
+        "spark.executor.memory",
+        "spark.executor.memoryOverhead",
+        "spark.executor.memoryOverheadFactor",
+        "spark.executor.pyspark.memory",
+    }
+)
+_OF_EXECUTORS_PREFIXES = (
+    "spark.dynamicAllocation.",
+    "spark.executor.resource.",
+    "spark.executorEnv.",
+    "spark.kubernetes.",
+    "spark.shuffle.service.",
+    "spark.yarn.",
+)
+
 _SIZE = re.compile(r"(\d{1,18})([kmgtp])b?\Z")
 
 
@@ -147,6 +173,12 @@ def is_static(key: str) -> bool:
     return key.split(".")[1] in SPARK_NAMESPACES or key.startswith(_OF_METASTORES)
 
 
+def is_without_effect(key: str, offered: Mapping[str, str]) -> bool:
+    """True for keys of executors and of their cluster where Spark's tasks run in the driver JVM."""
+    is_of_executors = key in _OF_EXECUTORS or key.startswith(_OF_EXECUTORS_PREFIXES)
+    return is_of_executors and offered.get("spark.master", "").startswith("local")
+
+
 def static_conf(conf: Mapping[str, str]) -> dict[str, str]:
     """The part of a job's conf that a TaskManager must offer."""
     return {key: value for key, value in conf.items() if is_static(key)}
@@ -154,18 +186,23 @@ def static_conf(conf: Mapping[str, str]) -> dict[str, str]:
 
 def is_same(wanted: str, offered: str | None) -> bool:
     """True if both values mean the same: 1024m is 1g, True is true."""
-    return offered is not None and _normal(wanted) == _normal(offered)
+    return offered is not None and normal_value(wanted) == normal_value(offered)
 
 
-def _normal(value: str) -> str | int:
+def normal_value(value: str) -> str | int:
+    """Equal for values that mean the same to Spark: bytes for a size with a unit, else lower case."""
     text = value.strip().lower()
     size = _SIZE.match(text)
     return text if size is None else int(size.group(1)) << 10 * ("kmgtp".index(size.group(2)) + 1)
 
 
 def lacking(wanted: Mapping[str, str], offered: Mapping[str, str]) -> list[str]:
-    """The static keys that `offered` does not have as wanted."""
-    return sorted(key for key, value in wanted.items() if not is_same(value, offered.get(key)))
+    """The static keys that `offered` does not have as wanted, and that would have an effect there."""
+    return sorted(
+        key
+        for key, value in wanted.items()
+        if not is_same(value, offered.get(key)) and not is_without_effect(key, offered)
+    )
 
 
 def fewest_lacking(wanted: Mapping[str, str], offers: Sequence[Mapping[str, str]]) -> list[str]:
@@ -173,20 +210,15 @@ def fewest_lacking(wanted: Mapping[str, str], offers: Sequence[Mapping[str, str]
     return min((lacking(wanted, offer) for offer in offers), key=len, default=[])
 
 
+def is_owned(key: str) -> bool:
+    """True for a key that no job can set, in no environment."""
+    return key in OWNED and key not in OF_ENVIRONMENTS
+
+
 def advice(key: str, value: str) -> str:
-    """One sentence about a key that no TaskManager offers."""
+    """One sentence about a key that no TaskManager offers, nor starts an environment for."""
+    if key in OF_ENVIRONMENTS:
+        return f"spark_conf {key}: no TaskManager starts a Spark environment for a job (taskmanager.memory.spark.total)"
     if key in OWNED:
         return f"spark_conf {key}: a job cannot set it: {OWNED[key]}"
     return f"spark_conf {key}: static, and no TaskManager offers {value[:80]!r}: start one with -D {key}={value[:80]}"
-
-
-def refused_static_conf(wanted: Mapping[str, str], offers: Sequence[bytes]) -> list[str]:
-    """The problems of a job's conf, given what TaskManagers offer (JSON objects).
-
-    Empty when one TaskManager offers all of it, and when no TaskManager is registered yet: then the job waits, and is
-    checked when one registers.
-    """
-    static = static_conf(wanted)
-    if not static:
-        return []
-    return [advice(key, static[key]) for key in fewest_lacking(static, [json.loads(offer) for offer in offers])]

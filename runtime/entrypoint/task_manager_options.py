@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.spark_environments import overhead_bytes
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.config.configuration import Configuration
 from runtime.config.options import taskmanager as tm
@@ -93,7 +94,17 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
         exchange_id=exchange_identity(context.layout.exchange_url(configuration), context.entropy),
         spark_version=pyspark_version() if has_spark else "",
         has_tenants=configuration.get(tm.TENANCY) == "namespace",
+        environment_bytes=_environment_bytes(configuration) if has_spark else 0,
     )
+
+
+def _environment_bytes(configuration: Configuration) -> int:
+    """Memory for Spark environments beside the default one. Where slots are users of their own, the account of Spark's
+    JVM is that of one JVM, and no other is started (R50).
+    """
+    heap = configuration.get(tm.SPARK_MEMORY)
+    beside = configuration.get(tm.SPARK_MEMORY_TOTAL) - heap - overhead_bytes(heap)
+    return max(0, beside) if configuration.get(tm.SLOT_UIDS) is None else 0
 
 
 def spark_settings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from runtime.blob.blocking import BlockingIo
@@ -22,6 +23,7 @@ from runtime.entrypoint.process_options import (
     guard_dialler,
     high_availability_settings,
     rpc_settings,
+    seconds,
 )
 from runtime.entrypoint.slot_users import (
     not_enforced,
@@ -40,7 +42,7 @@ from runtime.entrypoint.task_manager_options import (
     task_environment,
     token_receivers,
 )
-from runtime.gateways.resource_manager import RegisterTaskManager
+from runtime.gateways.resource_manager import RegisterTaskManager, spark_offer
 from runtime.highavailability.services import HighAvailabilityServices, create
 from runtime.system.linux import join_empty_keyring
 from runtime.taskexecutor.connections.contact import DeregisteredError
@@ -55,7 +57,10 @@ from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from runtime.taskexecutor.spark.environments import SparkEnvironments
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.storage.directory_tree import local_path
+from runtime.taskexecutor.task_environment import TaskEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +71,7 @@ _END_STATED_IN_MEMORY = 60.0
 """The same without etcd: a JobManager asks at once, or it was restarted and has forgotten the TaskManager."""
 
 MakePool = Callable[
-    [SlotSettings, ProcessSparkEnvironment | None, Clock, ProcessGuard | None, OrphanReaper], StartableSlotPool
+    [SlotSettings, SparkEnvironments | None, Clock, ProcessGuard | None, OrphanReaper], StartableSlotPool
 ]
 """Makes the slots of a TaskManager."""
 
@@ -100,7 +105,7 @@ class TaskManagerProcess:
     def __init__(
         self,
         guard: GuardChannel,
-        make_pool: MakePool = SlotProcessPool,
+        make_pool: MakePool = SlotProcessPool.of_task_manager,
         connect: Callable[[GuardChannel], GuardConnection] = _connect,
         check_guard: CheckGuard = _check_guard,
         *,
@@ -170,7 +175,14 @@ def _make_runner(
     spark = None
     if registration.has_spark:
         settings = spark_settings(context, directory, numbers, account)
-        spark = ProcessSparkEnvironment(settings, guard.note_spark, guard.sweep, environment, account)
+        make_spark = partial(_spark, guard=guard, environment=environment, account=account)
+        spark = SparkEnvironments(
+            make_spark(settings),
+            lambda spec: make_spark(settings.of_environment(spec)),
+            spark_offer(registration),
+            context.clock,
+            idle_timeout=seconds(configuration, tm.SPARK_ENVIRONMENT_IDLE),
+        )
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     services = _services(context, store)
     rpc = context.make_rpc(
@@ -202,13 +214,7 @@ def _make_runner(
         guard=guard,
         lives=lives,
         # Without durable services there are no fences, so the guard need not mark exclusive tasks.
-        pool=make_pool(
-            slots,
-            spark,
-            context.clock,
-            None if services is None else guard,
-            guard,
-        ),
+        pool=make_pool(slots, spark, context.clock, None if services is None else guard, guard),
         spark=spark,
         make_blobs=make_blobs,
         exchange=exchange_directory(context, has_secret_names=users is not None),
@@ -220,6 +226,12 @@ def _make_runner(
         entropy=context.entropy,
         users=users,
     )
+
+
+def _spark(
+    settings: SparkSettings, *, guard: GuardConnection, environment: TaskEnvironment, account: SparkAccount | None
+) -> ProcessSparkEnvironment:
+    return ProcessSparkEnvironment(settings, guard.note_spark, guard.sweep, environment, account)
 
 
 def _stated_for(services: HighAvailabilityServices | None) -> float:

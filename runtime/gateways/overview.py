@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.spark_environments import SparkOffer
 from runtime.common.states import JobStatus
 from runtime.gateways.delegation_tokens import DelegationTokenStatus
 from runtime.gateways.dispatcher import DispatcherGateway, JobSummary, SubmitJobRequest, SubmitJobResponse
@@ -117,5 +118,5 @@ class ResourceManagerView(Protocol):
     def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
         """The status of each provider of delegation tokens."""
 
-    def offered_spark_conf(self) -> Sequence[bytes]:
-        """Static Spark conf of each registered TaskManager that has Spark, as JSON."""
+    def spark_offers(self) -> Sequence[SparkOffer]:
+        """What Spark of each registered TaskManager that has one can be for a job."""

@@ -6,9 +6,11 @@ TaskManagerRegistered; then a complete SlotReport; then news as it happens, with
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, ClusterUuid, Incarnation, JobId
+from runtime.common.spark_environments import SparkOffer
 from runtime.gateways.delegation_tokens import DelegationToken, NewDelegationTokens
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.task import ResourceProfile as ResourceProfile  # noqa: PLC0414 - part of this module too
@@ -20,7 +22,8 @@ class RegisterTaskManager:
 
     `exchange_id` is equal for TaskManagers that see one exchange directory; "" is unknown. `spark_version` is that of
     PySpark, "" without Spark. `has_tenants`: the TaskManager serves one namespace at a time. `not_enforced`: the limits
-    between slots that it does not enforce, of users, memory, cpu and pids (R50).
+    between slots that it does not enforce, of users, memory, cpu and pids (R50). `environment_bytes`: memory for Spark
+    environments that it starts when jobs ask for them, all together; 0: it starts none.
     """
 
     incarnation: Incarnation
@@ -40,6 +43,15 @@ class RegisterTaskManager:
     spark_version: str = ""
     has_tenants: bool = False
     not_enforced: tuple[str, ...] = ()
+    environment_bytes: int = 0
+
+
+def spark_offer(registration: RegisterTaskManager) -> SparkOffer:
+    """What Spark of a TaskManager can be for a job."""
+    if not registration.has_spark:
+        return SparkOffer()
+    conf = {str(key): str(value) for key, value in json.loads(registration.spark_conf).items()}
+    return SparkOffer(conf, registration.environment_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +86,20 @@ class SlotStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkEnvironmentStatus:
+    """A Spark environment that a TaskManager has started on demand. `users`: attempts that have it now."""
+
+    key: str
+    memory_bytes: int
+    users: int
+
+
+@dataclass(frozen=True, slots=True)
 class SlotReport:
     """All ready slots of a TaskManager, whether its Spark is warm, and whether it drains.
 
     `problem`: why no slot is ready, in a sentence; "" when slots will be ready by themselves. `tenant`: the
-    namespace that it serves, "" for any.
+    namespace that it serves, "" for any. `environments`: the Spark environments beside the default one.
     """
 
     slots: tuple[SlotStatus, ...]
@@ -87,6 +108,7 @@ class SlotReport:
     is_draining: bool = False
     problem: str = ""
     tenant: str = ""
+    environments: tuple[SparkEnvironmentStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

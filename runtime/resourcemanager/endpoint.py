@@ -21,6 +21,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.common.spark_environments import SparkOffer
 from runtime.gateways.delegation_tokens import DelegationToken, DelegationTokenStatus, NewDelegationTokens
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.resource_manager import (
@@ -303,7 +304,7 @@ class ResourceManager:
         self._check_open()
         return self._tokens.statuses()
 
-    def offered_spark_conf(self) -> Sequence[bytes]:
-        """Static Spark conf of each registered TaskManager that has Spark."""
+    def spark_offers(self) -> Sequence[SparkOffer]:
+        """What Spark of each registered TaskManager that has one can be for a job."""
         self._check_open()
-        return [peer.registration.spark_conf for peer in self._slots.task_managers() if peer.registration.has_spark]
+        return [peer.offer for peer in self._slots.task_managers() if peer.registration.has_spark]

@@ -163,6 +163,7 @@ class TaskExecutor:
             take_tokens=take_tokens,
         )
         self._outbox = Outbox(self._job_masters.send, self._leader.send)
+        self._spark = spark
         self._slot_reports = SlotReports(self._core, pool, spark, self._leader)
         self._gateway = EndpointGateway(self._core.jobs, settings.log_directory, self._post)
         self._departures = JobDepartures(pool, spark, self._directories, exchange, self._attempts, self._outputs)
@@ -208,7 +209,9 @@ class TaskExecutor:
         self._rpc.server.add_gateway(TaskExecutorGateway, self._gateway, check=self._gateway.check_tokens)
         self._scope.spawn_eternal("mailbox", self._serve())
         self._scope.spawn_eternal("heartbeats", self._heartbeats.run())
-        self._scope.spawn_eternal("readiness", self._watch_readiness())
+        self._scope.spawn_eternal("readiness", self._watch(self._pool.readiness))
+        if self._spark is not None:
+            self._scope.spawn_eternal("spark environments", self._watch(self._spark.changes))
         self._scope.spawn_eternal("ticks", self._tick())
         self._scope.spawn_eternal("resource manager", self._leader.run())
 
@@ -385,11 +388,12 @@ class TaskExecutor:
         self._post(EnvironmentRenewed())
         self._post(SlotsChanged())
 
-    async def _watch_readiness(self) -> None:
+    async def _watch(self, reported: Watch[Any]) -> None:
+        """Eternal: each change of something that slot reports say."""
         generation = -1
         while True:
-            await self._pool.readiness.wait_changed(generation)
-            generation = self._pool.readiness.generation
+            await reported.wait_changed(generation)
+            generation = reported.generation
             self._post(SlotsChanged())
 
     async def _tick(self) -> None:

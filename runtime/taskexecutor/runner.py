@@ -42,7 +42,7 @@ from runtime.taskexecutor.guard.connection import GuardConnection
 from runtime.taskexecutor.job_lookups import JobLookups
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool
-from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from runtime.taskexecutor.spark.environments import SparkEnvironments
 from runtime.taskexecutor.spark.supervision import supervise_spark
 
 logger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class TaskManagerRunner:
         guard: GuardConnection,
         lives: EarlierLives,
         pool: StartableSlotPool,
-        spark: ProcessSparkEnvironment | None,
+        spark: SparkEnvironments | None,
         make_blobs: Callable[[Callable[[], str | None]], BlobSharedClient],
         exchange: ExchangeDirectory,
         directory: WorkingDirectory,
@@ -194,8 +194,9 @@ class TaskManagerRunner:
         await self._pool.start()
         async with Scope("task manager") as scope:
             if self._spark is not None:
-                supervision = supervise_spark(self._spark, self._settings.spark_retry, self._entropy.child("spark"))
-                scope.spawn_eternal("spark", supervision)
+                await self._spark.open()
+                default, entropy = self._spark.default, self._entropy.child("spark")
+                scope.spawn_eternal("spark", supervise_spark(default, self._settings.spark_retry, entropy))
             scope.spawn_eternal("delegation tokens", self._tokens.run())
             executor = await self._start_executor(scope)
             scope.spawn_eternal("task executor", executor.wait_failed())

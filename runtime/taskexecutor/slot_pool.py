@@ -6,6 +6,7 @@ from typing import Protocol
 
 from runtime.aio.watch import Watch
 from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.gateways.resource_manager import SparkEnvironmentStatus
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 
 
@@ -42,6 +43,13 @@ class SparkState(Protocol):
     @property
     def problem(self) -> str:
         """Why it could not be started again, "" as long as it can."""
+
+    @property
+    def changes(self) -> Watch[None]:
+        """Changes with `statuses`."""
+
+    def statuses(self) -> tuple[SparkEnvironmentStatus, ...]:
+        """The environments beside the default one."""
 
     async def end_job(self, job_id: str, /) -> None:
         """The job left this TaskManager. Idempotent; raises FlinklikeError when Spark cannot be reached."""

@@ -58,7 +58,8 @@ class SlotReports:
         is_draining = bool(self._core.drain)
         tenancy = self._core.tenancy
         problem = problem or (RENEWS if tenancy.is_renewing else "")
-        report = SlotReport(slots, is_warm, self._core.running, is_draining, problem, tenancy.tenant)
+        environments = self._spark.statuses() if self._spark is not None else ()
+        report = SlotReport(slots, is_warm, self._core.running, is_draining, problem, tenancy.tenant, environments)
         if report != self._reported:
             self._reported = report
             self._leader.send(report)

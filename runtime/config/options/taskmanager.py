@@ -51,6 +51,22 @@ TASK_MEMORY = size_option(
 SPARK_MEMORY = size_option(
     "taskmanager.memory.spark.size", "1 gb", "Heap of the TaskManager's Spark driver JVM.", low="512 mb"
 )
+SPARK_MEMORY_TOTAL = size_option(
+    "taskmanager.memory.spark.total",
+    "6 gb",
+    "Memory of all driver JVMs of a TaskManager: that of taskmanager.memory.spark.size, and those of the Spark "
+    "environments that it starts for jobs with static conf of their own, each with its overhead: 512 MiB, or a tenth "
+    "of its heap if that is more. A job waits, or is refused, when its environment does not fit beside the others; "
+    "with 0 none is started.",
+    low="0",
+)
+SPARK_ENVIRONMENT_IDLE = duration_option(
+    "taskmanager.spark.environment.idle-timeout",
+    "15 min",
+    "A Spark environment that was started for jobs ends when no task has used it for so long, or earlier, when another "
+    "one needs its memory.",
+    low="1 s",
+)
 SPARK_ENABLED = bool_option(
     "taskmanager.spark.enabled",
     "Run a warm Spark in the TaskManager. Without it the TaskManager needs no Java and takes pure-Python tasks only.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from runtime.common.spark_conf import advice, fewest_lacking, lacking
+from runtime.common.spark_environments import why_unserved
 from runtime.gateways.resource_manager import ResourceProfile
 from runtime.resourcemanager.core import tenants
 from runtime.resourcemanager.core.job_needs import JobNeeds
@@ -18,7 +18,9 @@ def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resourc
     """
     able = [peer for peer in peers if peer.is_connected and can_hold(peer.registration.slot_profile, profile)]
     if job.static_conf:
-        return [peer for peer in able if not lacking(job.static_conf, peer.offered_conf)]
+        with_spark = [peer for peer in able if peer.registration.has_spark and peer.offer.can_serve(job.static_conf)]
+        as_it_is = [peer for peer in with_spark if peer.offer.environment(job.static_conf).is_default]
+        return as_it_is or with_spark
     if job.needs_spark and any(peer.registration.has_spark for peer in peers):
         return [peer for peer in able if peer.registration.has_spark]
     return able
@@ -33,13 +35,23 @@ def shortage(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resour
         return f"none of {len(connected)} TaskManagers offers a slot with {described(profile)}"
     fits = fitting(peers, job, profile)
     if not fits:
-        keys = fewest_lacking(job.static_conf, [peer.offered_conf for peer in connected])
-        return (
-            "; ".join(advice(key, job.static_conf[key]) for key in keys) or "no TaskManager with Spark has such slots"
-        )
+        return _misfit(connected, job)
     reachable = [peer for peer in fits if not job.reach.skips(peer.incarnation)]
     if not reachable:
         return f"the JobMaster cannot reach any of {len(fits)} TaskManagers with slots that fit"
+    return _full(reachable, job)
+
+
+def _misfit(connected: Collection[TaskManagerSlots], job: JobNeeds) -> str:
+    """Slots of that size are there, and none with the Spark that the job needs."""
+    offers = [peer.offer for peer in connected if peer.registration.has_spark]
+    if job.static_conf and offers and not any(offer.can_serve(job.static_conf) for offer in offers):
+        return "; ".join(why_unserved(job.static_conf, offers))
+    return "no TaskManager with Spark has such slots"
+
+
+def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> str:
+    """The slots that fit are taken, away, or beside too many Spark environments."""
     total, are_draining = (
         sum(peer.slots_total for peer in reachable),
         all(peer.report.is_draining for peer in reachable),
@@ -48,6 +60,11 @@ def shortage(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resour
         state = "all of them are draining" if are_draining else "none has a slot ready yet"
         problem = next((f": {peer.report.problem}" for peer in reachable if peer.report.problem), "")
         return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
+    if job.static_conf and not any(peer.has_room_for(peer.offer.environment(job.static_conf)) for peer in reachable):
+        return (
+            f"no room for its Spark environment: those of other jobs are in use on all {len(reachable)} TaskManagers "
+            "that fit (taskmanager.memory.spark.total)"
+        )
     is_served = any(tenants.serves(peer, job.namespace) for peer in reachable)
     in_use = f"no free slot: all {total} slots that fit are in use"
     return in_use if is_served else tenants.HELD_BY_OTHERS.format(len(reachable))

@@ -5,12 +5,18 @@ Invariant: a slot is in exactly one of free, blocked and allocated, or unknown (
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
-from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, SlotReport, SlotStatus
+from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec, SparkOffer
+from runtime.gateways.resource_manager import (
+    RegisterTaskManager,
+    ResourceProfile,
+    SlotReport,
+    SlotStatus,
+    spark_offer,
+)
 
 NO_REPORT = SlotReport((), is_warm=False, assigned_tasks=0)
 """Stands for the report of a TaskManager that has sent none yet."""
@@ -29,6 +35,8 @@ class Allocation:
     job_id: JobId
     profile: ResourceProfile | None
     requested_at: float | None
+    environment: EnvironmentSpec = DEFAULT_ENVIRONMENT
+    """The Spark environment that its tasks need."""
 
 
 @dataclass(slots=True)
@@ -43,8 +51,8 @@ class TaskManagerSlots:
     """The last one."""
     is_first_report: bool = True
     is_connected: bool = True
-    offered_conf: Mapping[str, str] = field(init=False)
-    """The conf that its Spark was started with; empty without Spark."""
+    offer: SparkOffer = field(init=False)
+    """What its Spark can be for a job."""
     tenant: str = ""
     """The namespace that it serves, "" if it may be any; of one that serves all at once always ""."""
     claim: str = ""
@@ -60,12 +68,12 @@ class TaskManagerSlots:
     allocated: dict[int, Allocation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.offered_conf = _offered_conf(self.registration)
+        self.offer = spark_offer(self.registration)
 
     def registered_again(self, registration: RegisterTaskManager) -> None:
         """The TaskManager has a new stream. Its free slots are not known before the first report there."""
         self.registration = registration
-        self.offered_conf = _offered_conf(registration)
+        self.offer = spark_offer(registration)
         self.is_connected = True
         self.is_first_report = True
         self.free.clear()
@@ -95,6 +103,19 @@ class TaskManagerSlots:
     def rank(self) -> tuple[float, bool, int]:
         """Where to allocate next, lowest first: spread by the share of slots in use, then warm ones."""
         return (len(self.allocated) / max(1, self.slots_total), not self.report.is_warm, self.report.assigned_tasks)
+
+    def has_room_for(self, environment: EnvironmentSpec) -> bool:
+        """True if a task with this environment would find it here, or room for it: unused ones give way."""
+        if environment.is_default:
+            return True
+        used = {one.key: one.memory_bytes for one in self.report.environments if one.users}
+        used |= {one.environment.key: one.environment.memory_bytes for one in self.allocated.values()}
+        used.pop(DEFAULT_ENVIRONMENT.key, None)
+        return environment.key in used or sum(used.values()) + environment.memory_bytes <= self.offer.environment_bytes
+
+    def has_started(self, environment: EnvironmentSpec) -> bool:
+        """True if the environment is there already."""
+        return environment.is_default or any(one.key == environment.key for one in self.report.environments)
 
     def has_for(self, job_id: JobId) -> bool:
         """True if a slot is free, or belongs to the job already."""
@@ -186,12 +207,6 @@ class TaskManagerSlots:
         """The allocated slots, by index."""
         for index, allocation in sorted(self.allocated.items()):
             yield SlotStatus(index, allocation.allocation_id, allocation.job_id)
-
-
-def _offered_conf(registration: RegisterTaskManager) -> dict[str, str]:
-    if not registration.has_spark:
-        return {}
-    return {str(key): str(value) for key, value in json.loads(registration.spark_conf).items()}
 
 
 def can_hold(offered: ResourceProfile, required: ResourceProfile) -> bool:

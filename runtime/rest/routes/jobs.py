@@ -105,8 +105,8 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
                 'POST JSON {"job_id", "job_graph"}, or use flinklike run'
             )
             raise InvalidInputError(message)
-        offered = context.components.resource_manager.offered_spark_conf()
-        verified = await read_submission(await request.body(), offered)
+        offers = context.components.resource_manager.spark_offers()
+        verified = await read_submission(await request.body(), offers)
         submission = verified.request
         check_still_signed_in(request.scope)  # large ones wait for each other
         set_object(request, submission.job_id)

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import parse_job_id
-from runtime.common.spark_conf import refused_static_conf
+from runtime.common.spark_environments import SparkOffer, refused_static_conf
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.jobgraph.graph import JobGraph
@@ -73,15 +73,15 @@ class VerifiedSubmit:
     graph: JobGraph
 
 
-async def read_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> VerifiedSubmit:
+async def read_submission(body: bytes, offers: Sequence[SparkOffer]) -> VerifiedSubmit:
     """Validate a submit; a large one in a thread. Raises InvalidInputError with the problems (400)."""
     if len(body) <= INLINE_BYTES:
-        return parse_submission(body, offered_spark_conf)
+        return parse_submission(body, offers)
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_LARGE, parse_submission, body, offered_spark_conf)
+    return await loop.run_in_executor(_LARGE, parse_submission, body, offers)
 
 
-def parse_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> VerifiedSubmit:
+def parse_submission(body: bytes, offers: Sequence[SparkOffer]) -> VerifiedSubmit:
     """Validate a submit. Raises InvalidInputError with the problems (400)."""
     try:
         submission = parse_body(Submission, body, VALUES_MAX)
@@ -90,7 +90,7 @@ def parse_submission(body: bytes, offered_spark_conf: Sequence[bytes]) -> Verifi
             raise InvalidInputError(version) from error
         raise
     graph = submission.job_graph
-    problems = (*_graph_problems(graph), *refused_static_conf(graph.spark_conf, offered_spark_conf))
+    problems = (*_graph_problems(graph), *refused_static_conf(graph.spark_conf, offers))
     canonical = b"" if problems else graph.canonical_json()
     if len(canonical) > GRAPH_BYTES_MAX:
         problems = (f"job_graph: it has {len(canonical)} bytes, the limit is {GRAPH_BYTES_MAX}",)

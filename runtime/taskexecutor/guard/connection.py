@@ -88,7 +88,7 @@ class GuardConnection:
         self._send(f"{SHARED} {pid}")
 
     def note_spark(self, pid: int) -> None:
-        """Tell the guard Spark's host process, before that serves a session."""
+        """Tell the guard a host process of Spark, before that serves a session."""
         self._send(f"{SPARK} {pid}")
 
     def _send(self, line: str) -> None:

@@ -33,7 +33,7 @@ class IsolationDeadline:
         self._boottime = boottime
         self._deadline: float | None = None
         self._exclusive: dict[int, int | None] = {}  # pid -> its descriptor, None when it had ended already
-        self._spark: tuple[int, int] | None = None
+        self._spark: dict[int, int] = {}  # pid -> its descriptor
         self._ending: dict[int, int] = {}  # pid -> its descriptor
         self.is_ending = False
         """True from the deadline until nothing is left of what it has ended: `kill_round` is to be called."""
@@ -59,11 +59,12 @@ class IsolationDeadline:
         _close(self._exclusive.pop(pid, None))
 
     def note_spark(self, pid: int, main: int) -> None:
-        """Name Spark's host process, below `main`; the JVM and its workers are below the host."""
-        if self._spark is not None:
-            _close(self._spark[1])
-        descriptor = _descriptor_of(pid, main)
-        self._spark = None if descriptor is None else (pid, descriptor)
+        """Name a host process of Spark, below `main`; its JVM and its workers are below the host."""
+        for known, descriptor in [*self._spark.items()]:
+            if known == pid or select.select([descriptor], [], [], 0)[0]:  # that has ended
+                _close(self._spark.pop(known))
+        if (named := _descriptor_of(pid, main)) is not None:
+            self._spark[pid] = named
 
     @property
     def due(self) -> float | None:
@@ -76,13 +77,13 @@ class IsolationDeadline:
             return False
         is_main = self._exclusive.get(main) is not None
         # The sessions of exclusive tasks are in the JVM, whose tasks would go on without their slot process.
-        for pid, descriptor in [*self._exclusive.items(), *([self._spark] if self._spark is not None else [])]:
+        for pid, descriptor in [*self._exclusive.items(), *self._spark.items()]:
             if descriptor is not None:
                 self._ending[pid] = descriptor
                 # A slot's starts nothing more, and adopts what it has started.
                 _send(descriptor, signal.SIGKILL if pid == main else signal.SIGSTOP)
         self._exclusive.clear()
-        self._spark = None
+        self._spark.clear()
         self.is_ending = True
         self.kill_round(main)
         return is_main

@@ -39,14 +39,12 @@ class AttemptMonitor:
     def __init__(
         self,
         settings: SlotSettings,
-        spark: SparkEnvironment | None,
         clock: Clock,
         running: Callable[[], Sequence[RunningAttempt]],
         kept: Callable[[], Sequence[RunningAttempt]],
         template: Callable[[], TemplateProcess],
     ) -> None:
         self._settings = settings
-        self._spark = spark
         self._clock = clock
         self._running = running
         self._kept = kept
@@ -88,23 +86,25 @@ class AttemptMonitor:
             self._segments.end_of_others(())
 
     async def watch_spark(self) -> None:
-        """Eternal: Spark's progress, with one call for all slots."""
-        assert self._spark is not None
+        """Eternal: Spark's progress, with one call to each environment for all slots."""
         while True:
             await self._has_work.wait()
             await asyncio.sleep(self._settings.progress_interval)
-            attempts = [a for a in self._running() if a.process is not None and a.process.uses_spark]
-            if not attempts or not self._spark.is_ready:
-                continue
-            try:
-                by_session = await self._spark.progress()
-            except FlinklikeError as error:
-                logger.debug("no Spark progress this time: %s", error)
-                continue
-            for attempt in attempts:
-                session = attempt.process.session if attempt.process is not None else None
-                if session is not None:
-                    attempt.tell_spark_progress(by_session.get(session.session_id, _NO_PROGRESS))
+            users = [a for a in self._running() if a.process is not None and a.process.uses_spark]
+            for environment in {a.process.environment for a in users if a.process is not None}:
+                if environment is not None and environment.is_ready:
+                    await self._tell_spark_progress(environment, users)
+
+    async def _tell_spark_progress(self, environment: SparkEnvironment, users: Sequence[RunningAttempt]) -> None:
+        try:
+            by_session = await environment.progress()
+        except FlinklikeError as error:
+            logger.debug("no Spark progress this time: %s", error)
+            return
+        for attempt in users:
+            process = attempt.process
+            if process is not None and process.environment is environment and process.session is not None:
+                attempt.tell_spark_progress(by_session.get(process.session.session_id, _NO_PROGRESS))
 
     async def _read_segments(self) -> list[Segment]:
         if self._segments.are_many:

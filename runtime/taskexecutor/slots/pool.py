@@ -11,6 +11,7 @@ more and Spark runs nothing for it (R15); a session serves one process only, and
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from dataclasses import replace
 
@@ -19,6 +20,8 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.common.spark_conf import static_conf
+from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
 from runtime.system.linux import is_alive
 from runtime.taskexecutor.containment.users import open_to_spark
@@ -34,11 +37,13 @@ from runtime.taskexecutor.slots.spark_users import SparkUsers
 from runtime.taskexecutor.slots.templates import RESTART_PAUSE, Templates
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment
+from runtime.taskexecutor.spark.environments import SparkEnvironments
 
 logger = logging.getLogger(__name__)
 
 _DEATH_TIMEOUT = 5.0
 _DEAD_POLL = 0.002
+_NO_CONF = frozenset({b"", b"{}"})
 _RENEWED = "it is replaced for jobs of another namespace"
 _WAITS_FOR_TEMPLATE = "waits until the TaskManager can start processes again: its template process was lost"
 
@@ -53,6 +58,7 @@ class SlotProcessPool:
         clock: Clock,
         guard: ProcessGuard | None = None,
         reaper: OrphanReaper | None = None,
+        environments: SparkEnvironments | None = None,
     ) -> None:
         self._settings = settings
         self._spark = spark
@@ -62,9 +68,10 @@ class SlotProcessPool:
         )
         self._scope = ServiceScope("slots")
         self._slots = [Slot(index) for index in range(settings.slots)]
-        self._sessions = SlotSessions(settings, spark, self._scope)
+        self._environments = environments
+        self._sessions = SlotSessions(settings, spark, environments, self._scope)
         self._monitor = AttemptMonitor(
-            settings, spark, clock, self._running_attempts, self._kept_attempts, lambda: self._templates.current
+            settings, clock, self._running_attempts, self._kept_attempts, lambda: self._templates.current
         )
         self._spark_users = None
         if spark is not None:
@@ -76,11 +83,26 @@ class SlotProcessPool:
                 self._note_readiness,
                 attach_idle_delay=settings.attach_idle_delay,
             )
+            if environments is not None:
+                environments.on_loss = self._spark_users.fail_users
         self._marks = ExclusiveMarks(guard)
         self._reaper = reaper
         self._is_stopping = False
         self.readiness: Watch[bool] = Watch(False)  # noqa: FBT003 - a Watch has one argument
         """True while slots can take tasks."""
+
+    @classmethod
+    def of_task_manager(
+        cls,
+        settings: SlotSettings,
+        environments: SparkEnvironments | None,
+        clock: Clock,
+        guard: ProcessGuard | None,
+        reaper: OrphanReaper,
+    ) -> SlotProcessPool:
+        """The slots of a TaskManager that starts Spark environments on demand."""
+        spark = None if environments is None else environments.default
+        return cls(settings, spark, clock, guard, reaper, environments)
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -105,8 +127,8 @@ class SlotProcessPool:
         assert not self._running_attempts(), "an attempt runs"
         with self._templates.renewal():
             begun = self._templates.starts.generation
-            if self._spark is not None:
-                await self._spark.give_up(_RENEWED)
+            if (spark := self._environments or self._spark) is not None:
+                await spark.give_up(_RENEWED)
             await self._templates.end_current()
             await self._end_what_is_left()
             await self._templates.starts.wait_changed(begun)
@@ -177,7 +199,7 @@ class SlotProcessPool:
         """Run one attempt, to its terminal report. The slot must not be running another one."""
         slot = self._slots[slot_index]
         assert slot.attempt is None, f"slot {slot_index} runs an attempt already"
-        attempt = slot.attempt = RunningAttempt(work, listener, self._clock)
+        attempt = slot.attempt = RunningAttempt(work, listener, self._clock, self._spec_of(work))
         self._monitor.wake()
         try:
             report = await self._run(slot, attempt)
@@ -185,6 +207,7 @@ class SlotProcessPool:
             report = attempt.failed(attempt.system_failure(str(error)))
         finally:
             if attempt.process is not None:
+                self._sessions.release(attempt.process)
                 if slot.current is attempt.process:
                     self._marks.remove(attempt.process.pid)
                 else:
@@ -192,6 +215,11 @@ class SlotProcessPool:
             slot.attempt = None
             self._refill(slot)
         attempt.tell_terminal(report)
+
+    def _spec_of(self, work: SlotWork) -> EnvironmentSpec:
+        if self._environments is None or work.job.spark_conf in _NO_CONF:
+            return DEFAULT_ENVIRONMENT
+        return self._environments.spec_of(static_conf(json.loads(work.job.spark_conf)))
 
     async def _run(self, slot: Slot, attempt: RunningAttempt) -> TaskExecutionReport:
         if self._settings.spark_cluster and attempt.is_exclusive_rerun:
@@ -235,7 +263,7 @@ class SlotProcessPool:
         if slot.expiry is not None:
             slot.expiry.cancel()
         if current is not None:
-            if current.is_idle and self._may_run(current, attempt):
+            if current.is_idle and self._may_run(current, attempt) and self._sessions.suits(current, attempt.spec):
                 return current
             self._retire(current)
         await self._end_namesakes(slot)
@@ -243,7 +271,9 @@ class SlotProcessPool:
             await asyncio.wait([slot.refill])
         fresh, slot.fresh = slot.fresh, None
         if fresh is not None and fresh.is_idle:
-            return fresh
+            if self._sessions.suits(fresh, attempt.spec):
+                return fresh
+            self._retire(fresh)
         await self._wait_template(attempt)
         return None if attempt.is_over_before_it_runs else await self._fork(slot)
 
@@ -386,12 +416,12 @@ class SlotProcessPool:
     def spark_needed(self, process: SlotProcess) -> None:
         """User code waits for a session."""
         if (found := self._attempt_of(process)) is not None:
-            self._sessions.give(found[0].index, process)
+            self._sessions.give(found[0].index, process, found[1].spec, found[1].tell_waiting)
 
     def spark_used(self, process: SlotProcess) -> None:
         """From now on the attempt fails with the Spark environment."""
-        if self._spark is not None and (found := self._attempt_of(process)) is not None:
-            self._spark.note_use(found[1].attempt_id.job_id)
+        if process.environment is not None and (found := self._attempt_of(process)) is not None:
+            process.environment.note_use(found[1].attempt_id.job_id)
             if (user := found[1].work.user) is not None:
                 open_to_spark(user)  # R50: the task waits for it
 

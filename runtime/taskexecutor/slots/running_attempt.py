@@ -9,6 +9,7 @@ from functools import cached_property
 
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId
+from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics, TaskProgress
 from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
@@ -29,8 +30,12 @@ FIRST_ORDINAL = 0
 class RunningAttempt:
     """From `SlotProcessPool.run` to its terminal report."""
 
-    def __init__(self, work: SlotWork, listener: SlotListener, clock: Clock) -> None:
+    def __init__(
+        self, work: SlotWork, listener: SlotListener, clock: Clock, spec: EnvironmentSpec = DEFAULT_ENVIRONMENT
+    ) -> None:
         self.work = work
+        self.spec = spec
+        """The Spark environment that it gets."""
         self.attempt_id: ExecutionAttemptId = work.task.attempt_id
         self.process: SlotProcess | None = None
         self.ending: asyncio.Future[TaskOutcome | ProcessExit] | None = None
@@ -42,7 +47,7 @@ class RunningAttempt:
         self._outputs_bytes = 0
         self._listener = listener
         self._clock = clock
-        self._fraction, self._text = 0.0, ""
+        self._fraction, self._text, self._waits = 0.0, "", ""
         self._spark = SparkProgress()
 
     @cached_property
@@ -112,6 +117,12 @@ class RunningAttempt:
         self._fraction, self._text = fraction, text
         self._tell_progress()
 
+    def tell_waiting(self, what: str) -> None:
+        """What it waits for, in words; "" when it waits no more."""
+        if what != self._waits:
+            self._waits = what
+            self._tell_progress()
+
     def tell_spark_progress(self, spark: SparkProgress) -> None:
         """What Spark does for this attempt now; said only when it changes."""
         if spark != self._spark:
@@ -124,7 +135,7 @@ class RunningAttempt:
             TaskProgress(
                 attempt_id=self.attempt_id,
                 fraction=self._fraction,
-                text=self._text,
+                text=self._waits or self._text,
                 spark_jobs_active=spark.jobs_active,
                 spark_stages_active=spark.stages_active,
                 spark_tasks_completed=spark.tasks_completed,

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import FlinklikeError, UnavailableError
+from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
 from runtime.taskexecutor.slots import jvm_changes
 from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.environment import ClosedSession, SparkEnvironment
+from runtime.taskexecutor.spark.environment_room import Lease
+from runtime.taskexecutor.spark.environments import SparkEnvironments
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 
 logger = logging.getLogger(__name__)
@@ -25,9 +29,16 @@ _READY_POLL = 0.05
 class SlotSessions:
     """Opens, gives, closes."""
 
-    def __init__(self, settings: SlotSettings, spark: SparkEnvironment | None, scope: ServiceScope) -> None:
+    def __init__(
+        self,
+        settings: SlotSettings,
+        spark: SparkEnvironment | None,
+        environments: SparkEnvironments | None,
+        scope: ServiceScope,
+    ) -> None:
         self._settings = settings
         self._spark = spark
+        self._environments = environments
         self._scope = scope
 
     @property
@@ -35,25 +46,54 @@ class SlotSessions:
         """True while sessions can be opened for processes that have no work yet."""
         return self._settings.attaches_ahead and self._spark is not None and self._spark.is_ready
 
-    def give(self, slot_index: int, process: SlotProcess) -> None:
-        """Begin to open a session for a process that has none, and send it there. Idempotent."""
+    def suits(self, process: SlotProcess, spec: EnvironmentSpec) -> bool:
+        """True if a process can run an attempt with this environment, which has it from now on."""
+        if process.attachment.value is Attachment.NONE:
+            return True
+        if process.environment_key != spec.key:
+            return False
+        if spec.is_default or self._environments is None or process.lease is None:
+            return True
+        return self._environments.renew(process.lease)
+
+    def give(
+        self,
+        slot_index: int,
+        process: SlotProcess,
+        spec: EnvironmentSpec = DEFAULT_ENVIRONMENT,
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Begin to open a session for a process that has none, and send it there. `note` hears what is waited for.
+
+        Idempotent.
+        """
         if process.attachment.value is Attachment.NONE:
             process.attachment.set(Attachment.OPENING)
-            self._scope.spawn("open session", self._give(slot_index, process))
+            process.environment_key = spec.key
+            self._scope.spawn("open session", self._give(slot_index, process, spec, note))
 
-    async def _give(self, slot_index: int, process: SlotProcess) -> None:
+    async def _give(
+        self, slot_index: int, process: SlotProcess, spec: EnvironmentSpec, note: Callable[[str], None]
+    ) -> None:
+        lease: Lease | None = None
         try:
-            session = await self._open(slot_index)
+            environment = self._spark
+            if not spec.is_default and self._environments is not None:
+                environment, lease = await self._environments.acquire(spec, note)
+            session = await self._open(environment, slot_index)
         except (FlinklikeError, TimeoutError) as error:
+            self._release(lease)
             process.refuse_spark(str(error) or type(error).__name__)
             return
+        process.environment = environment
         if process.exit.value is not None:
-            await self._close(session)
+            await self._close(environment, session)
+            self._release(lease)
             return
+        process.lease = lease
         process.attach(session)
 
-    async def _open(self, slot_index: int) -> SlotSession:
-        spark = self._spark
+    async def _open(self, spark: SparkEnvironment | None, slot_index: int) -> SlotSession:
         if spark is None:
             message = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
             raise UnavailableError(message)
@@ -62,13 +102,21 @@ class SlotSessions:
                 await asyncio.sleep(_READY_POLL)
             return await spark.open_session(slot_index)
 
+    def release(self, process: SlotProcess) -> None:
+        """The attempt has ended that had the environment of this process."""
+        self._release(process.lease)
+
+    def _release(self, lease: Lease | None) -> None:
+        if lease is not None and self._environments is not None:
+            self._environments.release(lease)
+
     async def cancel_jobs(self, process: SlotProcess) -> None:
         """The soft step: the session's active Spark jobs fail in the slot process."""
         session = process.session  # the process has none any more when it ends, or the JVM does, meanwhile
-        if self._spark is None or session is None or not process.uses_spark:
+        if process.environment is None or session is None or not process.uses_spark:
             return
         try:
-            await self._spark.cancel_session_jobs(session)
+            await process.environment.cancel_session_jobs(session)
         except FlinklikeError as error:
             logger.info("soft cancel of session %s is left to the kill: %s", session.session_id, error)
 
@@ -77,16 +125,16 @@ class SlotSessions:
         session, process.session = process.session, None
         if session is None:
             return ClosedSession()
-        closed = await self._close(session)
+        closed = await self._close(process.environment, session)
         if closed.change is not None and process.reuse_key is not None:
             jvm_changes.log(process.reuse_key.job_id, closed.change)
         return closed
 
-    async def _close(self, session: SlotSession) -> ClosedSession:
-        if self._spark is None:
+    async def _close(self, spark: SparkEnvironment | None, session: SlotSession) -> ClosedSession:
+        if spark is None:
             return ClosedSession()
         try:
-            return await self._spark.close_session(session)
+            return await spark.close_session(session)
         except FlinklikeError as error:
             # The environment kills the JVM rather than leave a session half closed, so nothing runs for it now.
             logger.warning("session %s ended with its JVM: %s", session.session_id, error)

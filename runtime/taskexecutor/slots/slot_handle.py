@@ -26,7 +26,8 @@ from runtime.taskexecutor.slot_protocol.wire import (
 )
 from runtime.taskexecutor.slots import slot_message_checks as said
 from runtime.taskexecutor.slots.template_handle import ProcessExit, TemplateProcess
-from runtime.taskexecutor.spark.environment import JvmChange
+from runtime.taskexecutor.spark.environment import JvmChange, SparkEnvironment
+from runtime.taskexecutor.spark.environment_room import Lease
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 
 logger = logging.getLogger(__name__)
@@ -133,6 +134,12 @@ class SlotProcess(asyncio.Protocol):
         self.exit: Watch[ProcessExit | None] = Watch(None)
         self.attachment: Watch[Attachment] = Watch(Attachment.NONE)
         self.session: SlotSession | None = None
+        self.environment: SparkEnvironment | None = None
+        """Whose session it has, or had."""
+        self.environment_key = ""
+        """The environment that it is, or will be, attached to; "" for the default one."""
+        self.lease: Lease | None = None
+        """What its attempt has of that environment; None for the default one."""
         self.has_used_session = False
         self.uses_spark = False
         self.refusal = ""

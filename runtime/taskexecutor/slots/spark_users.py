@@ -54,7 +54,7 @@ class SparkUsers:
                     self._sessions.give(slot.index, slot.fresh)
             loss = await spark.wait_lost()
             self._note_readiness()
-            self._fail_users(loss)
+            self.fail_users(spark, loss)
 
     async def watch_changes(self) -> None:
         """Eternal: take no tasks while the JVM is changed, and tell those under whom it was put back (R45)."""
@@ -74,33 +74,42 @@ class SparkUsers:
             return
         try:
             async with asyncio.timeout(_LOST_SPARK_WAIT):
-                loss = await self._spark.wait_lost()
+                loss = await (process.environment or self._spark).wait_lost()
         except TimeoutError:
             return
         attempt.kill(self._lost_failure(attempt, process, loss))
 
-    def _fail_users(self, loss: SparkLoss) -> None:
+    def fail_users(self, spark: SparkEnvironment, loss: SparkLoss) -> None:
+        """An environment is lost: attempts that have used it fail, and the processes that are attached to it end."""
         logger.log(logging.INFO if loss.is_planned else logging.ERROR, "Spark is lost: %s", loss)
         for slot in self._slots:
             attempt = slot.attempt
-            if attempt is not None and attempt.process is not None and attempt.uses_spark:
+            if attempt is not None and attempt.process is not None and _uses(attempt.process, spark):
                 if loss.is_planned and attempt.ending is not None and attempt.ending.done():
                     continue  # what it has done in Spark has ended, and the JVM goes only now (R45)
                 attempt.kill(self._lost_failure(attempt, attempt.process, loss))
             for process in slot.processes():
-                if process.attachment.value is not Attachment.NONE:
+                if process.environment is spark and process.attachment.value is not Attachment.NONE:
                     self._sessions.forget(process)
                     process.kill()
-            if attempt is not None and attempt.process is not None:
+            if attempt is not None and attempt.process is not None and attempt.process.environment is spark:
                 self._sessions.forget(attempt.process)
 
     def _lost_failure(self, attempt: RunningAttempt, process: SlotProcess, loss: SparkLoss) -> FailureInfo:
         """R23: the attempt that ended Spark is told so and not run again; others are not charged."""
         own = process.session is not None and process.session.session_id == loss.session_id
-        users = {one.attempt_id.job_id for one in self._running() if one.uses_spark}
+        users = {
+            one.attempt_id.job_id
+            for one in self._running()
+            if one.process is not None and _uses(one.process, process.environment)
+        }
         return seen_failures.of_lost_environment(
             loss, is_own=own, jobs=len(users | {attempt.attempt_id.job_id}), timestamp_millis=self._clock.epoch_millis()
         )
 
     def _running(self) -> list[RunningAttempt]:
         return [slot.attempt for slot in self._slots if slot.attempt is not None]
+
+
+def _uses(process: SlotProcess, spark: SparkEnvironment | None) -> bool:
+    return process.uses_spark and process.environment is spark

@@ -181,7 +181,7 @@ class SparkHost:
             self._builder = self._start_builder()
 
     def _start_builder(self) -> subprocess.Popen[bytes] | None:
-        if self._archive.exists() or self._settings.slot_gids:
+        if self._archive.exists() or self._settings.slot_gids or self._settings.is_on_demand:
             return None  # R50: what jobs could have written is no archive for the next JVM
         settings_file = self._settings.work_directory / "archive-settings.json"
         settings_file.touch(mode=0o600)

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runtime.common.spark_conf import OWNED
+from runtime.common.spark_conf import OF_ENVIRONMENTS, OWNED
+from runtime.common.spark_environments import HEAP, EnvironmentSpec
 from runtime.taskexecutor.spark_protocol.catalog import catalog_conf
 from runtime.taskexecutor.worker_protocol.worker_environment import DAEMON_MODULE, WORKING_DIRECTORY_LINK
 
+WARM_UPS_ON_DEMAND_MAX = 40
+_JAVA_OPTIONS = {"spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"}
 _RETAINED_MAX = "200"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 _LOOPBACK = "127.0.0.1"
@@ -33,6 +36,7 @@ class SparkSettings:
     `secret_file` has the secret that a `spark://` cluster asks for; "" = it asks for none. `warehouse` is where the
     catalog is kept; "" = nowhere. `log_prefix` tells the logs of several TaskManagers in one directory apart.
     `slot_gids`: the group of each slot, where slots are users of their own and this JVM is another one (R50).
+    `is_on_demand`: it is one of those that a TaskManager starts for static conf of jobs.
     """
 
     master: str
@@ -57,6 +61,26 @@ class SparkSettings:
     poll_interval: float = 1.0
     change_timeout: float = 45.0
     slot_gids: tuple[int, ...] = ()
+    is_on_demand: bool = False
+
+    def of_environment(self, spec: EnvironmentSpec) -> SparkSettings:
+        """The settings of another environment beside this one.
+
+        A key of the job takes the place of the same key here, but Java options come behind those that are here.
+        """
+        conf = {**self.spark_conf, **{key: value for key, value in spec.conf.items() if key != HEAP}}
+        for key in _JAVA_OPTIONS & spec.conf.keys() & self.spark_conf.keys():
+            conf[key] = f"{self.spark_conf[key]} {spec.conf[key]}"
+        return dataclasses.replace(
+            self,
+            heap_bytes=spec.heap_bytes,
+            spark_conf=conf,
+            work_directory=self.work_directory / "environments" / spec.key,
+            log_prefix=f"{self.log_prefix}-{spec.key[:8]}",
+            warm_up_count=min(self.warm_up_count, WARM_UPS_ON_DEMAND_MAX),
+            warehouse="",
+            is_on_demand=True,
+        )
 
     @property
     def is_local(self) -> bool:
@@ -86,7 +110,8 @@ class SparkSettings:
 
     def problems(self) -> tuple[str, ...]:
         """Everything that is wrong with the user's keys, by name."""
-        found = [f"{key}: {reason}" for key, reason in OWNED.items() if key in self.spark_conf]
+        allowed = OF_ENVIRONMENTS if self.is_on_demand else frozenset()
+        found = [f"{key}: {reason}" for key, reason in OWNED.items() if key in self.spark_conf and key not in allowed]
         if not self.master.startswith(("local", "spark://")):
             found.append(f"spark.master: {self.master}: expected local[*], local[n] or spark://host:port")
         if self.slots < 1:

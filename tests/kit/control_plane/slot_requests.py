@@ -17,6 +17,7 @@ from runtime.gateways.resource_manager import (
     SlotReport,
     SlotRequestRefused,
     SlotStatus,
+    SparkEnvironmentStatus,
 )
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import SlotManager
@@ -58,21 +59,40 @@ class Cluster:
         slots: int,
         profile: ResourceProfile = DEFAULT,
         spark_conf: dict[str, str] | None = None,
+        environment_bytes: int = 0,
     ) -> list[Any]:
         """`spark_conf` None: a TaskManager without Spark."""
         has_spark, conf = spark_conf is not None, json.dumps(spark_conf or {}).encode()
         registration = RegisterTaskManager(
-            incarnation, "tm", "h:1", "h:2", "boot", "v", 1, slots, profile, has_spark, conf, 2, 0
+            incarnation,
+            "tm",
+            "h:1",
+            "h:2",
+            "boot",
+            "v",
+            1,
+            slots,
+            profile,
+            has_spark,
+            conf,
+            2,
+            0,
+            environment_bytes=environment_bytes,
         )
         self.handle(ev.TaskManagerRegistered(registration))
         return self.report(incarnation, [None] * slots)
 
-    def report(self, incarnation: Incarnation, slots: Sequence[tuple[AllocationId, JobId] | None]) -> list[Any]:
+    def report(
+        self,
+        incarnation: Incarnation,
+        slots: Sequence[tuple[AllocationId, JobId] | None],
+        *environments: SparkEnvironmentStatus,
+    ) -> list[Any]:
         statuses = tuple(
             SlotStatus(index, None if held is None else held[0], None if held is None else held[1])
             for index, held in enumerate(slots)
         )
-        return self.handle(ev.SlotsReported(incarnation, SlotReport(statuses, True, 0)))
+        return self.handle(ev.SlotsReported(incarnation, SlotReport(statuses, True, 0, environments=environments)))
 
     def declare(
         self,

@@ -12,6 +12,7 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.watch import Watch
 from runtime.common.errors import ConflictError, NotFoundError
 from runtime.common.ids import AllocationId, Incarnation, JobId, VertexId
+from runtime.common.spark_environments import SparkOffer
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.dispatcher.waiters import JobWaiters
 from runtime.executiongraph.archived import (
@@ -257,7 +258,7 @@ class FakeDispatcher:
 class FakeResourceManager:
     """ResourceManagerView with one TaskManager."""
 
-    offers: Sequence[bytes] = ()
+    offers: Sequence[SparkOffer] = ()
     is_draining = False
 
     async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
@@ -284,7 +285,7 @@ class FakeResourceManager:
         """One provider that fails."""
         return [DelegationTokenStatus("vault", 1_800_000_000_000, 2, "vault ended with code 1")]
 
-    def offered_spark_conf(self) -> Sequence[bytes]:
+    def spark_offers(self) -> Sequence[SparkOffer]:
         """What the test says."""
         return self.offers
 

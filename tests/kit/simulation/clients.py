@@ -201,7 +201,7 @@ class SimulatedRest:
         context = self._context
         match request:
             case Submit(body, (submitter, namespace)):
-                offered = context.components.resource_manager.offered_spark_conf()
+                offered = context.components.resource_manager.spark_offers()
                 verified = await read_submission(body, offered)
                 asked = replace(verified.request, submitter=submitter, namespace=namespace)
                 return await context.dispatcher.submit_verified(asked, verified.graph)

@@ -25,6 +25,7 @@ from airflow_flinklike.exceptions import (
     PipelineError,
 )
 from runtime.common.ids import JobId
+from runtime.common.spark_environments import SparkOffer
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import INLINE_BYTES_MAX, JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
@@ -269,7 +270,7 @@ def test_another_program_under_a_taken_id(box: ClientBox) -> None:
 
 
 def test_a_refused_job_lists_all_problems(box: ClientBox) -> None:
-    box.fakes.resource_manager.offers = [b"{}"]
+    box.fakes.resource_manager.offers = [SparkOffer()]
     conf = {"spark.executor.memory": "4g", "spark.jars": "a.jar"}
     with pytest.raises(JobRefusedError) as caught:
         submit(box, graph(source("read", parallelism=0), spark_conf=conf))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.common.spark_conf import is_ignored, is_same, is_static, refused_static_conf, static_conf
+from runtime.common.spark_conf import is_ignored, is_same, is_static, static_conf
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,3 @@ def test_values_are_compared_by_what_they_say(wanted: str, offered: str | None, 
 def test_the_static_part_of_a_conf() -> None:
     conf = {"spark.executor.memory": "1g", "spark.sql.shuffle.partitions": "3", "mine": "x", "spark.app.name": "y"}
     assert static_conf(conf) == {"spark.executor.memory": "1g"}
-
-
-def test_a_refusal_names_what_lacks_where_the_least_does() -> None:
-    wanted = {"spark.executor.memory": "1024m", "spark.driver.memory": "2g", "spark.sql.extensions": "a.B"}
-    offers = [b'{"spark.executor.memory": "1g"}', b"{}"]
-    owned, static = refused_static_conf(wanted, offers)
-    assert owned == "spark_conf spark.driver.memory: a job cannot set it: use taskmanager.memory.spark.size"
-    assert static.startswith("spark_conf spark.sql.extensions: static, and no TaskManager offers 'a.B'")
-    assert static.endswith("start one with -D spark.sql.extensions=a.B")
-    assert refused_static_conf(wanted, []) == [], "it waits and is judged then"
-    own = {"mine": "x", "spark.my.key": "v", "spark.hadoop.fs.s3a.endpoint": "http://host"}
-    assert refused_static_conf(own, offers) == []

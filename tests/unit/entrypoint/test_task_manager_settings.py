@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.spark_conf import refused_static_conf
+from runtime.common.spark_environments import SparkOffer, refused_static_conf
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options import taskmanager as tm
@@ -67,7 +68,7 @@ def test_who_dials_the_driver_has_to_know_its_secret(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("wanted", "refused"), [("2g", []), ("2048m", []), ("4g", ["spark.driver.memory"])])
 def test_a_job_may_ask_for_the_heap_that_there_is(tmp_path: Path, wanted: str, refused: list[str]) -> None:
     registration = registration_of(context(tmp_path, options={tm.SPARK_MEMORY.key: 2 << 30}), "guard:1")
-    problems = refused_static_conf({"spark.driver.memory": wanted}, [registration.spark_conf])
+    problems = refused_static_conf({"spark.driver.memory": wanted}, [SparkOffer(json.loads(registration.spark_conf))])
     assert [one.split()[1].rstrip(":") for one in problems] == refused
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from runtime.gateways.resource_manager import (
-    ResourceProfile,
-)
+import json
+
+from runtime.common.spark_environments import SparkOffer
+from runtime.gateways.resource_manager import ResourceProfile, SparkEnvironmentStatus
 from runtime.resourcemanager.core import events as ev
 from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, reasons, requests
 
+GIB = 1 << 30
 MEMORY = b'{"spark.executor.memory": "1024m"}'
+LOCAL = {"spark.master": "local[*]", "spark.driver.memory": "1g"}
 
 
 def test_a_profile_must_fit() -> None:
@@ -67,3 +70,53 @@ def test_spark_that_is_away_is_waited_for() -> None:
     effects = cluster.declare(1, 1, needs_spark=True)
     assert requests(effects) == []
     assert reasons(effects)[job(1)] == "no TaskManager with Spark has such slots"
+
+
+def static(heap: str) -> bytes:
+    return json.dumps({"spark.driver.memory": heap}).encode()
+
+
+def environment(heap: str, users: int = 0) -> SparkEnvironmentStatus:
+    spec = SparkOffer(LOCAL).environment({"spark.driver.memory": heap})
+    return SparkEnvironmentStatus(spec.key, spec.memory_bytes, users)
+
+
+def test_an_environment_is_started_where_there_is_memory_for_it() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 2, spark_conf=LOCAL)
+    cluster.register(T2, 2, spark_conf=LOCAL, environment_bytes=4 * GIB)
+    assert [peer for peer, _ in requests(cluster.declare(1, 2, static_conf=static("3g"), needs_spark=True))] == [T2, T2]
+    effects = cluster.declare(2, 1, static_conf=static("9g"), needs_spark=True)
+    assert "takes 10137 MiB, and TaskManagers have at most 4096 MiB" in reasons(effects)[job(2)]
+    effects = cluster.declare(3, 1, static_conf=b'{"spark.local.dir": "/d"}', needs_spark=True)
+    assert "a job cannot set it" in reasons(effects)[job(3)]
+
+
+def test_a_task_manager_that_has_the_environment_is_preferred() -> None:
+    cluster = Cluster()
+    for peer in (T1, T2):
+        cluster.register(peer, 4, spark_conf=LOCAL, environment_bytes=4 * GIB)
+    cluster.report(T2, [None] * 4, environment("3g"))
+    assert [peer for peer, _ in requests(cluster.declare(1, 6, static_conf=static("3g")))] == [T2] * 4 + [T1] * 2
+
+
+def test_a_task_manager_whose_spark_has_the_conf_needs_no_environment() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 2, spark_conf=LOCAL, environment_bytes=8 * GIB)
+    cluster.register(T2, 1, spark_conf={**LOCAL, "spark.driver.memory": "3072m"})
+    assert [peer for peer, _ in requests(cluster.declare(1, 1, static_conf=static("3g")))] == [T2]
+
+
+def test_environments_of_others_are_waited_for_and_unused_ones_give_way() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 4, spark_conf=LOCAL, environment_bytes=4 * GIB)
+    ((_, first),) = requests(cluster.declare(1, 1, static_conf=static("3g")))
+    effects = cluster.declare(2, 1, static_conf=static("2g"))
+    assert requests(effects) == []
+    assert reasons(effects)[job(2)].startswith("no room for its Spark environment: those of other jobs are in use on")
+    held = (first.allocation_id, job(1))
+    assert requests(cluster.report(T1, [held, None, None, None], environment("3g", users=1))) == []
+    assert requests(cluster.declare(3, 1)), "jobs without static conf are served"
+    cluster.declare(1, 0)
+    assert requests(cluster.report(T1, [None] * 4, environment("3g", users=1))) == [], "an attempt has it still"
+    assert [peer for peer, _ in requests(cluster.report(T1, [None] * 4, environment("3g")))] == [T1]

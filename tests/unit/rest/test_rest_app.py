@@ -20,6 +20,7 @@ from runtime.common.errors import (
     UnavailableError,
 )
 from runtime.common.ids import JobId
+from runtime.common.spark_environments import SparkOffer
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
 from runtime.rest.app import create_app
@@ -108,7 +109,7 @@ async def test_static_conf_that_nobody_offers_is_refused_with_the_keys(
     conf = {"spark.executor.memory": "9g", "spark.sql.shuffle.partitions": "3", "spark.app.name": "x"}
     body = {"job_id": JOB, "job_graph": graph(spark_conf=conf)}
     assert (await http.post("/jobs", json=body)).status_code == 202
-    fakes.resource_manager.offers = [b'{"spark.executor.memory": "1g"}']
+    fakes.resource_manager.offers = [SparkOffer({"spark.executor.memory": "1g"})]
     answer = await http.post("/jobs", json=body)
     assert answer.status_code == 400
     assert "spark.executor.memory" in answer.json()["errors"][0]

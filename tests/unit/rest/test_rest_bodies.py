@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from starlette.types import Message, Receive, Scope, Send
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.spark_environments import SparkOffer
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
 from runtime.jobgraph.limits import PROBLEMS_SHOWN_MAX
 from runtime.jobgraph.parsing import parse_job_graph
@@ -149,7 +150,7 @@ def test_numbers_of_any_length_are_read_or_refused(number: str) -> None:
 
 
 def test_a_size_of_any_length_in_the_conf_is_compared() -> None:
-    offers = [b'{"spark.executor.memory": "1g"}']
+    offers = [SparkOffer({"spark.executor.memory": "1g"})]
     conf = {"spark.executor.memory": "9" * 100_000 + "g"}
     with pytest.raises(InvalidInputError) as caught:
         parse_submission(body(spark_conf=conf), offers)

@@ -1,0 +1,245 @@
+"""SparkEnvironments: the default environment of a TaskManager, and those that it starts for static conf of jobs.
+
+Each is a host and a JVM of its own, so that the end of one is the end of its users only. One that is lost is not
+restarted: the next task that needs it starts another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from runtime.aio.scope import ServiceScope
+from runtime.aio.watch import Watch
+from runtime.common.clock import Clock
+from runtime.common.errors import FlinklikeError
+from runtime.common.spark_environments import EnvironmentSpec, SparkOffer
+from runtime.gateways.resource_manager import SparkEnvironmentStatus
+from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
+from runtime.taskexecutor.spark.environment_room import EnvironmentRoom, Lease, Step
+
+logger = logging.getLogger(__name__)
+
+_IDLE_LOOKS_PER_TIMEOUT = 10
+_IDLE_LOOK_SECONDS_MAX = 10.0
+
+MakeEnvironment = Callable[[EnvironmentSpec], SparkEnvironment]
+"""Makes an environment that is not started yet. Raises InvalidInputError for conf that cannot be used."""
+
+OnLoss = Callable[[SparkEnvironment, SparkLoss], None]
+
+
+class DefaultEnvironment(SparkEnvironment, Protocol):
+    """The environment that is kept warm, with what reports say of it."""
+
+    @property
+    def problem(self) -> str:
+        """Why it could not be started again, "" as long as it can."""
+
+
+@dataclass(slots=True)
+class _Started:
+    """`ready`: done when it can be used, or with the reason why not."""
+
+    spec: EnvironmentSpec
+    environment: SparkEnvironment
+    ready: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class SparkEnvironments:
+    """All environments of one TaskManager. Every method belongs to one event loop.
+
+    `offer` says what jobs find in the default one, and how much memory others may take. `idle_timeout` in seconds: one
+    that has had no user for so long ends.
+    """
+
+    def __init__(
+        self,
+        default: DefaultEnvironment,
+        make: MakeEnvironment,
+        offer: SparkOffer,
+        clock: Clock,
+        *,
+        idle_timeout: float,
+    ) -> None:
+        self.default = default
+        self._make = make
+        self._offer = offer
+        self._clock = clock
+        self._idle_timeout = idle_timeout
+        self._room = EnvironmentRoom(offer.environment_bytes)
+        self._started: dict[str, _Started] = {}
+        self._queue = asyncio.Lock()
+        self._scope = ServiceScope("spark environments")
+        self._is_stopping = False
+        self.on_loss: OnLoss = lambda _environment, _loss: None
+        """Hears of each environment that is lost, or has ended, when its processes are dead."""
+        self.changes: Watch[None] = Watch(None)
+        """Changes with `statuses`."""
+
+    # --- SparkState -----------------------------------------------------------------------------------------
+
+    @property
+    def is_warm(self) -> bool:
+        """True once the default one has been warmed up."""
+        return self.default.is_warm
+
+    @property
+    def problem(self) -> str:
+        """Why the default one could not be started again, "" as long as it can."""
+        return self.default.problem
+
+    def statuses(self) -> tuple[SparkEnvironmentStatus, ...]:
+        """The environments beside the default one, as the ResourceManager is told."""
+        return tuple(self._room.statuses())
+
+    async def end_job(self, job_id: str) -> None:
+        """The job left this TaskManager. Idempotent; raises FlinklikeError when one cannot be reached."""
+        for started in [*self._started.values()]:
+            if started.environment.is_ready:
+                await started.environment.end_job(job_id)
+        await self.default.end_job(job_id)
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Make `acquire` possible. The default one is started by its supervisor."""
+        await self._scope.open()
+        self._scope.spawn_eternal("idle", self._watch_idle())
+
+    async def stop(self) -> None:
+        """End all of them; returns when they are reaped. Idempotent."""
+        self._is_stopping = True
+        await self._give_up_started("the TaskManager stops")
+        if self._scope.is_open:
+            await self._scope.close()
+        await self.default.stop()
+
+    async def give_up(self, reason: str) -> None:
+        """End all of them as a planned loss; the supervisor starts the default one again (R50)."""
+        await self._give_up_started(reason)
+        await self.default.give_up(reason)
+
+    async def _give_up_started(self, reason: str) -> None:
+        async with asyncio.TaskGroup() as group:
+            for started in self._started.values():
+                _ = group.create_task(started.environment.give_up(reason))
+
+    # --- users ----------------------------------------------------------------------------------------------
+
+    def spec_of(self, static_conf: Mapping[str, str]) -> EnvironmentSpec:
+        """The environment that tasks of a job with this static conf have here."""
+        return self._offer.environment(static_conf)
+
+    async def acquire(self, spec: EnvironmentSpec, note: Callable[[str], None]) -> tuple[SparkEnvironment, Lease]:
+        """Become a user of an environment; returns when it can be used. `note` hears, in words, what is waited for.
+
+        Raises FlinklikeError when it does not start.
+        """
+        lease = await self._claim(spec, note)
+        try:
+            started = self._started[spec.key]
+            if not started.ready.done():
+                note("starts a Spark environment for the job's static conf")
+            await asyncio.shield(started.ready)
+        except BaseException:
+            self.release(lease)
+            raise
+        finally:
+            note("")
+        return started.environment, lease
+
+    async def _claim(self, spec: EnvironmentSpec, note: Callable[[str], None]) -> Lease:
+        claim = self._room.claim(spec, self._clock.monotonic())
+        if claim.lease is None:
+            note("waits until other jobs have left their Spark environments (taskmanager.memory.spark.total)")
+            async with self._queue:  # in the order in which they came
+                while claim.lease is None:
+                    generation = self.changes.generation
+                    self._end_all(claim.ending)
+                    await self.changes.wait_changed(generation)
+                    claim = self._room.claim(spec, self._clock.monotonic())
+        if claim.step is Step.START:
+            self._begin(spec)
+        return claim.lease
+
+    def renew(self, lease: Lease) -> bool:
+        """Become a user once more, for a process that is attached already. False if the environment has ended, or is
+        about to.
+        """
+        has_it = self._room.renew(lease)
+        if has_it:
+            self._note_changed()
+        return has_it
+
+    def release(self, lease: Lease) -> None:
+        """One user less."""
+        self._room.release(lease, self._clock.monotonic())
+        self._note_changed()
+
+    def _note_changed(self) -> None:
+        self.changes.set(None)
+
+    # --- each one -------------------------------------------------------------------------------------------
+
+    def _begin(self, spec: EnvironmentSpec) -> None:
+        try:
+            environment = self._make(spec)
+        except FlinklikeError:
+            self._room.remove(spec.key)
+            raise
+        started = self._started[spec.key] = _Started(spec, environment)
+        logger.info("Spark environment %s starts, %d MiB: %s", spec.key, spec.memory_bytes >> 20, sorted(spec.conf))
+        self._scope.spawn(f"spark environment {spec.key}", self._run(started))
+        self._note_changed()
+
+    async def _run(self, started: _Started) -> None:
+        """The life of one: its start, and its loss."""
+        environment, key = started.environment, started.spec.key
+        try:
+            await environment.start()
+        except FlinklikeError as error:
+            logger.error("Spark environment %s does not start: %s", key, error)  # noqa: TRY400 - the sentence is enough
+            self._forget(started)
+            started.ready.set_exception(error)
+            started.ready.exception()  # who waits is told; without such a user it is no mistake of ours
+            return
+        logger.info("Spark environment %s is ready", key)
+        started.ready.set_result(None)
+        loss = await environment.wait_lost()
+        level = logging.INFO if loss.is_planned or self._room_is_given_up(key) else logging.ERROR
+        logger.log(level, "Spark environment %s has ended: %s", key, loss)
+        self.on_loss(environment, loss)
+        await environment.stop()
+        self._forget(started)
+
+    def _room_is_given_up(self, key: str) -> bool:
+        return self._is_stopping or all(status.key != key for status in self._room.statuses())
+
+    def _forget(self, started: _Started) -> None:
+        key = started.spec.key
+        if self._started.get(key) is started:
+            del self._started[key]
+            self._room.remove(key)
+        self._note_changed()
+
+    def _end_all(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            if (started := self._started.get(key)) is not None:
+                self._scope.spawn(f"end spark environment {key}", self._end(started))
+
+    async def _end(self, started: _Started) -> None:
+        """`_run` sees the loss and forgets it."""
+        await started.environment.give_up("no job has used its Spark environment of late")
+
+    async def _watch_idle(self) -> None:
+        pause = min(self._idle_timeout / _IDLE_LOOKS_PER_TIMEOUT, _IDLE_LOOK_SECONDS_MAX)
+        while True:
+            await asyncio.sleep(pause)
+            due = self._room.expire(self._clock.monotonic(), self._idle_timeout)
+            if due:
+                self._end_all(due)
+                self._note_changed()

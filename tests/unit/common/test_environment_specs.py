@@ -1,0 +1,98 @@
+"""Which Spark environment a job's static conf asks for, and what of it is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.common.spark_environments import SparkOffer, environment_key, overhead_bytes, refused_static_conf
+
+GIB = 1 << 30
+LOCAL = {"spark.master": "local[*]", "spark.driver.memory": "1024m", "spark.serializer": "java"}
+ALONE = SparkOffer(LOCAL)
+ON_DEMAND = SparkOffer(LOCAL, 4 * GIB)
+KRYO = {"spark.serializer": "kryo"}
+
+
+@pytest.mark.parametrize(
+    ("static", "difference"),
+    [
+        ({}, {}),
+        ({"spark.serializer": "java", "spark.driver.memory": "1g"}, {}),
+        ({"spark.serializer": "kryo", "spark.driver.memory": "1g"}, {"spark.serializer": "kryo"}),
+        ({"spark.executor.memory": "9g", "spark.yarn.queue": "q", "spark.dynamicAllocation.enabled": "true"}, {}),
+    ],
+)
+def test_an_environment_is_named_by_what_it_has_beyond_the_default(
+    static: dict[str, str], difference: dict[str, str]
+) -> None:
+    found = ON_DEMAND.environment(static)
+    assert (found.conf, found.is_default) == (difference, not difference)
+    assert found.key == (environment_key(difference) if difference else "")
+
+
+def test_what_means_the_same_has_the_same_name() -> None:
+    assert environment_key({"a": "1024m", "b": "True"}) == environment_key({"b": "true", "a": "1g"})
+    assert environment_key({"a": "1g"}) != environment_key({"a": "2g"})
+    assert environment_key({"a": "1g"}) != environment_key({"b": "1g"})
+
+
+@pytest.mark.parametrize(
+    ("static", "heap", "overhead"),
+    [
+        (KRYO, GIB, 512 << 20),
+        ({"spark.driver.memory": "3g"}, 3 * GIB, 512 << 20),
+        ({"spark.driver.memory": "20g"}, 20 * GIB, 2 * GIB),
+        ({"spark.driver.memory": "3000"}, 3000 << 20, 512 << 20),
+        ({"spark.driver.memory": "3g", "spark.driver.memoryOverhead": "1g"}, 3 * GIB, GIB),
+        ({"spark.driver.memory": "much"}, GIB, 512 << 20),
+    ],
+)
+def test_its_memory_is_heap_and_overhead(static: dict[str, str], heap: int, overhead: int) -> None:
+    found = ON_DEMAND.environment(static)
+    assert (found.heap_bytes, found.memory_bytes) == (heap, heap + overhead)
+
+
+def test_the_overhead_is_a_share_of_a_large_heap() -> None:
+    assert (overhead_bytes(GIB), overhead_bytes(100 * GIB)) == (512 << 20, 10 * GIB)
+
+
+def test_executors_have_conf_where_they_are_processes_of_a_cluster() -> None:
+    cluster = SparkOffer({**LOCAL, "spark.master": "spark://host:7077"}, 4 * GIB)
+    assert cluster.environment({"spark.executor.memory": "9g"}).conf == {"spark.executor.memory": "9g"}
+
+
+@pytest.mark.parametrize(
+    ("static", "offers", "expected"),
+    [
+        (KRYO, [], []),
+        ({"mine": "x", "spark.my.key": "v", "spark.hadoop.fs.s3a.endpoint": "http://host"}, [ALONE], []),
+        (KRYO, [ALONE, ON_DEMAND], []),
+        ({"spark.driver.memory": "3g", "spark.sql.catalogImplementation": "hive"}, [ON_DEMAND], []),
+        (KRYO, [ALONE], ["spark_conf spark.serializer: static, and no TaskManager offers 'kryo': start one with -D"]),
+        ({"spark.driver.memory": "2g"}, [ALONE], ["spark_conf spark.driver.memory: no TaskManager starts a Spark env"]),
+        (
+            {**KRYO, "spark.local.dir": "/d"},
+            [ON_DEMAND],
+            ["spark_conf spark.local.dir: a job cannot set it: it lies in"],
+        ),
+        (
+            {**KRYO, "spark.driver.memory": "4g"},
+            [ALONE, ON_DEMAND],
+            ["spark_conf spark.driver.memory, spark.serializer: a Spark environment for the job takes 4608 MiB"],
+        ),
+    ],
+)
+def test_what_no_task_manager_can_serve_is_refused(
+    static: dict[str, str], offers: list[SparkOffer], expected: list[str]
+) -> None:
+    found = refused_static_conf(static, offers)
+    assert len(found) == len(expected)
+    for sentence, begin in zip(found, expected, strict=True):
+        assert sentence.startswith(begin)
+
+
+def test_a_refusal_names_what_lacks_where_the_least_does() -> None:
+    wanted = {"spark.executor.memory": "1024m", "spark.local.dir": "/d", "spark.sql.extensions": "a.B"}
+    owned, static = refused_static_conf(wanted, [SparkOffer({"spark.executor.memory": "1g"}), SparkOffer()])
+    assert owned.startswith("spark_conf spark.local.dir: a job cannot set it")
+    assert static.endswith("start one with -D spark.sql.extensions=a.B")

@@ -1,0 +1,184 @@
+"""SparkEnvironments: what is started, shared, waited for and ended; with environments that do as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from runtime.aio.clock import LoopClock
+from runtime.common.errors import UnavailableError
+from runtime.common.spark_environments import EnvironmentSpec, SparkOffer
+from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
+from runtime.taskexecutor.spark.environments import SparkEnvironments
+
+pytestmark = pytest.mark.asyncio
+GIB = 1 << 30
+OFFER = SparkOffer({"spark.master": "local[*]", "spark.driver.memory": "1g"}, 4 * GIB)
+
+
+class ScriptedEnvironment:
+    """Is ready, or not, and lost when the test says so."""
+
+    def __init__(self, spec: EnvironmentSpec | None = None, refusal: str = "") -> None:
+        self.spec = spec
+        self.may_start = asyncio.Event()
+        self.is_ready = False
+        self.is_warm = True
+        self.problem = ""
+        self.refusal = refusal
+        self.loss: asyncio.Future[SparkLoss] = asyncio.get_running_loop().create_future()
+        self.is_stopped = False
+        self.ended_jobs: list[str] = []
+
+    async def start(self) -> None:
+        await self.may_start.wait()
+        if self.refusal:
+            raise UnavailableError(self.refusal)
+        self.is_ready = True
+
+    async def wait_lost(self) -> SparkLoss:
+        return await asyncio.shield(self.loss)
+
+    async def give_up(self, reason: str) -> None:
+        self.lose(reason)
+
+    def lose(self, reason: str) -> None:
+        self.is_ready = False
+        if not self.loss.done():
+            self.loss.set_result(SparkLoss(reason))
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+    async def end_job(self, job_id: str) -> None:
+        self.ended_jobs.append(job_id)
+
+
+class World:
+    def __init__(self) -> None:
+        self.made: list[ScriptedEnvironment] = []
+        self.losses: list[str] = []
+        self.notes: list[str] = []
+        self.refusal = ""
+        self.starts_at_once = True
+        self.default = ScriptedEnvironment()
+        self.environments = SparkEnvironments(
+            cast("Any", self.default), self.make, OFFER, LoopClock(), idle_timeout=1000.0
+        )
+        self.environments.on_loss = lambda _, loss: self.losses.append(str(loss))
+
+    def make(self, spec: EnvironmentSpec) -> SparkEnvironment:
+        made = ScriptedEnvironment(spec, self.refusal)
+        if self.starts_at_once:
+            made.may_start.set()
+        self.made.append(made)
+        return cast("SparkEnvironment", made)
+
+    def spec(self, heap: str) -> EnvironmentSpec:
+        return self.environments.spec_of({"spark.driver.memory": heap})
+
+    async def acquire(self, heap: str) -> Any:
+        return await self.environments.acquire(self.spec(heap), self.notes.append)
+
+    def users(self) -> list[int]:
+        return [status.users for status in self.environments.statuses()]
+
+
+@pytest_asyncio.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    await made.environments.open()
+    yield made
+    await made.environments.stop()
+    assert all(one.is_stopped for one in made.made if not one.refusal)
+
+
+async def eventually(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+async def test_one_starts_for_all_who_need_it(world: World) -> None:
+    world.starts_at_once = False
+    first, second = asyncio.create_task(world.acquire("2g")), asyncio.create_task(world.acquire("2048m"))
+    await eventually(lambda: world.made)
+    await eventually(lambda: world.users() == [2])
+    assert not first.done()
+    world.made[0].may_start.set()
+    (one, _), (other, _) = await first, await second
+    assert one is other is world.made[0]
+    assert world.notes[0] == "starts a Spark environment for the job's static conf"
+    assert world.notes[-1] == ""
+    assert world.environments.spec_of({"spark.driver.memory": "1024m"}).is_default
+
+
+async def test_who_finds_no_room_waits_until_an_unused_one_has_ended(world: World) -> None:
+    one, lease = await world.acquire("2g")
+    waiting = asyncio.create_task(world.acquire("3g"))
+    await eventually(lambda: world.notes[-1].startswith("waits until other jobs"))
+    assert len(world.made) == 1
+    world.environments.release(lease)
+    other, _ = await waiting
+    assert one.is_stopped
+    assert other is world.made[1]
+    assert world.losses == ["no job has used its Spark environment of late"]
+
+
+async def test_one_that_does_not_start_fails_those_who_wait_for_it_and_is_tried_again_by_the_next(
+    world: World,
+) -> None:
+    world.refusal, world.starts_at_once = "no such class", False
+    both = [asyncio.create_task(world.acquire("2g")) for _ in range(2)]
+    await eventually(lambda: world.users() == [2])
+    world.made[0].may_start.set()
+    for one in both:
+        with pytest.raises(UnavailableError, match="no such class"):
+            await one
+    assert world.users() == []
+    world.refusal, world.starts_at_once = "", True
+    assert (await world.acquire("2g"))[0] is world.made[1]
+
+
+async def test_one_that_is_lost_leaves_the_others_alone_and_is_started_again(world: World) -> None:
+    lost, old = await world.acquire("1100m")
+    other, _ = await world.acquire("1200m")
+    lost.lose("the JVM ended")
+    await eventually(lambda: lost.is_stopped)
+    await eventually(lambda: len(world.users()) == 1)
+    assert world.losses == ["the JVM ended"]
+    assert other.is_ready
+    again, _ = await world.acquire("1100m")
+    assert again is not lost
+    assert not world.environments.renew(old)
+    world.environments.release(old)
+    assert world.users() == [1, 1]
+
+
+async def test_who_gives_up_waiting_is_no_user(world: World) -> None:
+    world.starts_at_once = False
+    waiting = asyncio.create_task(world.acquire("2g"))
+    await eventually(lambda: world.users() == [1])
+    waiting.cancel()
+    await eventually(waiting.done)
+    assert world.users() == [0]
+    world.made[0].may_start.set()
+    assert (await world.acquire("2g"))[0] is world.made[0], "its start goes on"
+
+
+async def test_a_job_that_leaves_is_ended_in_all_of_them(world: World) -> None:
+    one, _ = await world.acquire("2g")
+    await world.environments.end_job("j")
+    assert one.ended_jobs == world.default.ended_jobs == ["j"]
+
+
+async def test_all_are_given_up_together(world: World) -> None:
+    one, _ = await world.acquire("2g")
+    await world.environments.give_up("another namespace")
+    await eventually(lambda: world.losses == ["another namespace"])
+    assert world.default.loss.done()
+    await eventually(lambda: one.is_stopped)
