@@ -61,7 +61,7 @@ class ArtifactCollector:
         """An artifact from a local file; archives and files may have an alias: `x.zip#alias`. Raises PipelineError."""
         text = os.fspath(given)
         location, alias = _split_alias(text) if kind in {"archive", "file"} else (text, "")
-        path = _local_path(kind, location)
+        path = local_path(kind, location)
         if suffixes and path.suffix not in suffixes and not path.name.endswith(suffixes):
             message = f"{kind} {text!r}: expected a file ending in {', '.join(suffixes)}"
             raise PipelineError(message)
@@ -89,7 +89,8 @@ def _split_alias(text: str) -> tuple[str, str]:
     return location, alias
 
 
-def _local_path(kind: str, location: str) -> Path:
+def local_path(kind: str, location: str) -> Path:
+    """The local file of a path or file: URL. Raises PipelineError, SourceMissingError."""
     scheme, separator, rest = location.partition("://")
     if separator and scheme != "file":
         message = f"{kind} {location!r}: only local files can be sent along; read {scheme}:// inside the job"

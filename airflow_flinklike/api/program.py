@@ -28,7 +28,7 @@ class Program(ABC):
     def __init__(self, name: str, spark_conf: Mapping[str, Any] | None, options: JobOptions) -> None:
         check_names(f"job {name!r}", options, JobOptions)
         self.name = name
-        self._spark_conf = spark_conf or {}
+        self.spark_conf = spark_conf or {}
         self._options = kept(options)
 
     @property
@@ -45,7 +45,7 @@ class Program(ABC):
         options: JobOptions = {**self._options, "params": {**self.params, **(params or {})}}
         try:
             vertices, edges = self._graph(collector)
-            return assemble(self.name, vertices, edges, collector, spark_conf=self._spark_conf, options=options)
+            return assemble(self.name, vertices, edges, collector, spark_conf=self.spark_conf, options=options)
         except ValidationError as error:
             found = validation_problems(error)
             raise PipelineError(f"job {self.name!r} is not valid: {'; '.join(found)}", found) from error

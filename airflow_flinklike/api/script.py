@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath
+from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath, local_path
+from airflow_flinklike.api.builder_conf import builder_conf
 from airflow_flinklike.api.job_program import JobOptions
 from airflow_flinklike.api.program import Program
+from runtime.common.spark_conf import conf_text
 from runtime.jobgraph.graph import (
     DEFAULT_RESOURCES,
     JobEdge,
@@ -19,6 +23,10 @@ from runtime.jobgraph.graph import (
     ScriptCode,
     vertex_id_of,
 )
+
+logger = logging.getLogger(__name__)
+
+_SCANNED_BYTES_MAX = 4 << 20
 
 
 class ScriptJob(Program):
@@ -41,7 +49,8 @@ class ScriptJob(Program):
 
     def _graph(self, collector: ArtifactCollector) -> tuple[list[JobVertex], list[JobEdge]]:
         script = collector.of_file("script", self.application)
-        operator = Operator(name=script.name, kind=OperatorKind.SCRIPT, code=ScriptCode(script=script, args=self.args))
+        code = ScriptCode(script=script, args=self.args, builder_conf=self._builder_conf())
+        operator = Operator(name=script.name, kind=OperatorKind.SCRIPT, code=code)
         vertex = JobVertex(
             id=vertex_id_of(script.name),
             name=script.name,
@@ -50,6 +59,19 @@ class ScriptJob(Program):
             resources=self._resources,
         )
         return [vertex], []
+
+    def _builder_conf(self) -> dict[str, str]:
+        text = (
+            local_path("script", os.fspath(self.application)).read_bytes()[:_SCANNED_BYTES_MAX].decode(errors="replace")
+        )
+        found = builder_conf(text, {key: conf_text(value) for key, value in self.spark_conf.items()})
+        if found:
+            logger.info(
+                "%s sets static Spark conf itself (%s): its job gets a Spark that was started with it, if it can",
+                Path(self.application).name,
+                ", ".join(sorted(found)),
+            )
+        return found
 
 
 def script_job(

@@ -1,18 +1,27 @@
-"""Options that Spark reads at its start only: a job on a warm session cannot set them."""
+"""Options of spark-submit that Spark reads at its start: the conf that each stands for, or what to do instead."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-AT_START = "{} of the configuration of the TaskManagers"
+CONF_OF: Mapping[str, str] = {
+    "packages": "spark.jars.packages",
+    "exclude_packages": "spark.jars.excludes",
+    "repositories": "spark.jars.repositories",
+    "driver_memory": "spark.driver.memory",
+    "driver_class_path": "spark.driver.extraClassPath",
+    "executor_memory": "spark.executor.memory",
+    "executor_cores": "spark.executor.cores",
+    "num_executors": "spark.executor.instances",
+    "total_executor_cores": "spark.cores.max",
+    "yarn_queue": "spark.yarn.queue",
+}
+"""Parameter of Airflow's SparkSubmitOperator -> key of Spark's conf. A value wins over that of the key in `conf`."""
 
 SET_AT_START: Mapping[str, str] = {
-    "jars": "jars are loaded when Spark starts: use " + AT_START.format("spark.jars"),
-    "packages": "packages are loaded when Spark starts: use " + AT_START.format("spark.jars.packages"),
-    "exclude_packages": "packages are loaded when Spark starts: use " + AT_START.format("spark.jars.excludes"),
-    "repositories": "packages are loaded when Spark starts: use " + AT_START.format("spark.jars.repositories"),
-    "driver_class_path": "the driver is running already: use " + AT_START.format("spark.driver.extraClassPath"),
-    "driver_memory": "the driver is running already: use " + AT_START.format("taskmanager.memory.spark.size"),
-    "driver_cores": "the driver is running already: use " + AT_START.format("spark.master, local[n],"),
+    "jars": "jars are not sent with a job yet: put them where the TaskManagers find them, and name the paths in "
+    "spark.jars of the conf",
+    "driver_cores": "the driver has the cores of its TaskManager: use spark.master, local[n], of the configuration of "
+    "the TaskManagers",
 }
 """Parameter of Airflow's SparkSubmitOperator -> one sentence that says what to use instead."""

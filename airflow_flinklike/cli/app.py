@@ -19,6 +19,7 @@ from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
+from airflow_flinklike.cli.spark_submit import as_conf_options
 from airflow_flinklike.cli.streams import lasting_streams
 from airflow_flinklike.cli.targets import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.tokens import tokens
@@ -87,6 +88,8 @@ class _RunCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Find the target, then parse by its kind."""
+        with_value = {option for one in self.params if not getattr(one, "is_flag", True) for option in one.opts}
+        args = as_conf_options(args, frozenset(with_value))
         ctx.allow_interspersed_args = False
         found, _, _ = self.make_parser(ctx).parse_args(list(args))
         ctx.allow_interspersed_args = not is_script(str(found.get("target") or ""))
@@ -141,7 +144,9 @@ def run(
     Exit code 4 when the cluster does not accept the token any more: the job runs on.
 
     The tasks' stdout goes to stdout; their stderr, their log and progress go to stderr. Options stand before a script,
-    as with spark-submit: everything behind the script is an argument of it.
+    as with spark-submit: everything behind the script is an argument of it. So do spark-submit's --properties-file,
+    --packages, --exclude-packages, --repositories, --driver-memory, --driver-java-options, --driver-class-path,
+    --driver-library-path, and those of executors, which stand for keys of --conf.
     """
     _tell_of_misplaced(target, args or [])
     options = ScriptOptions(

@@ -8,23 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from airflow_flinklike.api.spark_start import AT_START, SET_AT_START
+from airflow_flinklike.api.spark_start import SET_AT_START
 from airflow_flinklike.exceptions import PipelineError
-
-_OF_THE_CLUSTER = "name it in conf= ({}): the job then runs on a TaskManager that was started with it"
 
 INSTEAD: Mapping[str, str] = {
     "java_class": "only Python applications run on warm slots; keep SparkSubmitOperator for a main class of a jar",
     **SET_AT_START,
-    "executor_memory": "executors are running already: " + _OF_THE_CLUSTER.format("spark.executor.memory"),
-    "executor_cores": "executors are running already: " + _OF_THE_CLUSTER.format("spark.executor.cores"),
-    "total_executor_cores": "executors are running already: " + _OF_THE_CLUSTER.format("spark.cores.max"),
-    "num_executors": "executors are running already: " + _OF_THE_CLUSTER.format("spark.executor.instances"),
     "deploy_mode": "leave it out: the driver always is in a TaskManager, never in Airflow's worker",
     "master": "leave it out: the connection names the cluster, and its TaskManagers have the master",
     "spark_binary": "leave it out: no spark-submit is started",
     "verbose": "leave it out: no spark-submit is started, and the job's own lines are in the task's log",
-    "yarn_queue": "the application exists already: use " + AT_START.format("spark.yarn.queue"),
     "keytab": "jobs run as the TaskManagers' user: use secrets= for credentials of a job",
     "principal": "jobs run as the TaskManagers' user: use secrets= for credentials of a job",
     "proxy_user": "jobs run as the TaskManagers' user: use secrets= for credentials of a job",

@@ -11,26 +11,28 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.job_source import PipelineSource, build_job
+from airflow_flinklike.api.properties_file import parse_properties
 from airflow_flinklike.api.script import script_job
+from airflow_flinklike.api.spark_start import CONF_OF
 from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
 from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, arguments_of, mapping_of, one_of
 from airflow_flinklike.operators.plan import PLAN, PlanField
-from airflow_flinklike.operators.properties_file import parse_properties
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
-_SCRIPT_ONLY = ("application_args", "properties_file", "name", *JOB_FIELDS)
+_SCRIPT_ONLY = ("application_args", "properties_file", "name", *CONF_OF, *JOB_FIELDS)
 
 
 class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     """Run a job on a warm slot and return its value as XCom. Give either `pipeline` or `application`.
 
-    It replaces SparkSubmitOperator: the parameters of an application have the same names. Parameters that a running
-    Spark cannot follow (`driver_memory`, `java_class`, ...) are refused, with what to use instead.
+    It replaces SparkSubmitOperator: the parameters of an application have the same names. What Spark reads at its start
+    only (`driver_memory`, `packages`, ...) gives the job a Spark environment that was started with it; parameters that
+    no Spark of a TaskManager can follow (`java_class`, `proxy_user`, ...) are refused, with what to use instead.
 
     The operator stores the job's id before it submits the job, so there is exactly one job: a retry adopts a running
     job, takes the value of a FINISHED one, and submits another after FAILED or CANCELED. A mark or a clear of the task
@@ -50,9 +52,14 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     :param pipeline_params: further params, templated and mappable; they win over `params`
     :param application: a Python script, run unchanged as spark-submit would
     :param application_args: its arguments
-    :param conf: Spark conf of the application; it wins over that of the connection. The cluster refuses static conf
-        that no TaskManager has
+    :param conf: Spark conf of the application; it wins over that of the connection. Static conf gives the job a Spark
+        environment that was started with it
     :param properties_file: a spark-defaults.conf on the worker, whose settings `conf` overrides
+    :param packages: Maven coordinates with commas; with `exclude_packages` and `repositories`, as of spark-submit
+    :param driver_memory: heap of the job's Spark, '4g'
+    :param driver_class_path: jars for the class path of the job's Spark, on the TaskManager
+    :param executor_memory: of executors of a Spark cluster; this and `executor_cores`, `num_executors`,
+        `total_executor_cores`, `yarn_queue` have no effect where Spark's tasks run in the TaskManager
     :param py_files: its .py, .zip, .egg or .whl files; a text is split at commas, here and below
     :param files: files that lie in its working directory
     :param archives: archives that are unpacked there; `x.zip#alias`
@@ -91,6 +98,16 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         application_args: Sequence[Any] | str | None = None,
         conf: Mapping[str, Any] | str | None = None,
         properties_file: str | None = None,
+        packages: str | None = None,
+        exclude_packages: str | None = None,
+        repositories: str | None = None,
+        driver_memory: str | None = None,
+        driver_class_path: str | None = None,
+        executor_memory: str | None = None,
+        executor_cores: int | str | None = None,
+        num_executors: int | str | None = None,
+        total_executor_cores: int | str | None = None,
+        yarn_queue: str | None = None,
         py_files: str | Sequence[str] | None = None,
         files: str | Sequence[str] | None = None,
         archives: str | Sequence[str] | None = None,
@@ -110,6 +127,16 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         self.application_args = application_args
         self.conf = conf
         self.properties_file = properties_file
+        self.packages = packages
+        self.exclude_packages = exclude_packages
+        self.repositories = repositories
+        self.driver_memory = driver_memory
+        self.driver_class_path = driver_class_path
+        self.executor_memory = executor_memory
+        self.executor_cores = executor_cores
+        self.num_executors = num_executors
+        self.total_executor_cores = total_executor_cores
+        self.yarn_queue = yarn_queue
         self.py_files = py_files
         self.files = files
         self.archives = archives
@@ -148,9 +175,14 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
             str(self.application),
             args=arguments_of(self.application_args),
             name=self.name or None,
-            conf={**self.default_conf, **self._properties(), **mapping_of("conf", self.conf)},
+            conf={**self.default_conf, **self._properties(), **mapping_of("conf", self.conf), **self._start_conf()},
             **self.job_options(params),
         ).build()
+
+    def _start_conf(self) -> dict[str, str]:
+        """What the parameters stand for that Spark reads at its start."""
+        given = {key: getattr(self, name) for name, key in CONF_OF.items()}
+        return {key: str(value) for key, value in given.items() if value not in {None, ""}}
 
     def _properties(self) -> dict[str, str]:
         """Spark's settings of the properties file. Raises SourceMissingError."""

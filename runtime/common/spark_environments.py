@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 
 from runtime.common.spark_conf import advice, fewest_lacking, is_owned, lacking, normal_value, static_conf
 
+CATALOG, HIVE = "spark.sql.catalogImplementation", "hive"
+METASTORES = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL")
+WAREHOUSE = "spark.sql.warehouse.dir"
 HEAP = "spark.driver.memory"
 OVERHEAD = "spark.driver.memoryOverhead"
 OVERHEAD_BYTES_MIN = 512 << 20
@@ -44,6 +47,23 @@ DEFAULT_ENVIRONMENT = EnvironmentSpec()
 
 
 @dataclass(frozen=True, slots=True)
+class SparkWish:
+    """The static Spark conf of one job: `asked` by its conf, and `script`, which the code of its script sets itself.
+
+    What a script sets is fulfilled where that is possible, and elsewhere left to `script.static-conf`.
+    """
+
+    job_id: str = ""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    script: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if every Spark will do."""
+        return not (self.asked or self.script)
+
+
+@dataclass(frozen=True, slots=True)
 class SparkOffer:
     """What Spark of one TaskManager can be for a job: `conf` is that of its default environment.
 
@@ -53,25 +73,47 @@ class SparkOffer:
     conf: Mapping[str, str] = field(default_factory=dict)
     environment_bytes: int = 0
 
-    def environment(self, static: Mapping[str, str]) -> EnvironmentSpec:
-        """The environment for a job with this static conf."""
+    def environment(self, wish: SparkWish) -> EnvironmentSpec:
+        """The environment that tasks of the job have here."""
+        found = self._spec({**wish.asked, **wish.script}, wish.job_id)
+        if wish.script and not self._can_start(found):
+            return self._spec(wish.asked, wish.job_id)
+        return found
+
+    def can_serve(self, wish: SparkWish) -> bool:
+        """True if the default environment has what the job asks for, or one that has it may be started here."""
+        return self._can_start(self._spec(wish.asked, wish.job_id))
+
+    def _spec(self, static: Mapping[str, str], job_id: str) -> EnvironmentSpec:
         difference = {key: static[key] for key in lacking(static, self.conf)}
         if not difference:
             return DEFAULT_ENVIRONMENT
         heap = _bytes(difference.get(HEAP, ""), _bytes(self.conf.get(HEAP, ""), 0))
         overhead = _bytes(difference.get(OVERHEAD, ""), overhead_bytes(heap))
-        return EnvironmentSpec(environment_key(difference), difference, heap, heap + overhead)
+        key = environment_key(difference, job_id if has_own_metastore(difference) else "")
+        return EnvironmentSpec(key, difference, heap, heap + overhead)
 
-    def can_serve(self, static: Mapping[str, str]) -> bool:
-        """True if the default environment has that conf, or one that has it may be started here."""
-        found = self.environment(static)
-        is_possible = not any(map(is_owned, found.conf)) and found.memory_bytes <= self.environment_bytes
-        return found.is_default or is_possible
+    def _can_start(self, spec: EnvironmentSpec) -> bool:
+        is_possible = not _owned(spec.conf) and spec.memory_bytes <= self.environment_bytes
+        return spec.is_default or is_possible
 
 
-def environment_key(conf: Mapping[str, str]) -> str:
-    """The name of the environment with this conf beyond the default: equal for values that mean the same to Spark."""
-    text = json.dumps({key: normal_value(value) for key, value in conf.items()}, sort_keys=True)
+def has_own_metastore(conf: Mapping[str, str]) -> bool:
+    """True for Hive support without a metastore of the user's: then no other job may see its tables (R22)."""
+    return conf.get(CATALOG) == HIVE and not any(key in conf for key in METASTORES)
+
+
+def _owned(conf: Mapping[str, str]) -> list[str]:
+    """The keys that no job can set. With Hive support the place of tables is one of a metastore, and not of a job."""
+    return [key for key in conf if is_owned(key) and not (key == WAREHOUSE and conf.get(CATALOG) == HIVE)]
+
+
+def environment_key(conf: Mapping[str, str], job_id: str = "") -> str:
+    """The name of the environment with this conf beyond the default: equal for values that mean the same to Spark.
+
+    With `job_id` no other job has it.
+    """
+    text = json.dumps([{key: normal_value(value) for key, value in conf.items()}, job_id], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_LENGTH]
 
 
@@ -86,21 +128,21 @@ def refused_static_conf(wanted: Mapping[str, str], offers: Sequence[SparkOffer])
     Empty when one TaskManager can serve it, and when no TaskManager is registered yet: then the job waits, and is
     checked when one registers.
     """
-    static = static_conf(wanted)
-    if not static or not offers or any(offer.can_serve(static) for offer in offers):
+    wish = SparkWish(asked=static_conf(wanted))
+    if wish.is_empty or not offers or any(offer.can_serve(wish) for offer in offers):
         return []
-    return why_unserved(static, offers)
+    return why_unserved(wish, offers)
 
 
-def why_unserved(static: Mapping[str, str], offers: Sequence[SparkOffer]) -> list[str]:
+def why_unserved(wish: SparkWish, offers: Sequence[SparkOffer]) -> list[str]:
     """Sentences about static conf that none of the offers can serve."""
-    keys = fewest_lacking(static, [offer.conf for offer in offers])
+    keys = fewest_lacking(wish.asked, [offer.conf for offer in offers])
     starting = [offer for offer in offers if offer.environment_bytes]
     if not starting:
-        return [advice(key, static[key]) for key in keys]
-    if owned := [key for key in keys if is_owned(key)]:
-        return [advice(key, static[key]) for key in owned]
-    needed = min(offer.environment(static).memory_bytes for offer in starting)
+        return [advice(key, wish.asked[key]) for key in keys]
+    if owned := _owned({key: wish.asked[key] for key in keys}):
+        return [advice(key, wish.asked[key]) for key in owned]
+    needed = min(offer.environment(wish).memory_bytes for offer in starting)
     most = max(offer.environment_bytes for offer in starting)
     problem = (
         f"spark_conf {', '.join(keys)}: a Spark environment for the job takes {needed // _MIB} MiB, and TaskManagers "

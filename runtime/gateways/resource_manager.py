@@ -196,7 +196,8 @@ class JobRequirements:
     """The complete requirement set of a job, which replaces the previous one; empty = the job needs no slots.
 
     `unreachable` names the TaskManagers that the owner cannot reach (R7). `static_conf` is the static part of the job's
-    Spark conf as a JSON object, b"" for none; `needs_spark`: some of its code expects a Spark session.
+    Spark conf as a JSON object, b"" for none; `script_conf`: what its script sets itself, likewise. `needs_spark`: some
+    of its code expects a Spark session.
     """
 
     job_id: JobId
@@ -205,6 +206,7 @@ class JobRequirements:
     unreachable: tuple[Incarnation, ...]
     static_conf: bytes = b""
     needs_spark: bool = False
+    script_conf: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,9 @@ class ScriptCode(JobGraphModel):
     type: Literal["script"] = "script"
     script: Artifact
     args: Annotated[tuple[str, ...], FailFast()] = ()
+    builder_conf: dict[str, str] = Field(default_factory=dict, exclude_if=lambda conf: not conf)
+    """Static Spark conf that the script sets itself, as far as the client has found it in its text (D-029: left out
+    while there is none)."""
 
 
 CodeReference = Annotated[FunctionReference | PickledCode | BlobCode | ScriptCode, Field(discriminator="type")]

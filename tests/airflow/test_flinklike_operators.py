@@ -263,9 +263,30 @@ def test_conf_may_be_a_template_file(tmp_path: Path) -> None:
     assert graph_of(operator).spark_conf == {"spark.sql.shuffle.partitions": "2024"}
 
 
+def test_what_spark_reads_at_its_start_becomes_conf_of_the_job(tmp_path: Path) -> None:
+    (tmp_path / "etl.py").write_text("x")
+    operator = FlinklikeSubmitOperator(
+        task_id="etl",
+        application=str(tmp_path / "etl.py"),
+        conf={"spark.driver.memory": "1g", "spark.x": "y"},
+        driver_memory="2g",
+        packages="a:b:{{ ds[:4] }}",
+        num_executors=3,
+    )
+    operator.render_template_fields(context())
+    assert graph_of(operator).spark_conf == {
+        "spark.driver.memory": "2g",
+        "spark.x": "y",
+        "spark.jars.packages": "a:b:2024",
+        "spark.executor.instances": "3",
+    }
+    with pytest.raises(PipelineError, match="driver_memory can be given with application= only"):
+        FlinklikeSubmitOperator(task_id="etl", pipeline="a:b", driver_memory="2g")
+
+
 def test_what_a_warm_session_cannot_follow_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(PipelineError, match=r"java_class.*; driver_memory"):
-        FlinklikeSubmitOperator(task_id="etl", application="etl.py", driver_memory="2g", java_class="a.B")
+    with pytest.raises(PipelineError, match=r"java_class.*; driver_cores"):
+        FlinklikeSubmitOperator(task_id="etl", application="etl.py", driver_cores=2, java_class="a.B")
     with pytest.raises(PipelineError, match="deploy_mode"):
         decorated(lambda: 1, options={"deploy_mode": "cluster"})
     with pytest.raises(PipelineError, match="env_vars and environment are two names"):

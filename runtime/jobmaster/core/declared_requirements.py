@@ -8,6 +8,7 @@ never asks for more than an eighth too many slots.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runtime.common.ids import Incarnation
@@ -15,7 +16,7 @@ from runtime.common.spark_conf import static_conf
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.resource_manager import JobRequirements, ResourceRequirement
 from runtime.gateways.task import ResourceProfile
-from runtime.jobgraph.graph import JobGraph, OperatorKind
+from runtime.jobgraph.graph import JobGraph, OperatorKind, ScriptCode
 from runtime.scheduler.core.effects import DeclareRequirements
 from runtime.scheduler.core.scheduler import Scheduler
 
@@ -28,6 +29,7 @@ class SparkNeeds:
 
     static_conf: bytes = b""
     needs_spark: bool = False
+    script_conf: bytes = b""
 
 
 def spark_needs(graph: JobGraph) -> SparkNeeds:
@@ -35,7 +37,13 @@ def spark_needs(graph: JobGraph) -> SparkNeeds:
     static = static_conf(graph.spark_conf)
     operators = [operator for vertex in graph.vertices for operator in vertex.operators]
     needs_spark = bool(static) or any(operator.kind is not OperatorKind.FUNCTION for operator in operators)
-    return SparkNeeds(json.dumps(static, sort_keys=True).encode() if static else b"", needs_spark)
+    scripts = [operator.code for operator in operators if isinstance(operator.code, ScriptCode)]
+    script = {key: value for code in scripts for key, value in static_conf(code.builder_conf).items()}
+    return SparkNeeds(_document(static), needs_spark, _document(script))
+
+
+def _document(conf: Mapping[str, str]) -> bytes:
+    return json.dumps(conf, sort_keys=True).encode() if conf else b""
 
 
 class DeclaredRequirements:
@@ -94,6 +102,7 @@ class DeclaredRequirements:
             unreachable,
             static_conf=needs.static_conf,
             needs_spark=needs.needs_spark,
+            script_conf=needs.script_conf,
         )
 
 

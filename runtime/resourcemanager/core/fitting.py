@@ -17,9 +17,9 @@ def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resourc
     Code that expects Spark runs without it only where no TaskManager has it: then it is plain Python after all.
     """
     able = [peer for peer in peers if peer.is_connected and can_hold(peer.registration.slot_profile, profile)]
-    if job.static_conf:
-        with_spark = [peer for peer in able if peer.registration.has_spark and peer.offer.can_serve(job.static_conf)]
-        as_it_is = [peer for peer in with_spark if peer.offer.environment(job.static_conf).is_default]
+    if not job.wish.is_empty:
+        with_spark = [peer for peer in able if peer.registration.has_spark and peer.offer.can_serve(job.wish)]
+        as_it_is = [peer for peer in with_spark if peer.offer.environment(job.wish).is_default]
         return as_it_is or with_spark
     if job.needs_spark and any(peer.registration.has_spark for peer in peers):
         return [peer for peer in able if peer.registration.has_spark]
@@ -45,8 +45,8 @@ def shortage(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resour
 def _misfit(connected: Collection[TaskManagerSlots], job: JobNeeds) -> str:
     """Slots of that size are there, and none with the Spark that the job needs."""
     offers = [peer.offer for peer in connected if peer.registration.has_spark]
-    if job.static_conf and offers and not any(offer.can_serve(job.static_conf) for offer in offers):
-        return "; ".join(why_unserved(job.static_conf, offers))
+    if not job.wish.is_empty and offers and not any(offer.can_serve(job.wish) for offer in offers):
+        return "; ".join(why_unserved(job.wish, offers))
     return "no TaskManager with Spark has such slots"
 
 
@@ -60,7 +60,7 @@ def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> str:
         state = "all of them are draining" if are_draining else "none has a slot ready yet"
         problem = next((f": {peer.report.problem}" for peer in reachable if peer.report.problem), "")
         return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
-    if job.static_conf and not any(peer.has_room_for(peer.offer.environment(job.static_conf)) for peer in reachable):
+    if not job.wish.is_empty and not any(peer.has_room_for(peer.offer.environment(job.wish)) for peer in reachable):
         return (
             f"no room for its Spark environment: those of other jobs are in use on all {len(reachable)} TaskManagers "
             "that fit (taskmanager.memory.spark.total)"

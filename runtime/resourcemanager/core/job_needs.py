@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
+from runtime.common.spark_environments import SparkWish
 from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile, ResourceRequirement
 from runtime.resourcemanager.core.reach import Reach
 from runtime.resourcemanager.core.slots import Allocation
@@ -23,7 +24,8 @@ class JobNeeds:
     owner_address: str
     requirements: tuple[ResourceRequirement, ...] = ()
     reach: Reach = field(default_factory=Reach)
-    static_conf: Mapping[str, str] = field(default_factory=dict)
+    wish: SparkWish = field(default_factory=SparkWish)
+    """Its static Spark conf."""
     needs_spark: bool = False
     namespace: str = DEFAULT_NAMESPACE
     held: dict[ResourceProfile | None, int] = field(default_factory=dict)
@@ -67,7 +69,8 @@ class JobNeeds:
         self.owner = owner
         self.owner_address = address
         self.requirements = tuple(need for need in declared.requirements if need.count > 0)
-        self.static_conf = json.loads(declared.static_conf or b"{}")
+        asked, script = json.loads(declared.static_conf or b"{}"), json.loads(declared.script_conf or b"{}")
+        self.wish = SparkWish(self.job_id, asked, script)
         self.needs_spark = declared.needs_spark
         self.declared_at = at
         before, self.reach.named = self.reach.named, frozenset(declared.unreachable)

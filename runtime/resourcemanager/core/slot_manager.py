@@ -355,7 +355,7 @@ class SlotManager:
             self._unowned.add(job.job_id)  # the process has lost the job since it declared, or may be about to
             return None
         fitting = [peer for peer in self._fitting(job, profile) if not job.reach.skips(peer.incarnation)]
-        if job.static_conf:
+        if not job.wish.is_empty:
             fitting = _with_room(fitting, job)
         chosen = tenants.choose(fitting, job.job_id, job.namespace)
         return None if chosen is None else self._request(job, profile, chosen)
@@ -365,8 +365,8 @@ class SlotManager:
 
     def _request(self, job: JobNeeds, profile: ResourceProfile, peer: TaskManagerSlots) -> ev.SendRequestSlot:
         allocation = Allocation(self._new_id(), peer.incarnation, peer.next_free, job.job_id, profile, self._now)
-        if job.static_conf:
-            allocation.environment = peer.offer.environment(job.static_conf)
+        if not job.wish.is_empty:
+            allocation.environment = peer.offer.environment(job.wish)
         peer.take(allocation)
         if peer.registration.has_tenants:
             peer.tenant = peer.tenant or job.namespace
@@ -388,5 +388,5 @@ class SlotManager:
 
 def _with_room(peers: Sequence[TaskManagerSlots], job: JobNeeds) -> list[TaskManagerSlots]:
     """Those with a free slot that have the job's Spark environment; else those that have room for it."""
-    free = [peer for peer in peers if peer.free and peer.has_room_for(peer.offer.environment(job.static_conf))]
-    return [peer for peer in free if peer.has_started(peer.offer.environment(job.static_conf))] or free
+    free = [peer for peer in peers if peer.free and peer.has_room_for(peer.offer.environment(job.wish))]
+    return [peer for peer in free if peer.has_started(peer.offer.environment(job.wish))] or free

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from enum import Enum
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.spark_conf import conf_text, is_ignored, is_same, is_static
+from runtime.common.spark_conf import conf_text, is_ignored, is_same, is_static, is_without_effect
 
 logger = logging.getLogger(__name__)
+
+
+_PLACE = "Spark conf"
 
 
 class StaticConfPolicy(Enum):
@@ -49,7 +52,9 @@ class ConfJudge:
             if is_ignored(key):
                 logger.debug("%s is ignored: the session runs already", key)
             elif is_static(key):
-                if not is_same(value, self._warm.get(key)):
+                if is_without_effect(key, self._warm):
+                    self._warn(key)
+                elif not is_same(value, self._warm.get(key)):
                     refused.append(key)
             else:
                 taken[key] = value
@@ -64,11 +69,16 @@ class ConfJudge:
             )
             raise StaticConfError(message, tuple(sorted(keys)))
         for key in keys:
-            if key in self._warned:
-                continue
+            self._warn(key)
+
+    def _warn(self, key: str) -> None:
+        if key not in self._warned:
             self._warned.add(key)
-            warnings.warn(
-                f"{key} is static: the warm Spark session was started with {self._warm.get(key)!r}",
-                StaticConfWarning,
-                stacklevel=4,
-            )
+            # Without a place: a warning shows the line of its place, and that would be one of ours.
+            warnings.warn_explicit(self._sentence(key), StaticConfWarning, _PLACE, 1)
+
+    def _sentence(self, key: str) -> str:
+        if is_without_effect(key, self._warm):
+            master = self._warm.get("spark.master")
+            return f"{key} has no effect: Spark's tasks run in the driver's JVM here (spark.master {master})"
+        return f"{key} is static: the warm Spark session was started with {self._warm.get(key)!r}"

@@ -11,7 +11,6 @@ more and Spark runs nothing for it (R15); a session serves one process only, and
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from dataclasses import replace
 
@@ -20,7 +19,6 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId
-from runtime.common.spark_conf import static_conf
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
 from runtime.system.linux import is_alive
@@ -34,6 +32,7 @@ from runtime.taskexecutor.slots.sessions import SlotSessions
 from runtime.taskexecutor.slots.slot import Slot
 from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.spark_users import SparkUsers
+from runtime.taskexecutor.slots.spark_wishes import spark_wish
 from runtime.taskexecutor.slots.templates import RESTART_PAUSE, Templates
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment
@@ -43,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 _DEATH_TIMEOUT = 5.0
 _DEAD_POLL = 0.002
-_NO_CONF = frozenset({b"", b"{}"})
 _RENEWED = "it is replaced for jobs of another namespace"
 _WAITS_FOR_TEMPLATE = "waits until the TaskManager can start processes again: its template process was lost"
 
@@ -217,9 +215,9 @@ class SlotProcessPool:
         attempt.tell_terminal(report)
 
     def _spec_of(self, work: SlotWork) -> EnvironmentSpec:
-        if self._environments is None or work.job.spark_conf in _NO_CONF:
+        if self._environments is None or (wish := spark_wish(work)).is_empty:
             return DEFAULT_ENVIRONMENT
-        return self._environments.spec_of(static_conf(json.loads(work.job.spark_conf)))
+        return self._environments.spec_of(wish)
 
     async def _run(self, slot: Slot, attempt: RunningAttempt) -> TaskExecutionReport:
         if self._settings.spark_cluster and attempt.is_exclusive_rerun:

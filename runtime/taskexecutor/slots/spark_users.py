@@ -54,6 +54,7 @@ class SparkUsers:
                     self._sessions.give(slot.index, slot.fresh)
             loss = await spark.wait_lost()
             self._note_readiness()
+            logger.log(logging.INFO if loss.is_planned else logging.ERROR, "Spark is lost: %s", loss)
             self.fail_users(spark, loss)
 
     async def watch_changes(self) -> None:
@@ -81,7 +82,6 @@ class SparkUsers:
 
     def fail_users(self, spark: SparkEnvironment, loss: SparkLoss) -> None:
         """An environment is lost: attempts that have used it fail, and the processes that are attached to it end."""
-        logger.log(logging.INFO if loss.is_planned else logging.ERROR, "Spark is lost: %s", loss)
         for slot in self._slots:
             attempt = slot.attempt
             if attempt is not None and attempt.process is not None and _uses(attempt.process, spark):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,13 +16,14 @@ from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
-from runtime.common.spark_environments import EnvironmentSpec, SparkOffer
+from runtime.common.spark_environments import EnvironmentSpec, SparkOffer, SparkWish
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
 from runtime.taskexecutor.spark.environment_room import EnvironmentRoom, Lease, Step
 
 logger = logging.getLogger(__name__)
 
+_UNUSED = "no task uses this Spark environment, and its time is over or its memory is needed"
 _IDLE_LOOKS_PER_TIMEOUT = 10
 _IDLE_LOOK_SECONDS_MAX = 10.0
 
@@ -112,11 +113,15 @@ class SparkEnvironments:
 
     async def stop(self) -> None:
         """End all of them; returns when they are reaped. Idempotent."""
+        await self.stop_started()
+        await self.default.stop()
+
+    async def stop_started(self) -> None:
+        """End those that were started on demand, and start no more; returns when they are reaped. Idempotent."""
         self._is_stopping = True
         await self._give_up_started("the TaskManager stops")
         if self._scope.is_open:
             await self._scope.close()
-        await self.default.stop()
 
     async def give_up(self, reason: str) -> None:
         """End all of them as a planned loss; the supervisor starts the default one again (R50)."""
@@ -130,9 +135,9 @@ class SparkEnvironments:
 
     # --- users ----------------------------------------------------------------------------------------------
 
-    def spec_of(self, static_conf: Mapping[str, str]) -> EnvironmentSpec:
-        """The environment that tasks of a job with this static conf have here."""
-        return self._offer.environment(static_conf)
+    def spec_of(self, wish: SparkWish) -> EnvironmentSpec:
+        """The environment that tasks of a job have here."""
+        return self._offer.environment(wish)
 
     async def acquire(self, spec: EnvironmentSpec, note: Callable[[str], None]) -> tuple[SparkEnvironment, Lease]:
         """Become a user of an environment; returns when it can be used. `note` hears, in words, what is waited for.
@@ -233,7 +238,7 @@ class SparkEnvironments:
 
     async def _end(self, started: _Started) -> None:
         """`_run` sees the loss and forgets it."""
-        await started.environment.give_up("no job has used its Spark environment of late")
+        await started.environment.give_up(_UNUSED)
 
     async def _watch_idle(self) -> None:
         pause = min(self._idle_timeout / _IDLE_LOOKS_PER_TIMEOUT, _IDLE_LOOK_SECONDS_MAX)

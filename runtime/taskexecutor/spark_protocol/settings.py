@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from runtime.common.spark_conf import OF_ENVIRONMENTS, OWNED
-from runtime.common.spark_environments import HEAP, EnvironmentSpec
+from runtime.common.spark_environments import HEAP, WAREHOUSE, EnvironmentSpec, has_own_metastore
 from runtime.taskexecutor.spark_protocol.catalog import catalog_conf
 from runtime.taskexecutor.worker_protocol.worker_environment import DAEMON_MODULE, WORKING_DIRECTORY_LINK
 
 WARM_UPS_ON_DEMAND_MAX = 40
+_PACKAGES = "spark.jars.packages"
 _JAVA_OPTIONS = {"spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"}
 _RETAINED_MAX = "200"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
@@ -71,14 +72,15 @@ class SparkSettings:
         conf = {**self.spark_conf, **{key: value for key, value in spec.conf.items() if key != HEAP}}
         for key in _JAVA_OPTIONS & spec.conf.keys() & self.spark_conf.keys():
             conf[key] = f"{self.spark_conf[key]} {spec.conf[key]}"
+        work = self.work_directory / "environments" / spec.key
         return dataclasses.replace(
             self,
             heap_bytes=spec.heap_bytes,
             spark_conf=conf,
-            work_directory=self.work_directory / "environments" / spec.key,
+            work_directory=work,
             log_prefix=f"{self.log_prefix}-{spec.key[:8]}",
             warm_up_count=min(self.warm_up_count, WARM_UPS_ON_DEMAND_MAX),
-            warehouse="",
+            warehouse=str(work / "hive") if has_own_metastore(spec.conf) else "",
             is_on_demand=True,
         )
 
@@ -110,7 +112,7 @@ class SparkSettings:
 
     def problems(self) -> tuple[str, ...]:
         """Everything that is wrong with the user's keys, by name."""
-        allowed = OF_ENVIRONMENTS if self.is_on_demand else frozenset()
+        allowed = OF_ENVIRONMENTS | {WAREHOUSE} if self.is_on_demand else frozenset()
         found = [f"{key}: {reason}" for key, reason in OWNED.items() if key in self.spark_conf and key not in allowed]
         if not self.master.startswith(("local", "spark://")):
             found.append(f"spark.master: {self.master}: expected local[*], local[n] or spark://host:port")
@@ -178,6 +180,8 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
     )
     if settings.driver_host:
         conf["spark.driver.host"] = settings.driver_host
+    if settings.is_on_demand and _PACKAGES in conf:
+        conf.setdefault("spark.jars.ivy", str(settings.cds_directory.parent / "ivy"))
     if settings.is_local:
         conf["spark.python.daemon.module"] = DAEMON_MODULE
         # One full stack of a task would end the JVM of all. A full heap does, by an option of Java.

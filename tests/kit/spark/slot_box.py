@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from runtime.aio.clock import LoopClock
 from runtime.common.exchange import ExchangeMode
+from runtime.common.spark_environments import EnvironmentSpec, SparkOffer
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.graph import INLINE_SIZE_MAX
 from runtime.gateways.task import (
@@ -23,6 +24,9 @@ from runtime.jobgraph.graph import Operator
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.slot_handle import Attachment
 from runtime.taskexecutor.slots.work import SlotSettings, SlotWork
+from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
+from runtime.taskexecutor.spark.environments import SparkEnvironments
+from runtime.taskexecutor.spark_protocol.settings import effective_conf
 from tests.kit.spark.slot_work import RecordingListener, SlotBench
 from tests.kit.spark.spark_box import SparkBox, wait_until
 
@@ -33,14 +37,30 @@ Code = SlotWork | Callable[..., Any] | Operator | str
 class SlotBox:
     """Runs work in slots that are attached to the box's Spark."""
 
-    def __init__(self, box: SparkBox, directory: Path, **settings: Any) -> None:
+    def __init__(self, box: SparkBox, directory: Path, *, environment_bytes: int = 0, **settings: Any) -> None:
         self.box = box
         self.directory = directory
+        self.made: list[ProcessSparkEnvironment] = []
+        """Environments that were started on demand."""
         options: dict[str, Any] = {"slots": 2, "task_manager_id": "tm-spark", **settings}
-        self.pool = SlotProcessPool(SlotSettings(**options), box.environment, LoopClock())
+        self.environments = None if not environment_bytes else self.do(self._open_environments(environment_bytes))
+        self.pool = SlotProcessPool(
+            SlotSettings(**options), box.environment, LoopClock(), environments=self.environments
+        )
         self.bench = SlotBench(self.pool, directory)
         self.do(self.pool.start())
         self.do(self.pool.readiness.wait_until(bool))
+
+    async def _open_environments(self, environment_bytes: int) -> SparkEnvironments:
+        offer = SparkOffer(effective_conf(self.box.settings), environment_bytes)
+        made = SparkEnvironments(self.box.environment, self._make, offer, LoopClock(), idle_timeout=900.0)
+        await made.open()
+        return made
+
+    def _make(self, spec: EnvironmentSpec) -> ProcessSparkEnvironment:
+        made = ProcessSparkEnvironment(self.box.settings.of_environment(spec))
+        self.made.append(made)
+        return made
 
     def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run on the box's loop."""
@@ -56,8 +76,10 @@ class SlotBox:
         wait_until(is_attached)
 
     def stop(self) -> None:
-        """End the pool; Spark lives on."""
+        """End the pool, and Spark environments of jobs; the default one lives on."""
         self.do(self.pool.stop())
+        if self.environments is not None:
+            self.do(self.environments.stop_started())
 
     def work(self, *operators: Any, **options: Any) -> SlotWork:
         """See SlotBench."""

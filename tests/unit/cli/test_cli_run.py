@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from airflow_flinklike.cli.attached import one_sentence
+from runtime.common.spark_environments import SparkOffer
 from runtime.common.states import JobStatus
 from runtime.gateways.task_executor import LogStream
 from runtime.jobgraph.graph import PickledCode, ScriptCode
@@ -377,11 +378,38 @@ def test_an_error_in_the_users_module_names_its_line(flinklike: RunCommand, modu
     assert f"({unreadable}.py, line 1)" in flinklike("run", f"{unreadable}:x").err
 
 
+def test_options_of_spark_submit_that_stand_for_conf(
+    flinklike: RunCommand, server: RestThread, jobs: str, tmp_path: Path
+) -> None:
+    properties = tmp_path / "spark-defaults.conf"
+    properties.write_text("spark.driver.memory 1g\nspark.x from-file\nspark.y from-file\n")
+    options = ["--driver-memory", "3g", "--properties-file", str(properties), "--conf", "spark.driver.memory=2g"]
+    options += ["--conf", "spark.y=from-conf", "--packages=a:b:1,c:d:2", "--name", "--queue"]
+    assert flinklike("run", "-d", "--job-id", JOB, *options, f"{jobs}.py", "--driver-memory", "9g").code == 0
+    graph = server.dispatcher.graph()
+    assert graph.name == "--queue", "the value of an option is no option"
+    assert graph.spark_conf == {
+        "spark.driver.memory": "3g",
+        "spark.x": "from-file",
+        "spark.y": "from-conf",
+        "spark.jars.packages": "a:b:1,c:d:2",
+    }
+    (operator,) = graph.vertices[0].operators
+    assert isinstance(operator.code, ScriptCode)
+    assert operator.code.args == ("--driver-memory", "9g")
+
+
+def test_a_properties_file_with_other_settings_is_refused(flinklike: RunCommand, jobs: str, tmp_path: Path) -> None:
+    (tmp_path / "own.conf").write_text("spark.x 1\nmine 2\n")
+    done = flinklike("run", "--properties-file", str(tmp_path / "own.conf"), f"{jobs}.py")
+    assert (done.code, "none of Spark's settings: mine" in done.err) == (1, True)
+
+
 def test_a_refused_job_is_one_sentence_with_all_problems(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
-    server.do(lambda: setattr(server.fakes.resource_manager, "offers", [b"{}"]))
-    done = flinklike("run", "--conf", "spark.jars=a.jar", "--conf", "spark.executor.memory=4g", f"{jobs}.py")
+    server.do(lambda: setattr(server.fakes.resource_manager, "offers", [SparkOffer()]))
+    done = flinklike("run", "--conf", "spark.jars=a.jar", "--executor-memory", "4g", f"{jobs}.py")
     assert done.code == 1
-    assert "spark_conf spark.executor.memory: static" in done.err
+    assert "spark_conf spark.executor.memory: static, and no TaskManager offers '4g'" in done.err
     assert "spark_conf spark.jars: static" in done.err
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.common.spark_environments import SparkOffer, environment_key, overhead_bytes, refused_static_conf
+from runtime.common.spark_environments import (
+    SparkOffer,
+    SparkWish,
+    environment_key,
+    overhead_bytes,
+    refused_static_conf,
+)
 
 GIB = 1 << 30
 LOCAL = {"spark.master": "local[*]", "spark.driver.memory": "1024m", "spark.serializer": "java"}
@@ -25,7 +31,7 @@ KRYO = {"spark.serializer": "kryo"}
 def test_an_environment_is_named_by_what_it_has_beyond_the_default(
     static: dict[str, str], difference: dict[str, str]
 ) -> None:
-    found = ON_DEMAND.environment(static)
+    found = ON_DEMAND.environment(SparkWish(asked=static))
     assert (found.conf, found.is_default) == (difference, not difference)
     assert found.key == (environment_key(difference) if difference else "")
 
@@ -48,7 +54,7 @@ def test_what_means_the_same_has_the_same_name() -> None:
     ],
 )
 def test_its_memory_is_heap_and_overhead(static: dict[str, str], heap: int, overhead: int) -> None:
-    found = ON_DEMAND.environment(static)
+    found = ON_DEMAND.environment(SparkWish(asked=static))
     assert (found.heap_bytes, found.memory_bytes) == (heap, heap + overhead)
 
 
@@ -58,7 +64,7 @@ def test_the_overhead_is_a_share_of_a_large_heap() -> None:
 
 def test_executors_have_conf_where_they_are_processes_of_a_cluster() -> None:
     cluster = SparkOffer({**LOCAL, "spark.master": "spark://host:7077"}, 4 * GIB)
-    assert cluster.environment({"spark.executor.memory": "9g"}).conf == {"spark.executor.memory": "9g"}
+    assert cluster.environment(SparkWish(asked={"spark.executor.memory": "9g"})).conf == {"spark.executor.memory": "9g"}
 
 
 @pytest.mark.parametrize(
@@ -96,3 +102,31 @@ def test_a_refusal_names_what_lacks_where_the_least_does() -> None:
     owned, static = refused_static_conf(wanted, [SparkOffer({"spark.executor.memory": "1g"}), SparkOffer()])
     assert owned.startswith("spark_conf spark.local.dir: a job cannot set it")
     assert static.endswith("start one with -D spark.sql.extensions=a.B")
+
+
+@pytest.mark.parametrize(
+    ("offer", "expected"),
+    [
+        (ON_DEMAND, {"spark.serializer": "kryo", "spark.sql.extensions": "a.B"}),
+        (SparkOffer(LOCAL, GIB), {"spark.serializer": "kryo"}),
+        (ALONE, {"spark.serializer": "kryo"}),
+    ],
+)
+def test_what_a_script_sets_itself_is_fulfilled_where_that_is_possible(
+    offer: SparkOffer, expected: dict[str, str]
+) -> None:
+    asked = SparkWish("j", KRYO)
+    wish = SparkWish("j", KRYO, {"spark.sql.extensions": "a.B"})
+    assert offer.can_serve(wish) == offer.can_serve(asked)
+    assert dict(offer.environment(wish).conf) == expected
+
+
+def test_no_other_job_has_an_environment_with_a_metastore_of_its_own() -> None:
+    hive = {"spark.sql.catalogImplementation": "hive"}
+    first, second = (ON_DEMAND.environment(SparkWish(job, hive)).key for job in "12")
+    assert first != second
+    shared = {**hive, "spark.hadoop.hive.metastore.uris": "thrift://h:9083", "spark.sql.warehouse.dir": "file:/w"}
+    first, second = (ON_DEMAND.environment(SparkWish(job, shared)).key for job in "12")
+    assert first == second
+    assert ON_DEMAND.can_serve(SparkWish("1", shared))
+    assert not ON_DEMAND.can_serve(SparkWish("1", {"spark.sql.warehouse.dir": "file:/w"}))

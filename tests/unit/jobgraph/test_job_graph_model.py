@@ -135,6 +135,13 @@ def test_what_earlier_releases_do_not_know_is_sent_and_stored_only_when_it_is_as
     assert parse_job_graph(asked.canonical_json()) == asked
 
 
+def test_so_is_what_a_script_sets_itself() -> None:  # D-029
+    artifact = Artifact(name="etl.py", sha256="a" * 64, size_bytes=1, key="k")
+    assert "builder_conf" not in ScriptCode(script=artifact).model_dump(mode="json")
+    asked = ScriptCode(script=artifact, builder_conf={"spark.serializer": "x"})
+    assert asked.model_dump(mode="json")["builder_conf"] == {"spark.serializer": "x"}
+
+
 def test_the_schema_changes_only_on_purpose() -> None:
     """Update the file together with JOB_GRAPH_SCHEMA_VERSION, or with an optional field that has a default."""
     schema = {

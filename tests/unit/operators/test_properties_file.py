@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_flinklike.operators.properties_file import parse_properties
+from airflow_flinklike.api.properties_file import parse_properties
 
 PROPERTIES = r"""
 # a comment

@@ -19,7 +19,7 @@ def test_what_cannot_apply_is_refused_with_what_to_use_instead(name: str) -> Non
 
 @pytest.mark.parametrize("value", [None, False, ""])
 def test_what_says_nothing_is_left_out(value: Any) -> None:
-    given_ = {"driver_memory": value, "verbose": value, "retries": 2}
+    given_ = {"driver_cores": value, "verbose": value, "retries": 2}
     refuse_spark_parameters(given_, task_id="t")
     assert given_ == {"retries": 2}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from runtime.common.spark_environments import SparkOffer
+from runtime.common.spark_environments import SparkOffer, SparkWish
 from runtime.gateways.resource_manager import ResourceProfile, SparkEnvironmentStatus
 from runtime.resourcemanager.core import events as ev
 from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, reasons, requests
@@ -77,7 +77,7 @@ def static(heap: str) -> bytes:
 
 
 def environment(heap: str, users: int = 0) -> SparkEnvironmentStatus:
-    spec = SparkOffer(LOCAL).environment({"spark.driver.memory": heap})
+    spec = SparkOffer(LOCAL).environment(SparkWish(asked={"spark.driver.memory": heap}))
     return SparkEnvironmentStatus(spec.key, spec.memory_bytes, users)
 
 

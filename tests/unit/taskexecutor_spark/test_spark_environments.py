@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from runtime.aio.clock import LoopClock
 from runtime.common.errors import UnavailableError
-from runtime.common.spark_environments import EnvironmentSpec, SparkOffer
+from runtime.common.spark_environments import EnvironmentSpec, SparkOffer, SparkWish
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
 from runtime.taskexecutor.spark.environments import SparkEnvironments
 
@@ -79,7 +79,7 @@ class World:
         return cast("SparkEnvironment", made)
 
     def spec(self, heap: str) -> EnvironmentSpec:
-        return self.environments.spec_of({"spark.driver.memory": heap})
+        return self.environments.spec_of(SparkWish(asked={"spark.driver.memory": heap}))
 
     async def acquire(self, heap: str) -> Any:
         return await self.environments.acquire(self.spec(heap), self.notes.append)
@@ -114,7 +114,7 @@ async def test_one_starts_for_all_who_need_it(world: World) -> None:
     assert one is other is world.made[0]
     assert world.notes[0] == "starts a Spark environment for the job's static conf"
     assert world.notes[-1] == ""
-    assert world.environments.spec_of({"spark.driver.memory": "1024m"}).is_default
+    assert world.spec("1024m").is_default
 
 
 async def test_who_finds_no_room_waits_until_an_unused_one_has_ended(world: World) -> None:
@@ -126,7 +126,7 @@ async def test_who_finds_no_room_waits_until_an_unused_one_has_ended(world: Worl
     other, _ = await waiting
     assert one.is_stopped
     assert other is world.made[1]
-    assert world.losses == ["no job has used its Spark environment of late"]
+    assert [loss.partition(",")[0] for loss in world.losses] == ["no task uses this Spark environment"]
 
 
 async def test_one_that_does_not_start_fails_those_who_wait_for_it_and_is_tried_again_by_the_next(

@@ -1,0 +1,25 @@
+"""The static Spark conf of the job that an attempt belongs to."""
+
+from __future__ import annotations
+
+import json
+
+from runtime.common.spark_conf import static_conf
+from runtime.common.spark_environments import SparkWish
+from runtime.jobgraph.graph import ScriptCode, parse_operators
+from runtime.taskexecutor.slots.work import SlotWork
+
+_NO_CONF = frozenset({b"", b"{}"})
+_OF_SCRIPTS = b'"builder_conf"'
+
+
+def spark_wish(work: SlotWork) -> SparkWish:
+    """What the job asks of Spark, as its owner has told the ResourceManager. Jobs without conf cost no parsing."""
+    conf, operators = work.job.spark_conf, work.task.task.operators
+    asked = {} if conf in _NO_CONF else static_conf(json.loads(conf))
+    script: dict[str, str] = {}
+    if _OF_SCRIPTS in operators:
+        for operator in parse_operators(operators):
+            if isinstance(operator.code, ScriptCode):
+                script |= static_conf(operator.code.builder_conf)
+    return SparkWish(work.job.job_id, asked, script)

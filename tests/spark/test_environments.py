@@ -1,0 +1,125 @@
+"""Spark environments on demand: static conf of jobs, their jars and extensions, and what others see of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.common.states import ExecutionState
+from tests.kit.spark.slot_box import SlotBox
+from tests.kit.spark.spark_box import SparkBox, wait_until
+from tests.spark.test_jars import MADE
+
+GIB = 1 << 30
+KRYO = {"spark.serializer": "org.apache.spark.serializer.KryoSerializer", "spark.driver.memory": "600m"}
+EXTENSION = """
+package mine;
+public class Extension extends scala.runtime.AbstractFunction1 {
+  public Object apply(Object extensions) {
+    System.setProperty("mine.extension", extensions.getClass().getSimpleName());
+    return scala.runtime.BoxedUnit.UNIT;
+  }
+}
+"""
+
+
+@pytest.fixture
+def slots(box: SparkBox, tmp_path: Path) -> Iterator[SlotBox]:
+    made = SlotBox(box, tmp_path, environment_bytes=2 * GIB + 512 * (1 << 20))
+    yield made
+    made.stop()
+
+
+def look(ctx: Any) -> dict[str, Any]:
+    runtime = ctx.spark._jvm.java.lang
+    return {
+        "jvm": runtime.ProcessHandle.current().pid(),
+        "heap": runtime.Runtime.getRuntime().maxMemory() >> 20,
+        "serializer": ctx.spark.sparkContext.getConf().get("spark.serializer"),
+        "rows": ctx.spark.range(100).count(),
+    }
+
+
+def wait(ctx: Any) -> int:
+    import time
+
+    ctx.spark.range(1).count()
+    while not ctx.cancelled:
+        time.sleep(0.01)
+    return 1
+
+
+def use_extension(ctx: Any) -> str:
+    ctx.spark.range(1).count()
+    return str(ctx.spark._jvm.java.lang.System.getProperty("mine.extension"))
+
+
+def plus(ctx: Any) -> int:
+    return int(ctx.spark.sql("SELECT reflect('mine.Plus5', 'plus', 2L)").first()[0])
+
+
+def test_jobs_with_the_same_static_conf_share_a_jvm_that_has_it(slots: SlotBox) -> None:
+    first = slots.value(slots.work(look, spark_conf=KRYO, job_id="1" * 32))
+    same = {"spark.driver.memory": "614400k", **KRYO, "spark.sql.shuffle.partitions": "3"}
+    second = slots.value(slots.work(look, spark_conf=same, job_id="2" * 32), slot=1)
+    default = slots.value(slots.work(look, job_id="3" * 32))
+    assert (
+        first
+        == second
+        == {"jvm": slots.made[0].process_ids[1], "heap": 600, "serializer": KRYO["spark.serializer"], "rows": 100}
+    )
+    assert (default["jvm"], default["serializer"]) == (slots.box.environment.process_ids[1], None)
+
+
+def test_the_end_of_one_jvm_is_the_end_of_its_users_only(slots: SlotBox) -> None:
+    _, in_default = slots.begin(slots.work(wait, job_id="1" * 32))
+    listener, in_other = slots.begin(slots.work(wait, spark_conf=KRYO, job_id="2" * 32), slot=1)
+    wait_until(lambda: slots.made and slots.pool._slots[1].attempt.uses_spark)  # type: ignore[union-attr]
+    os.kill(slots.made[0].process_ids[1], signal.SIGKILL)
+    slots.end(in_other)
+    assert listener.terminal.state is ExecutionState.FAILED
+    assert not in_default.done()
+    assert slots.box.environment.is_ready
+    slots.do(slots.pool.cancel(0, slots.pool._slots[0].attempt.attempt_id))  # type: ignore[union-attr]
+    slots.end(in_default)
+    assert slots.value(slots.work(look, spark_conf=KRYO, job_id="3" * 32))["jvm"] == slots.made[1].process_ids[1]
+
+
+def test_an_unused_one_gives_way_to_another(slots: SlotBox) -> None:
+    slots.value(slots.work(look, spark_conf=KRYO, job_id="1" * 32))
+    larger = {"spark.driver.memory": "1800m"}
+    assert slots.value(slots.work(look, spark_conf=larger, job_id="2" * 32), slot=1)["heap"] == 1800
+    assert slots.made[0].process_ids == (0, 0)
+
+
+def test_conf_that_spark_does_not_start_with_fails_the_task_that_asked_for_it(slots: SlotBox) -> None:
+    failure = slots.failure(slots.work(look, spark_conf={"spark.serializer": "no.such.Serializer"}, job_id="1" * 32))
+    assert "no.such.Serializer" in failure.message
+    assert slots.value(slots.work(look, job_id="2" * 32))["rows"] == 100
+
+
+def test_jars_and_extensions_of_a_job_are_in_its_jvm_only(slots: SlotBox, tmp_path: Path) -> None:
+    jar = tmp_path / "mine.jar"
+    code = (
+        MADE
+        + f"""
+make_jar({str(jar)!r}, 5)
+compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
+compiler.cook({EXTENSION!r})
+made = compiler.getBytecodes()
+with zipfile.ZipFile({str(jar)!r}, "a") as archive:
+    for name in list(made):
+        archive.writestr(name.replace(".", "/") + ".class", bytes(made[name]))
+emit(1)
+"""
+    )
+    assert slots.box.evaluate(code) == 1
+    conf = {"spark.jars": str(jar), "spark.sql.extensions": "mine.Extension"}
+    assert slots.value(slots.work(use_extension, spark_conf=conf, job_id="1" * 32)) == "SparkSessionExtensions"
+    assert slots.value(slots.work(plus, spark_conf=conf, job_id="2" * 32)) == 7
+    assert slots.value(slots.work(use_extension, job_id="3" * 32)) == "None"
