@@ -123,3 +123,37 @@ emit(1)
     assert slots.value(slots.work(use_extension, spark_conf=conf, job_id="1" * 32)) == "SparkSessionExtensions"
     assert slots.value(slots.work(plus, spark_conf=conf, job_id="2" * 32)) == 7
     assert slots.value(slots.work(use_extension, job_id="3" * 32)) == "None"
+
+
+POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>mine</groupId><artifactId>lib</artifactId><version>1.0</version></project>"""
+
+
+def test_packages_come_from_a_repository(slots: SlotBox, tmp_path: Path) -> None:
+    artifact = tmp_path / "maven" / "mine" / "lib" / "1.0"
+    artifact.mkdir(parents=True)
+    (artifact / "lib-1.0.pom").write_text(POM)
+    assert slots.box.evaluate(MADE + f"make_jar({str(artifact / 'lib-1.0.jar')!r}, 5)\nemit(1)") == 1
+    conf = {"spark.jars.packages": "mine:lib:1.0", "spark.jars.repositories": (tmp_path / "maven").as_uri()}
+    assert slots.value(slots.work(plus, spark_conf=conf, job_id="1" * 32)) == 7
+    missing = {**conf, "spark.jars.packages": "mine:lib:2.0"}
+    failure = slots.failure(slots.work(plus, spark_conf=missing, job_id="2" * 32))
+    assert "mine#lib;2.0: not found" in failure.message, failure.message
+
+
+def use_hive(ctx: Any) -> list[Any]:
+    spark = ctx.spark
+    spark.sql("CREATE TABLE kept (n INT) STORED AS TEXTFILE")
+    spark.sql("INSERT INTO kept VALUES (1), (2)")
+    return [
+        spark.conf.get("spark.sql.catalogImplementation"),
+        spark.table("kept").count(),
+        len(spark.catalog.listTables()),
+    ]
+
+
+def test_hive_support_has_a_metastore_of_its_job(slots: SlotBox) -> None:
+    hive = {"spark.sql.catalogImplementation": "hive"}
+    for job in "12":
+        assert slots.value(slots.work(use_hive, spark_conf=hive, job_id=job * 32)) == ["hive", 2, 1]
+    assert len(slots.made) == 2
