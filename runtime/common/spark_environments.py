@@ -1,4 +1,4 @@
-"""Spark environments: the driver JVM that a job's static Spark conf asks for, its name, and the memory that it takes.
+"""Spark environments (R53): the JVM that a job's static Spark conf asks for, its name, and the memory that it takes.
 
 A TaskManager keeps its default environment warm and starts others when jobs ask for static conf that the default one
 does not have. An environment is named by that difference, so that jobs with the same difference share it, and

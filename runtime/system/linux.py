@@ -295,6 +295,15 @@ def resident_bytes(pid: int) -> int:
     return pages * _PAGE_BYTES
 
 
+def own_bytes(pid: int) -> int:
+    """Memory that a process itself has written, without files that it maps; 0 for one that has ended."""
+    try:
+        lines = _read(f"/proc/{pid}/status").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith((b"RssAnon:", b"RssShmem:")))
+
+
 def proportional_bytes(pid: int) -> int:
     """Proportional set size (PSS) of a process, 0 when it has ended."""
     lines = mappings_of(pid, _ROLLUP_BYTES, "smaps_rollup").splitlines()

@@ -1,4 +1,4 @@
-"""Which TaskManagers could serve a job, and why none does."""
+"""Which TaskManagers could serve a job, and why none does (R53: with the Spark that it asks for)."""
 
 from __future__ import annotations
 

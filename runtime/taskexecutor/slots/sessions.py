@@ -47,7 +47,7 @@ class SlotSessions:
         return self._settings.attaches_ahead and self._spark is not None and self._spark.is_ready
 
     def suits(self, process: SlotProcess, spec: EnvironmentSpec) -> bool:
-        """True if a process can run an attempt with this environment, which has it from now on."""
+        """True if a process can run an attempt with this environment, which has it from now on (R53)."""
         if process.attachment.value is Attachment.NONE:
             return True
         if process.environment_key != spec.key:

@@ -88,6 +88,13 @@ class SparkEnvironment(Protocol):
     def is_warm(self) -> bool:
         """True once the JVM has been warmed up."""
 
+    @property
+    def memory_bytes(self) -> int:
+        """What the JVM itself has written, 0 where there is none."""
+
+    async def end(self, loss: SparkLoss) -> None:
+        """End it by force, as this loss; returns when its processes are dead."""
+
     async def give_up(self, reason: str) -> None:
         """End it, as a loss that is planned; returns when its processes are dead."""
 

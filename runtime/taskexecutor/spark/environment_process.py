@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from runtime.aio.watch import Watch
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
+from runtime.system.linux import own_bytes
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment import ChangeOutcome, ClosedSession, JvmChange, SparkLoss, SparkLostError
 from runtime.taskexecutor.spark.host_process import HostProcess, SparkStartError, as_it_is
@@ -184,10 +185,20 @@ class ProcessSparkEnvironment:
             return SparkLoss("Spark is not started")
         return await self._host.wait_lost()
 
+    @property
+    def memory_bytes(self) -> int:
+        """Of the JVM, without its Python workers and the archives that it maps."""
+        jvm = self.process_ids[1]
+        return own_bytes(jvm) if jvm else 0
+
+    async def end(self, loss: SparkLoss) -> None:
+        """Kill host and JVM."""
+        if self._host is not None:
+            await self._host.kill(loss)
+
     async def give_up(self, reason: str) -> None:
         """End host and JVM, so that the supervisor starts others. Returns when both are dead."""
-        if self._host is not None:
-            await self._host.kill(SparkLoss(reason, is_planned=True))
+        await self.end(SparkLoss(reason, is_planned=True))
 
     async def restart(self) -> None:
         """Replace host and JVM. Sessions of the old ones are lost."""

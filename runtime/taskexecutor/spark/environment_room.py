@@ -1,4 +1,4 @@
-"""Which Spark environments a TaskManager has beside its default one, and which give way to others. No I/O, no clock.
+"""Which Spark environments a TaskManager has beside its default one, and which give way (R53). No I/O, no clock.
 
 Invariants: environments that start, live or end take no more memory together than there is; one that has users never
 gives way; of those without users the one that was used least recently goes first.

@@ -16,7 +16,7 @@ from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
-from runtime.common.spark_environments import EnvironmentSpec, SparkOffer, SparkWish
+from runtime.common.spark_environments import HEAP, OVERHEAD, EnvironmentSpec, SparkOffer, SparkWish
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
 from runtime.taskexecutor.spark.environment_room import EnvironmentRoom, Lease, Step
@@ -24,6 +24,7 @@ from runtime.taskexecutor.spark.environment_room import EnvironmentRoom, Lease, 
 logger = logging.getLogger(__name__)
 
 _UNUSED = "no task uses this Spark environment, and its time is over or its memory is needed"
+_MEMORY_LOOK_SECONDS = 1.0
 _IDLE_LOOKS_PER_TIMEOUT = 10
 _IDLE_LOOK_SECONDS_MAX = 10.0
 
@@ -110,6 +111,7 @@ class SparkEnvironments:
         """Make `acquire` possible. The default one is started by its supervisor."""
         await self._scope.open()
         self._scope.spawn_eternal("idle", self._watch_idle())
+        self._scope.spawn_eternal("memory", self._watch_memory())
 
     async def stop(self) -> None:
         """End all of them; returns when they are reaped. Idempotent."""
@@ -239,6 +241,19 @@ class SparkEnvironments:
     async def _end(self, started: _Started) -> None:
         """`_run` sees the loss and forgets it."""
         await started.environment.give_up(_UNUSED)
+
+    async def _watch_memory(self) -> None:
+        """R53: the memory beside the heap, which Java does not bound, is bounded too."""
+        while True:
+            await asyncio.sleep(_MEMORY_LOOK_SECONDS)
+            for started in [*self._started.values()]:
+                used, granted = started.environment.memory_bytes, started.spec.memory_bytes
+                if used > granted:
+                    reason = (
+                        f"its JVM has {used >> 20} MiB of memory, and its Spark environment {granted >> 20} MiB: jobs "
+                        f"that need more ask for it ({HEAP}, {OVERHEAD})"
+                    )
+                    self._scope.spawn(f"end {started.spec.key}", started.environment.end(SparkLoss(reason)))
 
     async def _watch_idle(self) -> None:
         pause = min(self._idle_timeout / _IDLE_LOOKS_PER_TIMEOUT, _IDLE_LOOK_SECONDS_MAX)

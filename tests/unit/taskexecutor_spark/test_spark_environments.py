@@ -32,6 +32,7 @@ class ScriptedEnvironment:
         self.refusal = refusal
         self.loss: asyncio.Future[SparkLoss] = asyncio.get_running_loop().create_future()
         self.is_stopped = False
+        self.memory_bytes = 0
         self.ended_jobs: list[str] = []
 
     async def start(self) -> None:
@@ -45,6 +46,9 @@ class ScriptedEnvironment:
 
     async def give_up(self, reason: str) -> None:
         self.lose(reason)
+
+    async def end(self, loss: SparkLoss) -> None:
+        self.lose(loss.reason)
 
     def lose(self, reason: str) -> None:
         self.is_ready = False
@@ -157,6 +161,19 @@ async def test_one_that_is_lost_leaves_the_others_alone_and_is_started_again(wor
     assert not world.environments.renew(old)
     world.environments.release(old)
     assert world.users() == [1, 1]
+
+
+async def test_one_that_takes_more_memory_than_it_has_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.taskexecutor.spark.environments._MEMORY_LOOK_SECONDS", 0.01)
+    world = World()
+    await world.environments.open()
+    one, _ = await world.acquire("1100m")
+    other, _ = await world.acquire("1200m")
+    one.memory_bytes = other.memory_bytes = (1100 + 513) << 20
+    await eventually(lambda: one.is_stopped)
+    assert world.losses[0].startswith("its JVM has 1613 MiB of memory, and its Spark environment 1612 MiB")
+    assert other.is_ready
+    await world.environments.stop()
 
 
 async def test_who_gives_up_waiting_is_no_user(world: World) -> None:
