@@ -77,9 +77,9 @@ def test_jobs_with_the_same_static_conf_share_a_jvm_that_has_it(slots: SlotBox) 
 
 
 def test_the_end_of_one_jvm_is_the_end_of_its_users_only(slots: SlotBox) -> None:
-    _, in_default = slots.begin(slots.work(wait, job_id="1" * 32))
+    others, in_default = slots.begin(slots.work(wait, job_id="1" * 32))
     listener, in_other = slots.begin(slots.work(wait, spark_conf=KRYO, job_id="2" * 32), slot=1)
-    wait_until(lambda: slots.made and slots.pool._slots[1].attempt.uses_spark)  # type: ignore[union-attr]
+    wait_until(lambda: all(slot.attempt is not None and slot.attempt.uses_spark for slot in slots.pool._slots))
     os.kill(slots.made[0].process_ids[1], signal.SIGKILL)
     slots.end(in_other)
     assert listener.terminal.state is ExecutionState.FAILED
@@ -87,6 +87,7 @@ def test_the_end_of_one_jvm_is_the_end_of_its_users_only(slots: SlotBox) -> None
     assert slots.box.environment.is_ready
     slots.do(slots.pool.cancel(0, slots.pool._slots[0].attempt.attempt_id))  # type: ignore[union-attr]
     slots.end(in_default)
+    assert others.terminal.state is ExecutionState.CANCELED
     assert slots.value(slots.work(look, spark_conf=KRYO, job_id="3" * 32))["jvm"] == slots.made[1].process_ids[1]
 
 

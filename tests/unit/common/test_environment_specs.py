@@ -119,6 +119,8 @@ def test_what_a_script_sets_itself_is_fulfilled_where_that_is_possible(
     wish = SparkWish("j", KRYO, {"spark.sql.extensions": "a.B"})
     assert offer.can_serve(wish) == offer.can_serve(asked)
     assert dict(offer.environment(wish).conf) == expected
+    alone = SparkWish("j", {}, wish.script)
+    assert offer.can_serve(alone), "such a wish keeps no job from running"
 
 
 def test_no_other_job_has_an_environment_with_a_metastore_of_its_own() -> None:
