@@ -181,14 +181,32 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
             _whom_it_serves(one),
             "yes" if one.get("spark") else "no",
             "yes" if one.get("warm") else "no",
+            _environments(one.get("spark-environments", ())),
             " ".join(one.get("not-enforced", ())) or "-",
             time_text(one["timeSinceLastHeartbeat"]),
         )
         for one in managers
     ]
-    return table(
-        ("taskmanager", "address", "state", "free slots", "serves", "spark", "warm", "not enforced", "last heard"), rows
+    columns = (
+        "taskmanager",
+        "address",
+        "state",
+        "free slots",
+        "serves",
+        "spark",
+        "warm",
+        "environments",
+        "not enforced",
     )
+    return table((*columns, "last heard"), rows)
+
+
+def _environments(found: Sequence[Mapping[str, Any]]) -> str:
+    """How many Spark environments there are beside the default one, how many of them are used, and their memory."""
+    if not found:
+        return "-"
+    used = sum(1 for one in found if one["users"])
+    return f"{used}/{len(found)} used, {sum(one['memory-bytes'] for one in found) >> 20} MiB"
 
 
 def _whom_it_serves(manager: Mapping[str, Any]) -> str:

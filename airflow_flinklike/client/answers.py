@@ -114,6 +114,7 @@ _TASK_MANAGER = {
     **dict.fromkeys(("state?", "problem?", "tenancy?", "tenant?", "spark-profile?"), TEXT),
     **dict.fromkeys(("spark?", "warm?"), FLAG),
     "not-enforced?": [TEXT],
+    "spark-environments?": [{"key": TEXT, "memory-bytes": COUNT, "users": COUNT}],
 }
 _JOB_MASTER = {
     **dict.fromkeys(("id", "address", "state"), TEXT),

@@ -222,3 +222,4 @@ class TaskManagerInfo:
     is_draining: bool = False
     problem: str = ""
     tenant: str = ""
+    environments: tuple[SparkEnvironmentStatus, ...] = ()

@@ -263,6 +263,7 @@ class ResourceManager:
             is_draining=peer.report.is_draining,
             problem=peer.report.problem,
             tenant=peer.tenant,
+            environments=peer.report.environments,
         )
 
     async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:

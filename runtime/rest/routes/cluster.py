@@ -226,6 +226,9 @@ def _task_manager(info: TaskManagerInfo, principal: Principal) -> schema.TaskMan
         "spark-master": str(json.loads(registration.spark_conf).get("spark.master", "")),
         "spark-version": registration.spark_version,
         "warm": info.is_warm,
+        "spark-environments": [
+            {"key": one.key, "memory-bytes": one.memory_bytes, "users": one.users} for one in info.environments
+        ],
         "not-enforced": list(registration.not_enforced),
         "tenancy": "namespace" if registration.has_tenants else "shared",
         "tenant": info.tenant if principal.sees(info.tenant) else "",

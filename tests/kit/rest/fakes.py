@@ -40,7 +40,13 @@ from runtime.gateways.dispatcher import (
     TaskCounts,
 )
 from runtime.gateways.overview import JobMasterInfo, Takeover
-from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, SlotStatus, TaskManagerInfo
+from runtime.gateways.resource_manager import (
+    RegisterTaskManager,
+    ResourceProfile,
+    SlotStatus,
+    SparkEnvironmentStatus,
+    TaskManagerInfo,
+)
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 from runtime.gateways.task_executor import (
     AttemptLogPiece,
@@ -275,7 +281,8 @@ class FakeResourceManager:
             not_enforced=("users", "pids"),
         )  # fmt: skip
         slots = (SlotStatus(0, AllocationId("d" * 32), JOB), SlotStatus(1, None, None))
-        return [TaskManagerInfo(registration, 1, True, 1, 5, slots, self.is_draining)]
+        environments = (SparkEnvironmentStatus("e" * 16, 2 << 30, 1), SparkEnvironmentStatus("f" * 16, 1 << 30, 0))
+        return [TaskManagerInfo(registration, 1, True, 1, 5, slots, self.is_draining, environments=environments)]
 
     def slot_counts(self) -> tuple[int, int]:
         """Two, one free."""

@@ -104,6 +104,9 @@ class MemoryConfiguration(TypedDict):
     totalProcessMemory: int
 
 
+SparkEnvironment = TypedDict("SparkEnvironment", {"key": str, "memory-bytes": int, "users": int})
+"""A Spark environment beside the default one. `users`: attempts that have it now."""
+
 TaskManager = TypedDict(
     "TaskManager",
     {
@@ -126,6 +129,7 @@ TaskManager = TypedDict(
         "spark-master": str,
         "spark-version": str,
         "warm": bool,
+        "spark-environments": list[SparkEnvironment],
         "not-enforced": list[str],
         "tenancy": str,
         "tenant": str,
