@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def as_conf_options(args: Sequence[str], options_with_value: frozenset[str]) -> 
 
     As with spark-submit, such an option wins over `--conf`, which wins over the properties file. `options_with_value`
     are flinklike's own: what follows one is its value. Only what stands before the target is looked at. Raises
-    PipelineError for a value that lacks, and for a properties file that cannot be read.
+    PipelineError for a value that lacks, and for a properties file that cannot be read; keys there that are none of
+    Spark's are told and ignored, as by spark-submit.
     """
     before: list[str] = []
     own: list[str] = []
@@ -78,6 +80,5 @@ def _properties(path: str) -> dict[str, str]:
         raise PipelineError(message) from error
     found, others = parse_properties(text)
     if others:
-        message = f"{PROPERTIES_FILE} {path}: none of Spark's settings: {', '.join(others)}"
-        raise PipelineError(message)
+        sys.stderr.write(f"note: {PROPERTIES_FILE} {path}: ignored, as none of Spark's: {', '.join(others)}\n")
     return found

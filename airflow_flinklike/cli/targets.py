@@ -49,7 +49,7 @@ class ScriptOptions:
             "--py-files": self.py_files,
             "--files": self.files,
             "--archives": self.archives,
-            "--conf": self.conf,
+            "--conf (and no option that stands for conf)": self.conf,
             "--name": self.name,
             "--secret": self.secrets,
         }

@@ -127,6 +127,9 @@ OWNED: Mapping[str, str] = {
 OF_ENVIRONMENTS = frozenset({"spark.driver.memory", "spark.sql.catalogImplementation"})
 """Owned keys that a job can set nevertheless: they are those of an environment that is started for it."""
 
+EXECUTOR_ENV = "spark.executorEnv."
+"""Environment variables of Python workers, which PySpark sends with each function."""
+
 _OF_EXECUTORS = frozenset(
     {
         "spark.cores.max",
@@ -145,7 +148,6 @@ _OF_EXECUTORS = frozenset(
 _OF_EXECUTORS_PREFIXES = (
     "spark.dynamicAllocation.",
     "spark.executor.resource.",
-    "spark.executorEnv.",
     "spark.kubernetes.",
     "spark.shuffle.service.",
     "spark.yarn.",
@@ -166,7 +168,7 @@ def is_ignored(key: str) -> bool:
 
 def is_static(key: str) -> bool:
     """True for keys that only a new JVM could take. Keys of other systems are none of Spark's."""
-    if not key.startswith("spark.") or is_ignored(key):
+    if not key.startswith("spark.") or is_ignored(key) or key.startswith(EXECUTOR_ENV):
         return False
     if key.startswith("spark.sql."):
         return key in STATIC_SQL or key.startswith(_STATIC_SQL_PREFIXES)
@@ -190,10 +192,13 @@ def is_same(wanted: str, offered: str | None) -> bool:
 
 
 def normal_value(value: str) -> str | int:
-    """Equal for values that mean the same to Spark: bytes for a size with a unit, else lower case."""
-    text = value.strip().lower()
-    size = _SIZE.match(text)
-    return text if size is None else int(size.group(1)) << 10 * ("kmgtp".index(size.group(2)) + 1)
+    """Equal for values that mean the same to Spark: bytes for a size with a unit, lower case for a boolean."""
+    text = value.strip()
+    lower = text.lower()
+    size = _SIZE.match(lower)
+    if size is not None:
+        return int(size.group(1)) << 10 * ("kmgtp".index(size.group(2)) + 1)
+    return lower if lower in {"true", "false"} else text
 
 
 def lacking(wanted: Mapping[str, str], offered: Mapping[str, str]) -> list[str]:
@@ -218,7 +223,8 @@ def is_owned(key: str) -> bool:
 def advice(key: str, value: str) -> str:
     """One sentence about a key that no TaskManager offers, nor starts an environment for."""
     if key in OF_ENVIRONMENTS:
-        return f"spark_conf {key}: no TaskManager starts a Spark environment for a job (taskmanager.memory.spark.total)"
+        where = "taskmanager.memory.spark.total; with taskmanager.slots.uids none does"
+        return f"spark_conf {key}: no TaskManager starts a Spark environment for a job ({where})"
     if key in OWNED:
         return f"spark_conf {key}: a job cannot set it: {OWNED[key]}"
     return f"spark_conf {key}: static, and no TaskManager offers {value[:80]!r}: start one with -D {key}={value[:80]}"

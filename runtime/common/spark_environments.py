@@ -10,19 +10,29 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from runtime.common.spark_conf import advice, fewest_lacking, is_owned, lacking, normal_value, static_conf
 
 CATALOG, HIVE = "spark.sql.catalogImplementation", "hive"
-METASTORES = ("spark.hadoop.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL")
+METASTORES = (
+    "spark.hadoop.hive.metastore.uris",
+    "spark.hive.metastore.uris",
+    "spark.hadoop.javax.jdo.option.ConnectionURL",
+)
 WAREHOUSE = "spark.sql.warehouse.dir"
 HEAP = "spark.driver.memory"
+JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+STATIC_CONF_LENGTH_MAX = 200_000
 OVERHEAD = "spark.driver.memoryOverhead"
 OVERHEAD_BYTES_MIN = 512 << 20
 """Classes, compiled code, stacks and buffers of a driver JVM, beside its heap."""
-OVERHEAD_FACTOR = 0.1
+OVERHEAD_FACTOR = "spark.driver.memoryOverheadFactor"
+OVERHEAD_FACTOR_DEFAULT = 0.1
+HEAP_BYTES_MIN = 512 << 20
+"""Spark starts with no less."""
 
 _KEY_LENGTH = 16
 _MIB = 1 << 20
@@ -74,38 +84,71 @@ class SparkOffer:
     environment_bytes: int = 0
 
     def environment(self, wish: SparkWish) -> EnvironmentSpec:
-        """The environment that tasks of the job have here."""
-        found = self._spec({**wish.asked, **wish.script}, wish.job_id)
-        if wish.script and not self._can_start(found):
-            return self._spec(wish.asked, wish.job_id)
-        return found
+        """The environment that tasks of the job have here: with all that its script sets, if that is possible."""
+        for script in _as_much_as_possible(wish):
+            found = self._spec({**wish.asked, **script}, wish.job_id)
+            if self._can_start(found):
+                return found
+        return self._spec(wish.asked, wish.job_id)
 
     def can_serve(self, wish: SparkWish) -> bool:
         """True if the default environment has what the job asks for, or one that has it may be started here."""
         return self._can_start(self._spec(wish.asked, wish.job_id))
 
+    def fulfils(self, wish: SparkWish) -> bool:
+        """True if it can serve the job with all that its script sets too."""
+        return self._can_start(self._spec({**wish.asked, **_settable(wish)}, wish.job_id))
+
     def _spec(self, static: Mapping[str, str], job_id: str) -> EnvironmentSpec:
         difference = {key: static[key] for key in lacking(static, self.conf)}
         if not difference:
             return DEFAULT_ENVIRONMENT
-        heap = _bytes(difference.get(HEAP, ""), _bytes(self.conf.get(HEAP, ""), 0))
-        overhead = _bytes(difference.get(OVERHEAD, ""), overhead_bytes(heap))
-        key = environment_key(difference, job_id if has_own_metastore(difference) else "")
-        return EnvironmentSpec(key, difference, heap, heap + overhead)
+        if is_hive(static):  # the catalog of the default one is its own
+            difference[CATALOG] = HIVE
+        conf = {**self.conf, **difference}
+        heap = size_bytes(conf.get(HEAP, "")) or 0
+        key = environment_key(difference, job_id if has_own_metastore(conf) else "")
+        return EnvironmentSpec(key, difference, heap, heap + overhead_bytes(heap, conf))
 
     def _can_start(self, spec: EnvironmentSpec) -> bool:
         is_possible = not _owned(spec.conf) and spec.memory_bytes <= self.environment_bytes
         return spec.is_default or is_possible
 
 
+def _settable(wish: SparkWish) -> dict[str, str]:
+    """What a script sets, without what no job can set or no Spark can read."""
+    owned = _owned({**wish.asked, **wish.script})
+    unreadable = [problem.key for problem in _problems(wish.script)]
+    return {key: value for key, value in wish.script.items() if key not in (*owned, *unreadable)}
+
+
+def _as_much_as_possible(wish: SparkWish) -> Iterator[Mapping[str, str]]:
+    """The parts of what a script sets, the largest first: all, and all but the sizes that may not fit."""
+    script = _settable(wish)
+    if script:
+        yield script
+    if script.keys() & {HEAP, OVERHEAD}:
+        yield {key: value for key, value in script.items() if key not in {HEAP, OVERHEAD}}
+
+
 def has_own_metastore(conf: Mapping[str, str]) -> bool:
     """True for Hive support without a metastore of the user's: then no other job may see its tables (R22)."""
-    return conf.get(CATALOG) == HIVE and not any(key in conf for key in METASTORES)
+    return is_hive(conf) and not any(_names_metastore(conf.get(key, "")) for key in METASTORES)
+
+
+def is_hive(conf: Mapping[str, str]) -> bool:
+    """True for a conf with Hive support."""
+    return conf.get(CATALOG, "").strip().lower() == HIVE
+
+
+def _names_metastore(value: str) -> bool:
+    """Derby's database is used by one JVM at a time, so that of the default environment is none for another one."""
+    return bool(value.strip()) and not value.strip().startswith("jdbc:derby:")
 
 
 def _owned(conf: Mapping[str, str]) -> list[str]:
     """The keys that no job can set. With Hive support the place of tables is one of a metastore, and not of a job."""
-    return [key for key in conf if is_owned(key) and not (key == WAREHOUSE and conf.get(CATALOG) == HIVE)]
+    return [key for key in conf if is_owned(key) and not (key == WAREHOUSE and is_hive(conf))]
 
 
 def environment_key(conf: Mapping[str, str], job_id: str = "") -> str:
@@ -117,9 +160,39 @@ def environment_key(conf: Mapping[str, str], job_id: str = "") -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_LENGTH]
 
 
-def overhead_bytes(heap_bytes: int) -> int:
-    """What a driver JVM takes beside a heap of that size, where its conf does not say it."""
-    return max(OVERHEAD_BYTES_MIN, math.ceil(heap_bytes * OVERHEAD_FACTOR))
+def overhead_bytes(heap_bytes: int, conf: Mapping[str, str]) -> int:
+    """What a driver JVM takes beside a heap of that size, by the keys of its conf and by default as Spark counts."""
+    named = size_bytes(conf.get(OVERHEAD, ""))
+    if named is not None:
+        return named
+    try:
+        factor = float(conf.get(OVERHEAD_FACTOR, OVERHEAD_FACTOR_DEFAULT))
+    except ValueError:
+        factor = OVERHEAD_FACTOR_DEFAULT
+    return max(OVERHEAD_BYTES_MIN, math.ceil(heap_bytes * factor)) if 0 <= factor <= 100 else OVERHEAD_BYTES_MIN
+
+
+class _Problem(NamedTuple):
+    key: str
+    sentence: str
+
+
+def _problems(conf: Mapping[str, str]) -> Iterator[_Problem]:
+    """Values by which memory is shared out, and which must be what Spark reads; and values that no start can carry."""
+    for key in JAVA_OPTIONS:
+        if "-Xmx" in conf.get(key, ""):
+            yield _Problem(key, f"spark_conf {key}: -Xmx is not for Java options: use {HEAP}")
+    size_all = sum(len(key) + len(value) for key, value in conf.items())
+    if size_all > STATIC_CONF_LENGTH_MAX:
+        sentence = f"spark_conf: its static keys have {size_all} characters, at most {STATIC_CONF_LENGTH_MAX} can be"
+        yield from (_Problem(key, sentence) for key in sorted(conf, key=lambda key: len(conf[key]))[-1:])
+    for key, least in ((HEAP, HEAP_BYTES_MIN), (OVERHEAD, 0)):
+        text = conf.get(key)
+        size = None if text is None else size_bytes(text)
+        if text is not None and (size is None or size < least):
+            at_least = f" of at least {least // _MIB}m" if least else ""
+            sentence = f"spark_conf {key}: {text[:80]!r}: expected a size{at_least}, such as 3g or 1500m"
+            yield _Problem(key, sentence)
 
 
 def refused_static_conf(wanted: Mapping[str, str], offers: Sequence[SparkOffer]) -> list[str]:
@@ -129,6 +202,8 @@ def refused_static_conf(wanted: Mapping[str, str], offers: Sequence[SparkOffer])
     checked when one registers.
     """
     wish = SparkWish(asked=static_conf(wanted))
+    if problems := [problem.sentence for problem in _problems(wish.asked)]:
+        return problems
     if wish.is_empty or not offers or any(offer.can_serve(wish) for offer in offers):
         return []
     return why_unserved(wish, offers)
@@ -151,9 +226,9 @@ def why_unserved(wish: SparkWish, offers: Sequence[SparkOffer]) -> list[str]:
     return [problem]
 
 
-def _bytes(text: str, default: int) -> int:
-    """A size of Spark's: a number alone is in MiB. What is no size is left to Spark, which refuses it."""
+def size_bytes(text: str) -> int | None:
+    """A size as Spark reads it, a number alone in MiB; None for what is no size."""
     value = normal_value(text)
     if isinstance(value, int):
         return value
-    return int(value) * _MIB if value.isdecimal() and len(value) < 12 else default
+    return int(value) * _MIB if value.isdecimal() and value.isascii() and len(value) < 12 else None

@@ -64,12 +64,15 @@ from runtime.config.options.taskmanager import (
     SLOT_UIDS,
     SPARK_ALLOW_UNAUTHENTICATED,
     SPARK_ENABLED,
+    SPARK_MEMORY,
+    SPARK_MEMORY_TOTAL,
     SPARK_NETWORK_ENCRYPTION,
     SPARK_SECRET_FILE,
     SPARK_USER,
     TASKMANAGER_BIND_HOST,
     TASKMANAGER_HOST,
 )
+from runtime.config.spark_memory import default_environment_bytes
 
 _SPARK_MASTER = re.compile(r"(local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://[^\s/:,]+:\d+(,[^\s/:,]+:\d+)*)\Z")
 """`local[n,f]` and the several hosts of a standby master are Spark's own forms."""
@@ -264,6 +267,12 @@ def _spark(configuration: Configuration) -> Iterator[str]:
         yield f"spark.master: {master!r}: expected local[*], local[n] or spark://host:port"
     elif configuration.get(SPARK_ENABLED):
         yield from _spark_secret(configuration, master)
+    total, least = configuration.get(SPARK_MEMORY_TOTAL), default_environment_bytes(configuration)
+    if configuration.get(SPARK_ENABLED) and total and total < least:
+        yield (
+            f"{SPARK_MEMORY_TOTAL.key} is for all driver JVMs of a TaskManager, and the warm one takes {least >> 20} "
+            f"mb ({SPARK_MEMORY.key} and its overhead): raise it, or set it to 0 to start no other"
+        )
     if configuration.get(SPARK_ENABLED):
         yield from (f"{key}: {reason}" for key, reason in OWNED.items() if key in configuration.spark_conf)
 

@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.spark_environments import overhead_bytes
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.config.configuration import Configuration
 from runtime.config.options import taskmanager as tm
+from runtime.config.spark_memory import ENVIRONMENT_BYTES_DEFAULT, default_environment_bytes
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE, RESOURCE_ID_FILE_VARIABLE
 from runtime.entrypoint.process import ProcessContext
 from runtime.entrypoint.process_options import (
@@ -102,9 +102,10 @@ def _environment_bytes(configuration: Configuration) -> int:
     """Memory for Spark environments beside the default one. Where slots are users of their own, the account of Spark's
     JVM is that of one JVM, and no other is started (R50).
     """
-    heap = configuration.get(tm.SPARK_MEMORY)
-    beside = configuration.get(tm.SPARK_MEMORY_TOTAL) - heap - overhead_bytes(heap)
-    return max(0, beside) if configuration.get(tm.SLOT_UIDS) is None else 0
+    total = configuration.get(tm.SPARK_MEMORY_TOTAL)
+    if configuration.get(tm.SLOT_UIDS) is not None:
+        return 0
+    return ENVIRONMENT_BYTES_DEFAULT if total is None else max(0, total - default_environment_bytes(configuration))
 
 
 def spark_settings(

@@ -195,6 +195,7 @@ class TaskManagerRunner:
         async with Scope("task manager") as scope:
             if self._spark is not None:
                 await self._spark.open()
+                scope.spawn_eternal("spark environments", self._spark.wait_failed())
                 default, entropy = self._spark.default, self._entropy.child("spark")
                 scope.spawn_eternal("spark", supervise_spark(default, self._settings.spark_retry, entropy))
             scope.spawn_eternal("delegation tokens", self._tokens.run())

@@ -96,11 +96,44 @@ def test_an_unused_one_gives_way_to_another(slots: SlotBox) -> None:
     larger = {"spark.driver.memory": "1800m"}
     assert slots.value(slots.work(look, spark_conf=larger, job_id="2" * 32), slot=1)["heap"] == 1800
     assert slots.made[0].process_ids == (0, 0)
+    wait_until(lambda: not slots.made[0]._settings.work_directory.exists())
+
+
+def options(ctx: Any) -> list[Any]:
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = ctx.spark._jvm.java.lang.System.getProperty("a")
+    return [found, [str(one.message) for one in caught]]
+
+
+def variable(ctx: Any) -> list[str]:
+    import os
+
+    from pyspark.sql.functions import udf
+
+    read = udf(lambda _: os.environ.get("MINE", ""))
+    return [row[0] for row in ctx.spark.range(2).select(read("id")).collect()]
+
+
+def test_java_options_of_a_job_come_behind_those_of_the_task_manager_and_are_its_own(slots: SlotBox) -> None:
+    for job, value in (("1", "B"), ("2", "b")):
+        conf = {"spark.driver.extraJavaOptions": f"-Da={value}", "spark.driver.memory": "512m"}
+        assert slots.value(slots.work(options, spark_conf=conf, job_id=job * 32)) == [value, []]
+
+
+def test_variables_of_executors_reach_python_workers_without_an_environment(slots: SlotBox) -> None:
+    conf = {"spark.executorEnv.MINE": "x"}
+    assert slots.value(slots.work(variable, spark_conf=conf, job_id="1" * 32)) == ["x", "x"]
+    assert slots.made == []
+    assert slots.value(slots.work(variable, job_id="2" * 32)) == ["", ""]
 
 
 def test_conf_that_spark_does_not_start_with_fails_the_task_that_asked_for_it(slots: SlotBox) -> None:
     failure = slots.failure(slots.work(look, spark_conf={"spark.serializer": "no.such.Serializer"}, job_id="1" * 32))
     assert "no.such.Serializer" in failure.message
+    assert (failure.kind, failure.is_recoverable) == ("USER", False), failure
     assert slots.value(slots.work(look, job_id="2" * 32))["rows"] == 100
 
 

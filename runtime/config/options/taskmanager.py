@@ -13,6 +13,7 @@ from runtime.config.option import (
     int_option,
     matching,
     parse_id_range,
+    parse_size,
     parse_variables,
     size_option,
     string_option,
@@ -49,16 +50,21 @@ TASK_MEMORY = size_option(
     low="64 mb",
 )
 SPARK_MEMORY = size_option(
-    "taskmanager.memory.spark.size", "1 gb", "Heap of the TaskManager's Spark driver JVM.", low="512 mb"
+    "taskmanager.memory.spark.size",
+    "1 gb",
+    "Heap of the TaskManager's warm Spark driver JVM, and of Spark environments of jobs that name none.",
+    low="512 mb",
 )
-SPARK_MEMORY_TOTAL = size_option(
+SPARK_MEMORY_TOTAL: ConfigOption[int | None] = ConfigOption(
     "taskmanager.memory.spark.total",
-    "6 gb",
+    parse_size,
+    None,
     "Memory of all driver JVMs of a TaskManager: that of taskmanager.memory.spark.size, and those of the Spark "
     "environments that it starts for jobs with static conf of their own, each with its overhead: 512 MiB, or a tenth "
     "of its heap if that is more. A job waits, or is refused, when its environment does not fit beside the others; "
     "with 0 none is started.",
-    low="0",
+    "MemorySize",
+    "the default environment's, and 4 gb",
 )
 SPARK_ENVIRONMENT_IDLE = duration_option(
     "taskmanager.spark.environment.idle-timeout",

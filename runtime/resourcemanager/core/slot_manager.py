@@ -272,6 +272,7 @@ class SlotManager:
             self._jobs[declared.job_id] = job
         if job.declare(declared, event.owner, event.owner_address, self._now):
             self._count_held(job)
+        self._note_environments(job)
         self._paused.pop(job.job_id, None)
         if job.missing() is None:
             self._rotation.pop(job.job_id, None)
@@ -282,6 +283,15 @@ class SlotManager:
         if job.is_idle:
             del self._jobs[job.job_id]
         return effects
+
+    def _note_environments(self, job: JobNeeds) -> None:
+        """Of allocations that only a report has shown, the next leader learns here what Spark environment they have."""
+        if job.wish.is_empty:
+            return
+        for allocation in self._allocations.values():
+            peer = self._task_managers.get(allocation.incarnation)
+            if allocation.job_id == job.job_id and peer is not None:
+                allocation.environment = peer.offer.environment(job.wish)
 
     def _count_held(self, job: JobNeeds) -> None:
         job.held.clear()

@@ -18,6 +18,7 @@ from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import BugError, InvalidInputError
+from runtime.common.spark_conf import EXECUTOR_ENV
 from runtime.taskexecutor.slot_process import shared_files
 from runtime.taskexecutor.slot_process.causes import SparkUnavailableError
 from runtime.taskexecutor.slot_process.static_conf import ConfJudge, StaticConfPolicy
@@ -169,6 +170,8 @@ class AttachedSpark:
         for key, value in self.judge_conf(conf).items():
             self._slot.configure(key, value)
             self._context._conf.set(key, value)  # noqa: SLF001 - what `getConf` copies
+            if key.startswith(EXECUTOR_ENV):
+                self._context.environment[key.removeprefix(EXECUTOR_ENV)] = value
 
     def own_part(self, conf: Iterable[tuple[str, str]]) -> dict[str, str]:
         """The entries that a user has added to a SparkConf: a fresh one repeats all with which the JVM was started."""

@@ -135,10 +135,16 @@ class SparkAttachment:
         return attached
 
     def _ask_for_session(self) -> None:
+        from runtime.taskexecutor.slot_process.attached_spark import RefusedConfError
+
         self._channel.send(FrameKind.NEED_SPARK)
         frame = self._channel.take(FrameKind.ATTACH, FrameKind.NO_SPARK)
         if frame is None or frame.kind is FrameKind.NO_SPARK:
-            self._refusal = decode_fields(frame.payload)["reason"] if frame else "the TaskManager has ended"
+            said = decode_fields(frame.payload) if frame else {"reason": "the TaskManager has ended"}
+            self._refusal = said["reason"]
+            if said.get("is_refused"):
+                message = f"Spark does not start with the conf of this job: {self._refusal}"
+                raise RefusedConfError(message)
             return
         self.attach(frame.payload)
         if self._attached is not None and self._order is not None:

@@ -83,6 +83,7 @@ class SlotProcessPool:
             )
             if environments is not None:
                 environments.on_loss = self._spark_users.fail_users
+                environments.on_change = self._spark_users.tell_change
         self._marks = ExclusiveMarks(guard)
         self._reaper = reaper
         self._is_stopping = False

@@ -49,6 +49,7 @@ class RunningAttempt:
         self._clock = clock
         self._fraction, self._text, self._waits = 0.0, "", ""
         self._spark = SparkProgress()
+        self._is_over = False
 
     @cached_property
     def _order(self) -> WorkOrder:
@@ -109,7 +110,8 @@ class RunningAttempt:
         self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
 
     def tell_terminal(self, report: TaskExecutionReport) -> None:
-        """The attempt is over."""
+        """The attempt is over: nothing more is told."""
+        self._is_over = True
         self._listener.task_state_changed(report)
 
     def tell_reported_progress(self, fraction: float, text: str) -> None:
@@ -130,6 +132,8 @@ class RunningAttempt:
             self._tell_progress()
 
     def _tell_progress(self) -> None:
+        if self._is_over:
+            return
         spark = self._spark
         self._listener.task_progressed(
             TaskProgress(

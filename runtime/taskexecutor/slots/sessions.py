@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 from runtime.aio.scope import ServiceScope
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
 from runtime.taskexecutor.slots import jvm_changes
-from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
+from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess, SlotProcessState
 from runtime.taskexecutor.slots.work import SlotSettings
-from runtime.taskexecutor.spark.environment import ClosedSession, SparkEnvironment
+from runtime.taskexecutor.spark.environment import ClosedSession, SparkEnvironment, SparkLostError, SparkRefusedError
 from runtime.taskexecutor.spark.environment_room import Lease
 from runtime.taskexecutor.spark.environments import SparkEnvironments
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession
@@ -24,6 +26,7 @@ from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 logger = logging.getLogger(__name__)
 
 _READY_POLL = 0.05
+_ENVIRONMENTS_TRIED = 3
 
 
 class SlotSessions:
@@ -75,30 +78,77 @@ class SlotSessions:
     async def _give(
         self, slot_index: int, process: SlotProcess, spec: EnvironmentSpec, note: Callable[[str], None]
     ) -> None:
-        lease: Lease | None = None
         try:
-            environment = self._spark
-            if not spec.is_default and self._environments is not None:
-                environment, lease = await self._environments.acquire(spec, note)
-            session = await self._open(environment, slot_index)
+            session = await self._session_in(slot_index, process, spec, note)
         except (FlinklikeError, TimeoutError) as error:
-            self._release(lease)
-            process.refuse_spark(str(error) or type(error).__name__)
+            self._release(process.lease)
+            process.lease = None
+            is_refused = isinstance(error, SparkRefusedError)
+            process.refuse_spark(str(error) or type(error).__name__, is_refused=is_refused)
             return
-        process.environment = environment
         if process.exit.value is not None:
-            await self._close(environment, session)
-            self._release(lease)
+            await self._close(process.environment, session)
             return
-        process.lease = lease
         process.attach(session)
 
-    async def _open(self, spark: SparkEnvironment | None, slot_index: int) -> SlotSession:
+    async def _session_in(
+        self, slot_index: int, process: SlotProcess, spec: EnvironmentSpec, note: Callable[[str], None]
+    ) -> SlotSession:
+        """A session in the environment. One that is lost before it has opened the session is asked for again."""
+        if spec.is_default or self._environments is None:
+            process.environment = self._spark
+            return await self._open(self._spark, slot_index, lambda: True)
+        for _ in range(_ENVIRONMENTS_TRIED):
+            environment, lease = await self._acquired(self._environments, process, spec, note)
+            process.environment = environment
+            if process.state is SlotProcessState.RUNNING:
+                process.lease = lease
+            else:  # its attempt has ended meanwhile
+                self._release(lease)
+            try:
+                session = await self._open(environment, slot_index, partial(self._environments.is_living, lease))
+                # Spark adds options of its own to some keys: what the job has asked for is there nevertheless.
+                return replace(session, conf={**session.conf, **spec.conf})
+            except SparkLostError:
+                self._release(process.lease)
+                process.lease = None
+        message = "the Spark environment for the job has ended again and again before it had a session for the task"
+        raise UnavailableError(message)
+
+    async def _acquired(
+        self, environments: SparkEnvironments, process: SlotProcess, spec: EnvironmentSpec, note: Callable[[str], None]
+    ) -> tuple[SparkEnvironment, Lease]:
+        """The environment; a process that has ended waits for it no more. Raises FlinklikeError."""
+
+        async def acquire() -> tuple[SparkEnvironment, Lease] | FlinklikeError:
+            try:
+                return await environments.acquire(spec, note)
+            except FlinklikeError as error:
+                return error
+
+        acquiring = self._scope.start("wait for a Spark environment", acquire())
+        process.acquiring = acquiring
+        await asyncio.wait([acquiring])
+        process.acquiring = None
+        if acquiring.cancelled():
+            message = "the process has ended"
+            raise UnavailableError(message)
+        found = acquiring.result()
+        if isinstance(found, FlinklikeError):
+            raise found
+        return found
+
+    async def _open(
+        self, spark: SparkEnvironment | None, slot_index: int, is_living: Callable[[], bool]
+    ) -> SlotSession:
         if spark is None:
             message = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
             raise UnavailableError(message)
         async with asyncio.timeout(self._settings.session_timeout):
-            while not spark.is_ready:  # noqa: ASYNC110 - the environment has no event for it
+            while not spark.is_ready:
+                if not is_living():
+                    message = "the Spark environment has ended"
+                    raise SparkLostError(message)
                 await asyncio.sleep(_READY_POLL)
             return await spark.open_session(slot_index)
 

@@ -7,7 +7,7 @@ import logging
 import socket
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from runtime.aio.watch import Watch
 from runtime.common.fsm import StateMachine, TransitionTable
@@ -138,6 +138,8 @@ class SlotProcess(asyncio.Protocol):
         """Whose session it has, or had."""
         self.environment_key = ""
         """The environment that it is, or will be, attached to; "" for the default one."""
+        self.acquiring: asyncio.Task[Any] | None = None
+        """Waits for that environment."""
         self.lease: Lease | None = None
         """What its attempt has of that environment; None for the default one."""
         self.has_used_session = False
@@ -226,10 +228,10 @@ class SlotProcess(asyncio.Protocol):
         self.attachment.set(Attachment.SENT)
         self._write(Frame(FrameKind.ATTACH, encode_fields(**asdict(session))))
 
-    def refuse_spark(self, reason: str) -> None:
-        """Answer its wish for Spark with why there is none."""
+    def refuse_spark(self, reason: str, *, is_refused: bool = False) -> None:
+        """Answer its wish for Spark with why there is none. `is_refused`: for the conf of its job."""
         self.attachment.set(Attachment.NONE)
-        self._write(Frame(FrameKind.NO_SPARK, encode_fields(reason=reason)))
+        self._write(Frame(FrameKind.NO_SPARK, encode_fields(reason=reason, is_refused=is_refused)))
 
     def cancel_softly(self) -> None:
         """Set the task's `cancelled`."""
@@ -370,6 +372,8 @@ class SlotProcess(asyncio.Protocol):
             self._transport.abort()
         self.exit.set(exit_)
         self._end(exit_)
+        if self.acquiring is not None:
+            self.acquiring.cancel()
         self._listener.process_exited(self)
 
     def _end(self, ending: TaskOutcome | ProcessExit) -> None:

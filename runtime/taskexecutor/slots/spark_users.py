@@ -1,4 +1,4 @@
-"""Slots and their shared JVM: idle processes are attached when it is ready, and its users fail when it is lost."""
+"""Slots and the JVMs of Spark: idle processes are attached when the default one is ready; users fail with theirs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.taskexecutor.slots.sessions import SlotSessions
 from runtime.taskexecutor.slots.slot import Slot
 from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.template_handle import ProcessExit
-from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
+from runtime.taskexecutor.spark.environment import JvmChange, SparkEnvironment, SparkLoss
 
 logger = logging.getLogger(__name__)
 
@@ -63,11 +63,14 @@ class SparkUsers:
         while True:
             await spark.put_back.wait_changed(spark.put_back.generation)
             self._note_readiness()
-            change = spark.put_back.value
-            for attempt in self._running():
-                if change is not None and attempt.attempt_id.job_id in change.jobs:
-                    jvm_changes.log(attempt.attempt_id.job_id, change)
-                    jvm_changes.tell(attempt.work, change)
+            self.tell_change(spark.put_back.value)
+
+    def tell_change(self, change: JvmChange | None) -> None:
+        """What was put back while others work, to the attempts under whom it was (R45)."""
+        for attempt in self._running():
+            if change is not None and attempt.attempt_id.job_id in change.jobs:
+                jvm_changes.log(attempt.attempt_id.job_id, change)
+                jvm_changes.tell(attempt.work, change)
 
     async def name_loss(self, attempt: RunningAttempt, process: SlotProcess, ending: TaskOutcome | ProcessExit) -> None:
         """An error of the connection to the JVM may be known here before the loss of the JVM: wait for its reason."""

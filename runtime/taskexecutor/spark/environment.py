@@ -13,12 +13,16 @@ from enum import Enum
 from typing import Protocol
 
 from runtime.aio.watch import Watch
-from runtime.common.errors import RetryableError
+from runtime.common.errors import PermanentError, RetryableError
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 
 
 class SparkLostError(RetryableError):
     """The JVM or its host process is dead, or being replaced: open sessions no longer exist."""
+
+
+class SparkRefusedError(PermanentError):
+    """Spark does not start with the conf that it was given, and would not if it was tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class SparkEnvironment(Protocol):
         """End it by force, as this loss; returns when its processes are dead."""
 
     async def give_up(self, reason: str) -> None:
-        """End it, as a loss that is planned; returns when its processes are dead."""
+        """End it, as a loss that is planned; returns when its processes are dead. A supervisor may start it again."""
 
     async def open_session(self, slot_index: int) -> SlotSession:
         """Make a gateway, a session and a tag for one slot process. Raises SparkLostError."""

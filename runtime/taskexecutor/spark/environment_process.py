@@ -17,11 +17,20 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from runtime.aio.watch import Watch
+from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
 from runtime.system.linux import own_bytes
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.environment import ChangeOutcome, ClosedSession, JvmChange, SparkLoss, SparkLostError
+from runtime.taskexecutor.spark.environment import (
+    ChangeOutcome,
+    ClosedSession,
+    JvmChange,
+    SparkLoss,
+    SparkLostError,
+    SparkRefusedError,
+)
 from runtime.taskexecutor.spark.host_process import HostProcess, SparkStartError, as_it_is
+from runtime.taskexecutor.spark.old_logs import remove_old_logs
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.task_environment import TaskEnvironment
@@ -110,12 +119,19 @@ class ProcessSparkEnvironment:
             message = "the Spark environment is started twice"
             raise BugError(message)
         settings = self._settings
+        if settings.is_on_demand:
+            await asyncio.to_thread(remove_old_logs, settings)
         if self._account is not None:
             settings = await asyncio.to_thread(_prepare_for, self._account, settings)
         host = HostProcess(settings, self._on_launch, self._sweep, self._environment, self.put_back, self._account)
         self._host = host
         try:
             await host.start()
+        except SparkStartError as error:
+            await host.kill(SparkLoss("the start has failed"))
+            if settings.is_on_demand and host.is_refused:
+                raise SparkRefusedError(str(error)) from error
+            raise
         except BaseException:
             await host.kill(SparkLoss("the start has failed"))
             raise
@@ -215,6 +231,8 @@ class ProcessSparkEnvironment:
         host, self._host = self._host, None
         if host is not None:
             await host.stop()
+        if self._settings.is_on_demand:
+            await asyncio.to_thread(delete_tree, self._settings.work_directory)
 
     async def _call(self, operation: str, arguments: dict[str, Any], read: Callable[[Any], Any] = as_it_is) -> Any:
         if self._host is None:

@@ -56,14 +56,16 @@ class EnvironmentRoom:
         self._places: dict[str, _Place] = {}
         self._next_number = 0
 
-    def claim(self, spec: EnvironmentSpec, now: float) -> Claim:
+    def claim(self, spec: EnvironmentSpec, now: float, *, may_start: bool = True) -> Claim:
         """Become a user of an environment, unless the claim waits: it is made again when one has ended, or has no user
-        any more.
+        any more. Without `may_start` it waits unless the environment is there.
         """
         found = self._places.get(spec.key)
         if found is not None and not found.is_ending:
             found.users += 1
             return Claim(Step.USE, Lease(spec.key, found.number))
+        if not may_start:
+            return Claim(Step.WAIT)
         free = self._bytes_max - sum(place.memory_bytes for place in self._places.values())
         if found is None and spec.memory_bytes <= free:
             self._next_number += 1
@@ -117,6 +119,16 @@ class EnvironmentRoom:
         for key in due:
             self._places[key].is_ending = True
         return due
+
+    def end(self, key: str) -> None:
+        """It is lost: no task can have it any more, and its memory is free when its processes are dead."""
+        if (place := self._places.get(key)) is not None:
+            place.is_ending = True
+
+    def is_living(self, lease: Lease) -> bool:
+        """True while tasks can have the environment of that lease."""
+        place = self._place_of(lease)
+        return place is not None and not place.is_ending
 
     def remove(self, key: str) -> None:
         """Its processes are dead: the memory is free. Idempotent."""

@@ -15,10 +15,10 @@ from typing import Protocol
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
-from runtime.common.errors import FlinklikeError
+from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.spark_environments import HEAP, OVERHEAD, EnvironmentSpec, SparkOffer, SparkWish
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
-from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
+from runtime.taskexecutor.spark.environment import JvmChange, SparkEnvironment, SparkLoss
 from runtime.taskexecutor.spark.environment_room import EnvironmentRoom, Lease, Step
 
 logger = logging.getLogger(__name__)
@@ -74,11 +74,13 @@ class SparkEnvironments:
         self._idle_timeout = idle_timeout
         self._room = EnvironmentRoom(offer.environment_bytes)
         self._started: dict[str, _Started] = {}
-        self._queue = asyncio.Lock()
+        self._waiting: set[int] = set()
+        self._next_turn = 0
         self._scope = ServiceScope("spark environments")
-        self._is_stopping = False
         self.on_loss: OnLoss = lambda _environment, _loss: None
         """Hears of each environment that is lost, or has ended, when its processes are dead."""
+        self.on_change: Callable[[JvmChange | None], None] = lambda _change: None
+        """Hears what was put back in the JVM of an environment while others work in it (R45)."""
         self.changes: Watch[None] = Watch(None)
         """Changes with `statuses`."""
 
@@ -100,10 +102,14 @@ class SparkEnvironments:
 
     async def end_job(self, job_id: str) -> None:
         """The job left this TaskManager. Idempotent; raises FlinklikeError when one cannot be reached."""
-        for started in [*self._started.values()]:
-            if started.environment.is_ready:
-                await started.environment.end_job(job_id)
-        await self.default.end_job(job_id)
+        problem: FlinklikeError | None = None
+        for environment in (self.default, *(started.environment for started in [*self._started.values()])):
+            try:
+                await environment.end_job(job_id)
+            except FlinklikeError as error:
+                problem = error
+        if problem is not None:
+            raise problem
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -113,6 +119,10 @@ class SparkEnvironments:
         self._scope.spawn_eternal("idle", self._watch_idle())
         self._scope.spawn_eternal("memory", self._watch_memory())
 
+    async def wait_failed(self) -> None:
+        """Wait for the end of what runs here. Raises the ExceptionGroup when a part has failed."""
+        await self._scope.wait_failed()
+
     async def stop(self) -> None:
         """End all of them; returns when they are reaped. Idempotent."""
         await self.stop_started()
@@ -120,7 +130,6 @@ class SparkEnvironments:
 
     async def stop_started(self) -> None:
         """End those that were started on demand, and start no more; returns when they are reaped. Idempotent."""
-        self._is_stopping = True
         await self._give_up_started("the TaskManager stops")
         if self._scope.is_open:
             await self._scope.close()
@@ -146,32 +155,49 @@ class SparkEnvironments:
 
         Raises FlinklikeError when it does not start.
         """
-        lease = await self._claim(spec, note)
         try:
-            started = self._started[spec.key]
-            if not started.ready.done():
-                note("starts a Spark environment for the job's static conf")
-            await asyncio.shield(started.ready)
-        except BaseException:
-            self.release(lease)
-            raise
+            lease = self._try(spec, may_start=not self._waiting) or await self._wait_for_room(spec, note)
+            try:
+                started = self._started[spec.key]
+                if not started.ready.done():
+                    note("starts a Spark environment for the job's static conf")
+                await asyncio.shield(started.ready)
+            except BaseException:
+                self.release(lease)
+                raise
         finally:
             note("")
         return started.environment, lease
 
-    async def _claim(self, spec: EnvironmentSpec, note: Callable[[str], None]) -> Lease:
-        claim = self._room.claim(spec, self._clock.monotonic())
-        if claim.lease is None:
-            note("waits until other jobs have left their Spark environments (taskmanager.memory.spark.total)")
-            async with self._queue:  # in the order in which they came
-                while claim.lease is None:
-                    generation = self.changes.generation
-                    self._end_all(claim.ending)
-                    await self.changes.wait_changed(generation)
-                    claim = self._room.claim(spec, self._clock.monotonic())
+    async def _wait_for_room(self, spec: EnvironmentSpec, note: Callable[[str], None]) -> Lease:
+        """Environments are started in the order in which they were asked for; what is there already is had at once."""
+        note("waits for room for its Spark environment (taskmanager.memory.spark.total)")
+        self._next_turn += 1
+        turn = self._next_turn
+        self._waiting.add(turn)
+        try:
+            while True:
+                generation = self.changes.generation
+                if lease := self._try(spec, may_start=turn == min(self._waiting)):
+                    return lease
+                await self.changes.wait_changed(generation)
+        finally:
+            self._waiting.discard(turn)
+            self._note_changed()
+
+    def _try(self, spec: EnvironmentSpec, *, may_start: bool) -> Lease | None:
+        """Claim it once. Without `may_start` only an environment that is there is claimed."""
+        claim = self._room.claim(spec, self._clock.monotonic(), may_start=may_start)
+        self._end_all(claim.ending)
         if claim.step is Step.START:
             self._begin(spec)
+        if claim.lease is not None:
+            self._note_changed()
         return claim.lease
+
+    def is_living(self, lease: Lease) -> bool:
+        """False when the environment of that lease is lost, or is to end."""
+        return self._room.is_living(lease)
 
     def renew(self, lease: Lease) -> bool:
         """Become a user once more, for a process that is attached already. False if the environment has ended, or is
@@ -208,25 +234,32 @@ class SparkEnvironments:
         environment, key = started.environment, started.spec.key
         try:
             await environment.start()
-        except FlinklikeError as error:
+        except (FlinklikeError, OSError) as error:
             logger.error("Spark environment %s does not start: %s", key, error)  # noqa: TRY400 - the sentence is enough
+            await environment.stop()
             self._forget(started)
-            started.ready.set_exception(error)
+            told = error if isinstance(error, FlinklikeError) else UnavailableError(f"starting Spark: {error}")
+            started.ready.set_exception(told)
             started.ready.exception()  # who waits is told; without such a user it is no mistake of ours
             return
         logger.info("Spark environment %s is ready", key)
         started.ready.set_result(None)
+        changes = self._scope.start(f"changes of {key}", self._watch_changes(environment))
         loss = await environment.wait_lost()
-        level = logging.INFO if loss.is_planned or self._room_is_given_up(key) else logging.ERROR
-        logger.log(level, "Spark environment %s has ended: %s", key, loss)
+        changes.cancel()
+        self._room.end(key)  # no task finds it any more
+        logger.log(logging.INFO if loss.is_planned else logging.ERROR, "Spark environment %s has ended: %s", key, loss)
         self.on_loss(environment, loss)
         await environment.stop()
         self._forget(started)
 
-    def _room_is_given_up(self, key: str) -> bool:
-        return self._is_stopping or all(status.key != key for status in self._room.statuses())
+    async def _watch_changes(self, environment: SparkEnvironment) -> None:
+        while True:
+            await environment.put_back.wait_changed(environment.put_back.generation)
+            self.on_change(environment.put_back.value)
 
     def _forget(self, started: _Started) -> None:
+        """Its processes are dead: its memory is free."""
         key = started.spec.key
         if self._started.get(key) is started:
             del self._started[key]

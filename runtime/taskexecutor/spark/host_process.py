@@ -75,6 +75,8 @@ class HostProcess:
         self._loss: SparkLoss | None = None
         self.jvm_pid = 0
         self.is_warm = False
+        self.is_refused = False
+        """True when Spark does not start with this conf."""
         self.is_changed = False
         """R45: no session begins in the JVM until those that work in it have ended, or the change is put back."""
 
@@ -98,6 +100,11 @@ class HostProcess:
 
     async def start(self) -> None:
         """Return when the host's self-test has passed. Raises SparkStartError."""
+        try:
+            hello = frames.encode({"settings": self._settings.to_json()})
+        except frames.FrameError as error:
+            message = f"starting Spark: its settings are too large: {error}"
+            raise SparkStartError(message) from error
         for directory in (self._settings.work_directory, self._settings.log_directory):
             directory.mkdir(parents=True, exist_ok=True)
         # Here, because the host and its JVM have the umask of user code. An account's is its own.
@@ -110,7 +117,7 @@ class HostProcess:
             self._process = await self._launch(theirs)
         self._on_launch(self._process.pid)
         reader, self._writer = await asyncio.open_connection(sock=ours)
-        self._writer.write(frames.encode({"settings": self._settings.to_json()}))
+        self._writer.write(hello)
         self._scope.spawn("serve", self._serve(reader, self._process))
         try:
             async with asyncio.timeout(self._settings.start_timeout):
@@ -211,6 +218,7 @@ class HostProcess:
                 culprit = str(message["session_id"])
                 self._note(SparkLoss(str(message["reason"]), culprit, is_deed=bool(culprit)))
             case "failed":
+                self.is_refused = bool(message["is_refusal"])
                 self._note(SparkLoss(str(message["reason"])))
             case other:
                 logger.warning("the Spark host says %r, which means nothing here", other)

@@ -76,12 +76,13 @@ def _serve(settings: SparkSettings, connection: socket.socket) -> int:
         hold_metastore(settings.warehouse, settings.spark_conf, clock, threading.Event().wait)
         driver = start(settings, java, archive, clock)
     except (FlinklikeError, OSError) as error:
-        connection.sendall(frames.encode({"event": "failed", "reason": str(error)}))
+        is_refusal = isinstance(error, JvmStartError) and error.is_of_itself()
+        connection.sendall(frames.encode({"event": "failed", "reason": str(error), "is_refusal": is_refusal}))
         return 1
     except Exception as error:
         # The boundary of the start: what Spark refuses is told where the TaskManager was started, and not only here.
         logger.exception("Spark does not start")
-        connection.sendall(frames.encode({"event": "failed", "reason": refusal(error)}))
+        connection.sendall(frames.encode({"event": "failed", "reason": refusal(error), "is_refusal": True}))
         return 1
     logger.info("Spark %s on Java %d (%s), JVM %d", driver.spark.version, java.version, java.source, driver.process.pid)
     started = {"event": "started", "jvm_pid": driver.process.pid, "java": java.source, "java_version": java.version}

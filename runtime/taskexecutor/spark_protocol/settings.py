@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from runtime.common.spark_conf import OF_ENVIRONMENTS, OWNED
-from runtime.common.spark_environments import HEAP, WAREHOUSE, EnvironmentSpec, has_own_metastore
+from runtime.common.spark_environments import HEAP, JAVA_OPTIONS, WAREHOUSE, EnvironmentSpec, has_own_metastore
 from runtime.taskexecutor.spark_protocol.catalog import catalog_conf
 from runtime.taskexecutor.worker_protocol.worker_environment import DAEMON_MODULE, WORKING_DIRECTORY_LINK
 
 WARM_UPS_ON_DEMAND_MAX = 40
 _PACKAGES = "spark.jars.packages"
-_JAVA_OPTIONS = {"spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"}
 _RETAINED_MAX = "200"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 _LOOPBACK = "127.0.0.1"
@@ -70,7 +69,7 @@ class SparkSettings:
         A key of the job takes the place of the same key here, but Java options come behind those that are here.
         """
         conf = {**self.spark_conf, **{key: value for key, value in spec.conf.items() if key != HEAP}}
-        for key in _JAVA_OPTIONS & spec.conf.keys() & self.spark_conf.keys():
+        for key in {*JAVA_OPTIONS} & spec.conf.keys() & self.spark_conf.keys():
             conf[key] = f"{self.spark_conf[key]} {spec.conf[key]}"
         work = self.work_directory / "environments" / spec.key
         return dataclasses.replace(
@@ -80,7 +79,7 @@ class SparkSettings:
             work_directory=work,
             log_prefix=f"{self.log_prefix}-{spec.key[:8]}",
             warm_up_count=min(self.warm_up_count, WARM_UPS_ON_DEMAND_MAX),
-            warehouse=str(work / "hive") if has_own_metastore(spec.conf) else "",
+            warehouse=str(work / "hive") if has_own_metastore({**self.spark_conf, **spec.conf}) else "",
             is_on_demand=True,
         )
 

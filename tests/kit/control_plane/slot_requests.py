@@ -103,9 +103,10 @@ class Cluster:
         unreachable: tuple[Incarnation, ...] = (),
         static_conf: bytes = b"",
         needs_spark: bool = False,
+        script_conf: bytes = b"",
     ) -> list[Any]:
         needs = (ResourceRequirement(profile, count),) if count else ()
-        declared = JobRequirements(job(number), epoch, needs, unreachable, static_conf, needs_spark)
+        declared = JobRequirements(job(number), epoch, needs, unreachable, static_conf, needs_spark, script_conf)
         return self.handle(ev.RequirementsDeclared(declared, OWNER, "owner:1"))
 
 

@@ -40,6 +40,7 @@ def test_what_means_the_same_has_the_same_name() -> None:
     assert environment_key({"a": "1024m", "b": "True"}) == environment_key({"b": "true", "a": "1g"})
     assert environment_key({"a": "1g"}) != environment_key({"a": "2g"})
     assert environment_key({"a": "1g"}) != environment_key({"b": "1g"})
+    assert environment_key({"spark.jars": "/A.jar"}) != environment_key({"spark.jars": "/a.jar"})
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,6 @@ def test_what_means_the_same_has_the_same_name() -> None:
         ({"spark.driver.memory": "20g"}, 20 * GIB, 2 * GIB),
         ({"spark.driver.memory": "3000"}, 3000 << 20, 512 << 20),
         ({"spark.driver.memory": "3g", "spark.driver.memoryOverhead": "1g"}, 3 * GIB, GIB),
-        ({"spark.driver.memory": "much"}, GIB, 512 << 20),
     ],
 )
 def test_its_memory_is_heap_and_overhead(static: dict[str, str], heap: int, overhead: int) -> None:
@@ -59,7 +59,9 @@ def test_its_memory_is_heap_and_overhead(static: dict[str, str], heap: int, over
 
 
 def test_the_overhead_is_a_share_of_a_large_heap() -> None:
-    assert (overhead_bytes(GIB), overhead_bytes(100 * GIB)) == (512 << 20, 10 * GIB)
+    assert (overhead_bytes(GIB, {}), overhead_bytes(100 * GIB, {})) == (512 << 20, 10 * GIB)
+    assert overhead_bytes(100 * GIB, {"spark.driver.memoryOverheadFactor": "0.2"}) == 20 * GIB
+    assert overhead_bytes(100 * GIB, {"spark.driver.memoryOverheadFactor": "much"}) == 10 * GIB
 
 
 def test_executors_have_conf_where_they_are_processes_of_a_cluster() -> None:
@@ -75,6 +77,23 @@ def test_executors_have_conf_where_they_are_processes_of_a_cluster() -> None:
         (KRYO, [ALONE, ON_DEMAND], []),
         ({"spark.driver.memory": "3g", "spark.sql.catalogImplementation": "hive"}, [ON_DEMAND], []),
         (KRYO, [ALONE], ["spark_conf spark.serializer: static, and no TaskManager offers 'kryo': start one with -D"]),
+        (
+            {"spark.driver.memory": "1.5g"},
+            [],
+            ["spark_conf spark.driver.memory: '1.5g': expected a size of at"],
+        ),
+        (
+            {"spark.driver.extraJavaOptions": "-Xmx9g"},
+            [ON_DEMAND],
+            ["spark_conf spark.driver.extraJavaOptions: -Xmx"],
+        ),
+        ({"spark.x": "y", "spark.jars": "j" * 200_000}, [], ["spark_conf: its static keys have 200010 characters, at"]),
+        ({"spark.driver.memory": "0g"}, [ON_DEMAND], ["spark_conf spark.driver.memory: '0g': expected a size"]),
+        (
+            {"spark.driver.memoryOverhead": "x"},
+            [ALONE],
+            ["spark_conf spark.driver.memoryOverhead: 'x': expected a"],
+        ),
         ({"spark.driver.memory": "2g"}, [ALONE], ["spark_conf spark.driver.memory: no TaskManager starts a Spark env"]),
         (
             {**KRYO, "spark.local.dir": "/d"},
@@ -127,8 +146,36 @@ def test_no_other_job_has_an_environment_with_a_metastore_of_its_own() -> None:
     hive = {"spark.sql.catalogImplementation": "hive"}
     first, second = (ON_DEMAND.environment(SparkWish(job, hive)).key for job in "12")
     assert first != second
+    empty = {**hive, "spark.hadoop.hive.metastore.uris": " ", "spark.sql.catalogImplementation": " hive"}
+    first, second = (ON_DEMAND.environment(SparkWish(job, empty)).key for job in "12")
+    assert first != second
     shared = {**hive, "spark.hadoop.hive.metastore.uris": "thrift://h:9083", "spark.sql.warehouse.dir": "file:/w"}
     first, second = (ON_DEMAND.environment(SparkWish(job, shared)).key for job in "12")
     assert first == second
     assert ON_DEMAND.can_serve(SparkWish("1", shared))
     assert not ON_DEMAND.can_serve(SparkWish("1", {"spark.sql.warehouse.dir": "file:/w"}))
+
+
+def test_a_task_manager_that_fulfils_what_the_script_sets_is_told_from_one_that_can_only_serve_it() -> None:
+    wish = SparkWish("j", {}, KRYO)
+    assert (ON_DEMAND.fulfils(wish), ALONE.fulfils(wish)) == (True, False)
+    assert ALONE.can_serve(wish)
+
+
+def test_what_a_script_cannot_set_leaves_the_rest_of_what_it_sets() -> None:
+    script = {"spark.local.dir": "/d", "spark.sql.warehouse.dir": "/w", "spark.driver.memory": "9g", **KRYO}
+    assert dict(ON_DEMAND.environment(SparkWish("j", {}, script)).conf) == KRYO
+    assert dict(ON_DEMAND.environment(SparkWish("j", {}, {**KRYO, "spark.driver.memory": "lots"})).conf) == KRYO
+
+
+def test_the_overhead_that_the_task_manager_names_counts_for_all() -> None:
+    offer = SparkOffer({**LOCAL, "spark.driver.memoryOverhead": "2g"}, 4 * GIB)
+    assert offer.environment(SparkWish(asked=KRYO)).memory_bytes == 3 * GIB
+
+
+def test_hive_support_beside_a_catalog_of_the_task_manager_is_asked_for_again() -> None:
+    hive = {"spark.sql.catalogImplementation": "hive"}
+    offer = SparkOffer({**LOCAL, **hive}, 4 * GIB)
+    assert offer.environment(SparkWish("1", hive)).is_default
+    found = offer.environment(SparkWish("1", {**hive, **KRYO}))
+    assert dict(found.conf) == {**KRYO, **hive}

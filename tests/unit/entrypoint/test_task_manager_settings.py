@@ -72,6 +72,21 @@ def test_a_job_may_ask_for_the_heap_that_there_is(tmp_path: Path, wanted: str, r
     assert [one.split()[1].rstrip(":") for one in problems] == refused
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 4 << 30),
+        ({tm.SPARK_MEMORY.key: 9 << 30}, 4 << 30),
+        ({tm.SPARK_MEMORY_TOTAL.key: 0}, 0),
+        ({tm.SPARK_MEMORY_TOTAL.key: 6 << 30}, (6 << 30) - (1536 << 20)),
+        ({tm.SLOT_UIDS.key: (20000, 20099)}, 0),
+        ({tm.SPARK_ENABLED.key: False}, 0),
+    ],
+)
+def test_memory_for_spark_environments_of_jobs(tmp_path: Path, options: dict[str, Any], expected: int) -> None:
+    assert registration_of(context(tmp_path, options=options), "guard:1").environment_bytes == expected
+
+
 def test_task_managers_of_one_host_have_logs_of_their_own(tmp_path: Path) -> None:
     first, second = (
         context(tmp_path, environment={LOG_FILE_VARIABLE: f"{tmp_path}/log/taskmanager-{number}.log"})

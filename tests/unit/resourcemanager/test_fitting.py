@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from runtime.common.ids import AllocationId
 from runtime.common.spark_environments import SparkOffer, SparkWish
 from runtime.gateways.resource_manager import ResourceProfile, SparkEnvironmentStatus
 from runtime.resourcemanager.core import events as ev
@@ -120,3 +121,34 @@ def test_environments_of_others_are_waited_for_and_unused_ones_give_way() -> Non
     cluster.declare(1, 0)
     assert requests(cluster.report(T1, [None] * 4, environment("3g", users=1))) == [], "an attempt has it still"
     assert [peer for peer, _ in requests(cluster.report(T1, [None] * 4, environment("3g")))] == [T1]
+
+
+def test_what_a_script_sets_itself_leads_to_a_task_manager_that_can_have_it() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 2, spark_conf=LOCAL)
+    cluster.register(T2, 1, spark_conf=LOCAL, environment_bytes=4 * GIB)
+    assert [peer for peer, _ in requests(cluster.declare(1, 1, script_conf=static("3g"), needs_spark=True))] == [T2]
+    assert [peer for peer, _ in requests(cluster.declare(2, 2, script_conf=static("9g"), needs_spark=True))] == [T1] * 2
+
+
+def test_and_keeps_no_job_from_a_cluster_without_spark() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    assert requests(cluster.declare(1, 1, script_conf=static("3g"), needs_spark=True))
+
+
+def test_no_two_jobs_share_the_memory_of_a_metastore_of_their_own() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 4, spark_conf=LOCAL, environment_bytes=2 * GIB)
+    hive = b'{"spark.sql.catalogImplementation": "hive"}'
+    assert requests(cluster.declare(1, 1, static_conf=hive))
+    assert requests(cluster.declare(2, 1, static_conf=hive)) == []
+
+
+def test_the_next_leader_counts_environments_of_slots_that_it_finds() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 4, spark_conf=LOCAL, environment_bytes=4 * GIB)
+    held = (AllocationId("e" * 32), job(1))
+    cluster.report(T1, [held, None, None, None])
+    cluster.declare(1, 1, static_conf=static("3g"))
+    assert requests(cluster.declare(2, 1, static_conf=static("2g"))) == []

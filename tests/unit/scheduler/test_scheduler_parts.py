@@ -283,3 +283,15 @@ def test_what_a_job_asks_of_spark() -> None:
     conf = {"spark.executor.memory": "1g", "spark.sql.shuffle.partitions": "3"}
     needs = spark_needs(lone().model_copy(update={"spark_conf": conf}))
     assert (json.loads(needs.static_conf), needs.needs_spark) == ({"spark.executor.memory": "1g"}, True)
+    assert needs.script_conf == b""
+
+
+def test_what_a_script_sets_itself_is_declared_apart() -> None:
+    artifact = Artifact(name="etl.py", sha256="a" * 64, size_bytes=1, key="k")
+    code = ScriptCode(script=artifact, builder_conf={"spark.serializer": "kryo", "spark.sql.shuffle.partitions": "3"})
+    plain = lone()
+    (operator,) = plain.vertices[0].operators
+    script = operator.model_copy(update={"kind": OperatorKind.SCRIPT, "code": code})
+    vertices = (plain.vertices[0].model_copy(update={"operators": (script,)}),)
+    needs = spark_needs(plain.model_copy(update={"vertices": vertices}))
+    assert (needs.static_conf, json.loads(needs.script_conf)) == (b"", {"spark.serializer": "kryo"})

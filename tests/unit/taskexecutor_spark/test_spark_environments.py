@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from runtime.aio.clock import LoopClock
+from runtime.aio.watch import Watch
 from runtime.common.errors import UnavailableError
 from runtime.common.spark_environments import EnvironmentSpec, SparkOffer, SparkWish
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
@@ -28,6 +29,7 @@ class ScriptedEnvironment:
         self.may_start = asyncio.Event()
         self.is_ready = False
         self.is_warm = True
+        self.put_back: Watch[None] = Watch(None)
         self.problem = ""
         self.refusal = refusal
         self.loss: asyncio.Future[SparkLoss] = asyncio.get_running_loop().create_future()
@@ -38,7 +40,7 @@ class ScriptedEnvironment:
     async def start(self) -> None:
         await self.may_start.wait()
         if self.refusal:
-            raise UnavailableError(self.refusal)
+            raise OSError(self.refusal)
         self.is_ready = True
 
     async def wait_lost(self) -> SparkLoss:
@@ -60,6 +62,8 @@ class ScriptedEnvironment:
 
     async def end_job(self, job_id: str) -> None:
         self.ended_jobs.append(job_id)
+        if self.refusal:
+            raise UnavailableError(self.refusal)
 
 
 class World:
@@ -98,7 +102,7 @@ async def world() -> AsyncIterator[World]:
     await made.environments.open()
     yield made
     await made.environments.stop()
-    assert all(one.is_stopped for one in made.made if not one.refusal)
+    assert all(one.is_stopped for one in made.made)
 
 
 async def eventually(holds: Callable[[], object]) -> None:
@@ -124,7 +128,7 @@ async def test_one_starts_for_all_who_need_it(world: World) -> None:
 async def test_who_finds_no_room_waits_until_an_unused_one_has_ended(world: World) -> None:
     one, lease = await world.acquire("2g")
     waiting = asyncio.create_task(world.acquire("3g"))
-    await eventually(lambda: world.notes[-1].startswith("waits until other jobs"))
+    await eventually(lambda: world.notes[-1].startswith("waits for room"))
     assert len(world.made) == 1
     world.environments.release(lease)
     other, _ = await waiting
@@ -191,6 +195,59 @@ async def test_a_job_that_leaves_is_ended_in_all_of_them(world: World) -> None:
     one, _ = await world.acquire("2g")
     await world.environments.end_job("j")
     assert one.ended_jobs == world.default.ended_jobs == ["j"]
+
+
+async def test_one_that_cannot_be_told_of_a_job_keeps_no_other_from_it(world: World) -> None:
+    one, _ = await world.acquire("2g")
+    world.default.refusal = "away"
+    with pytest.raises(UnavailableError, match="away"):
+        await world.environments.end_job("j")
+    assert one.ended_jobs == ["j"]
+
+
+async def test_those_who_wait_start_theirs_in_the_order_in_which_they_came(world: World) -> None:
+    _, lease = await world.acquire("3g")
+    large = asyncio.create_task(world.acquire("3500m"))
+    await eventually(lambda: len(world.notes) > 2)
+    small = asyncio.create_task(world.acquire("1100m"))
+    same = await world.acquire("3g")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not small.done(), "it would fit when the first one has ended, and so would all others that come"
+    for one in (lease, same[1]):
+        world.environments.release(one)
+    ((_, lease),) = [await large]
+    assert not small.done()
+    world.environments.release(lease)
+    assert (await small)[0].is_ready
+
+
+async def test_two_who_wait_get_what_fits(world: World) -> None:
+    _, lease = await world.acquire("3g")
+    both = [asyncio.create_task(world.acquire(heap)) for heap in ("1100m", "1200m")]
+    await eventually(lambda: sum(note.startswith("waits") for note in world.notes) == 2)
+    world.environments.release(lease)
+    assert all([(await one)[0].is_ready for one in both])
+
+
+async def test_who_stops_waiting_leaves_nothing_behind_that_ends_for_ever(world: World) -> None:
+    _, first = await world.acquire("3g")
+    waiting = [asyncio.create_task(world.acquire(heap)) for heap in ("2g", "2500m")]
+    await eventually(lambda: sum(note.startswith("waits") for note in world.notes) == 2)
+    waiting[0].cancel()
+    world.environments.release(first)
+    assert (await waiting[1])[0].is_ready
+    assert world.users() == [1]
+
+
+async def test_one_that_is_lost_is_not_given_out_any_more(world: World) -> None:
+    one, lease = await world.acquire("2g")
+    seen: list[bool] = []
+    world.environments.on_loss = lambda *_: seen.append(world.environments.is_living(lease))
+    one.lose("the JVM ended")
+    again, _ = await world.acquire("2g")
+    assert again is not one or seen == []
+    await eventually(lambda: seen == [False])
 
 
 async def test_all_are_given_up_together(world: World) -> None:
