@@ -15,6 +15,7 @@ from tests.benchmarks import (
     control_plane,
     denials,
     encryption,
+    environments,
     etcd_writes,
     hostile,
     job_lists,
@@ -30,6 +31,7 @@ from tests.benchmarks.measure import Report
 BENCHMARKS: dict[str, Callable[..., Report]] = {
     **control_plane.BENCHMARKS,
     **spark.BENCHMARKS,
+    **environments.BENCHMARKS,
     **triggers.BENCHMARKS,
     **denials.BENCHMARKS,
     **hostile.BENCHMARKS,

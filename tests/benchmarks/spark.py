@@ -29,7 +29,7 @@ for line in sys.stdin:
     spark.range(1000).count()
     print(1000 * (time.perf_counter() - begin), flush=True)
 """
-_SUBMIT_SCRIPT = """
+SUBMIT_SCRIPT = """
 from pyspark.sql import SparkSession
 print(SparkSession.builder.getOrCreate().range(1000).count())
 """
@@ -98,9 +98,9 @@ async def _pairs(cluster: ScriptCluster, bare: BareSession, report: Report, *, w
     return percentile(ours, 50)
 
 
-def _spark_submit(script: Path, runs: int) -> tuple[list[float], float]:
+def spark_submit(script: Path, runs: int, *options: str) -> tuple[list[float], float]:
     """Milliseconds of each run, and CPU seconds of all."""
-    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", str(script)]
+    command = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *options, str(script)]
     environment, times, before = plain_spark_environment(), list[float](), os.times()
     for _ in range(runs):
         begin = time.perf_counter()
@@ -121,9 +121,9 @@ def overhead(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     finally:
         bare.close()
     script = cluster.run / "count.py"
-    script.write_text(_SUBMIT_SCRIPT)
+    script.write_text(SUBMIT_SCRIPT)
     runs = 1 if small else 3
-    times, cpu = _spark_submit(script, runs)
+    times, cpu = spark_submit(script, runs)
     report.add_distribution("spark-submit", times)
     report.add("CPU of spark-submit per run", 1000 * cpu / runs, "ms")
     report.add("spark-submit / job", percentile(times, 50) / ours, "x", Target("50", "100"))
@@ -133,7 +133,7 @@ def start(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     """TaskManager start to ready, with and without the class archive."""
     rounds = 1 if small else 3
     directory = cluster.run / "run" / "cds"
-    archive = reached(lambda: _archives(directory), f"a class archive in {directory}", timeout=300)[0]
+    archive = reached(lambda: class_archives(directory), f"a class archive in {directory}", timeout=300)[0]
     _must_succeed(cluster.script("taskmanager.sh", "stop-all"))
     with_archive = [_start_once(cluster, archive, uses=True) for _ in range(rounds)]
     off = ("-D", "taskmanager.spark.class-archive=false")
@@ -162,7 +162,8 @@ def _must_succeed(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _archives(directory: Path) -> list[Path]:
+def class_archives(directory: Path) -> list[Path]:
+    """Those that are built."""
     return [path for suffix in ("jsa", "aot") for path in directory.glob(f"spark-*.{suffix}")]
 
 

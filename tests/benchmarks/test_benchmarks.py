@@ -18,7 +18,7 @@ from tests.kit.spark.spark_box import QUICK_JVM
 
 CLUSTER = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 SPARK = [*CLUSTER, pytest.mark.spark, pytest.mark.timeout(1500)]
-SPARK_NAMES = ("slot-memory", "spark", "start")
+SPARK_NAMES = ("slot-memory", "spark", "start", "environments")
 
 EXPECTED: Mapping[str, tuple[str, ...]] = {
     "no-op": (
@@ -37,6 +37,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "running": ("JobMaster processes' RSS per job", "/jobs/overview with 20 jobs p99", "CPU of jobmaster per job"),
     "slot-memory": ("PSS of an idle slot process (of 2) p50", "CPU of a slot process"),
     "spark": ("differences of 5 pairs p50", "spark-submit / job", "CPU of taskmanager per Spark job"),
+    "environments": ("first job in a new environment p50", "the next jobs there p50", "spark-submit / first job"),
     "start": ("start to ready with class archive p50", "start to ready without class archive p50", "CPU of a start"),
     "scheduler-core": ("subtasks per second, P = 1000", "CPU of a no-op job", "memory per running job"),
     "job-lists": ("longest hold of the loop, /jobs/overview after", "CPU of /jobs/overview of 500 jobs"),

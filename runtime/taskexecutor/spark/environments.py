@@ -44,10 +44,11 @@ class DefaultEnvironment(SparkEnvironment, Protocol):
 
 @dataclass(slots=True)
 class _Started:
-    """`ready`: done when it can be used, or with the reason why not."""
+    """`ready`: done when it can be used, or with the reason why not. `given_up`: why it is not to start any more."""
 
     spec: EnvironmentSpec
     environment: SparkEnvironment
+    given_up: str = ""
     ready: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -142,6 +143,7 @@ class SparkEnvironments:
     async def _give_up_started(self, reason: str) -> None:
         async with asyncio.TaskGroup() as group:
             for started in self._started.values():
+                started.given_up = reason
                 _ = group.create_task(started.environment.give_up(reason))
 
     # --- users ----------------------------------------------------------------------------------------------
@@ -233,6 +235,8 @@ class SparkEnvironments:
         """The life of one: its start, and its loss."""
         environment, key = started.environment, started.spec.key
         try:
+            if started.given_up:
+                raise UnavailableError(started.given_up)
             await environment.start()
         except (FlinklikeError, OSError) as error:
             logger.error("Spark environment %s does not start: %s", key, error)  # noqa: TRY400 - the sentence is enough

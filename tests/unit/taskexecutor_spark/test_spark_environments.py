@@ -250,6 +250,15 @@ async def test_one_that_is_lost_is_not_given_out_any_more(world: World) -> None:
     assert (await world.acquire("2g"))[0] is not one
 
 
+async def test_one_that_has_not_begun_to_start_when_all_are_given_up_does_not_start(world: World) -> None:
+    asking = asyncio.create_task(world.acquire("2g"))
+    await eventually(lambda: world.made)
+    await world.environments.give_up("another namespace")
+    with pytest.raises(UnavailableError, match="another namespace"):
+        await asking
+    assert not world.made[0].is_ready
+
+
 async def test_all_are_given_up_together(world: World) -> None:
     one, _ = await world.acquire("2g")
     await world.environments.give_up("another namespace")
