@@ -156,8 +156,11 @@ esac
 [ "$mode" != all ] || step "extended tests" tests "$@" -m extended
 [ -n "$has_tests" ] || failed+=("no test is selected")
 
+echo "== time of the slowest files"
+awk '$1 == "SPENT" { seconds[$2] += $4 } END { for (file in seconds) print seconds[file] " s", file }' \
+  "$FLINKLIKE_TEST_NOTES" | sort -rn | awk 'NR <= 40'
 echo "== time of tests, by folder"
-awk '$1 == "SPENT" { tests[$2] += $3; seconds[$2] += $4 }
+awk '$1 == "SPENT" { split($2, part, "/"); folder = part[1] "/" part[2]; tests[folder] += $3; seconds[folder] += $4 }
   END { for (folder in tests) print folder ": " tests[folder] " tests, " seconds[folder] " s" }' "$FLINKLIKE_TEST_NOTES" | sort
 if [ ${#failed[@]} -gt 0 ]; then
   grep '^FAILED ' "$FLINKLIKE_TEST_NOTES" >&2

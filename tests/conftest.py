@@ -42,13 +42,13 @@ def pytest_collection_finish() -> None:
 
 NOTES = os.environ.pop("FLINKLIKE_TEST_NOTES", None)  # no run that a test starts, of a mutation say, adds to them
 _spent: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
-"""Tests and seconds by folder."""
+"""Tests and seconds by file."""
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    folder = _spent["/".join(report.nodeid.partition("::")[0].split("/")[:2])]
-    folder[0] += report.when == "call"
-    folder[1] += report.duration
+    file = _spent[report.nodeid.partition("::")[0]]
+    file[0] += report.when == "call"
+    file[1] += report.duration
     note_failure(report)
 
 
@@ -62,8 +62,8 @@ pytest_collectreport = note_failure
 
 
 def pytest_sessionfinish() -> None:
-    for folder, (tests, seconds) in _spent.items():
-        note(f"SPENT {folder} {tests} {seconds:.0f}")
+    for file, (tests, seconds) in _spent.items():
+        note(f"SPENT {file} {tests} {seconds:.0f}")
 
 
 def note(line: str) -> None:

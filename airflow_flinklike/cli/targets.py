@@ -49,7 +49,7 @@ class ScriptOptions:
             "--py-files": self.py_files,
             "--files": self.files,
             "--archives": self.archives,
-            "--conf (and no option that stands for conf)": self.conf,
+            "--conf (or option that stands for it)": self.conf,
             "--name": self.name,
             "--secret": self.secrets,
         }

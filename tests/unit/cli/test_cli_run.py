@@ -310,7 +310,10 @@ def test_explain(flinklike: RunCommand, jobs: str) -> None:
         (["run", "{jobs}:sales", "--param", "days=x"], "TypeError: 'str' object cannot be interpreted as an integer"),
         (["run", "{jobs}:built", "-p", "2"], "is built already; make it a function that takes `parallelism`"),
         (["run", "{jobs}:built", "more"], "is not a script, so it takes no arguments after the target"),
-        (["run", "--conf", "a=b", "--name", "n", "{jobs}:built"], "is not a script, so it takes no --conf, --name"),
+        (
+            ["run", "--conf", "a=b", "--name", "n", "{jobs}:built"],
+            "so it takes no --conf (or option that stands for it), --name",
+        ),
         (["run", "--secret", "KEY", "{jobs}:built"], "is not a script, so it takes no --secret"),
         (["run", "--secret", "KEY=hush", "{jobs}.py"], "'KEY' has a value here: values are files of the TaskManagers"),
         (["run", "--job-id", "x", "{jobs}:built"], "'x' is not a job id: expected 32 lower-case hex digits"),
@@ -399,10 +402,14 @@ def test_options_of_spark_submit_that_stand_for_conf(
     assert operator.code.args == ("--driver-memory", "9g")
 
 
-def test_a_properties_file_with_other_settings_is_refused(flinklike: RunCommand, jobs: str, tmp_path: Path) -> None:
+def test_other_settings_of_a_properties_file_are_told_and_ignored(
+    flinklike: RunCommand, server: RestThread, jobs: str, tmp_path: Path
+) -> None:
     (tmp_path / "own.conf").write_text("spark.x 1\nmine 2\n")
-    done = flinklike("run", "--properties-file", str(tmp_path / "own.conf"), f"{jobs}.py")
-    assert (done.code, "none of Spark's settings: mine" in done.err) == (1, True)
+    done = flinklike("run", "-d", "--properties-file", str(tmp_path / "own.conf"), f"{jobs}.py")
+    assert done.code == 0
+    assert "own.conf: ignored, as none of Spark's: mine" in done.err
+    assert server.dispatcher.graph().spark_conf == {"spark.x": "1"}
 
 
 def test_a_refused_job_is_one_sentence_with_all_problems(flinklike: RunCommand, server: RestThread, jobs: str) -> None:

@@ -148,7 +148,7 @@ def test_what_the_docs_have_users_run_needs_no_test_tools(
 
 PYTEST = """#!/bin/sh
 echo "pytest $*"
-echo "SPENT tests/unit 3 4" >> "$FLINKLIKE_TEST_NOTES"
+echo "SPENT tests/unit/test_a.py 3 4" >> "$FLINKLIKE_TEST_NOTES"
 echo "FAILED tests/unit/test_a.py::test_it" >> "$FLINKLIKE_TEST_NOTES"
 case "$*" in
   *" -m not "*) exit {light} ;;
@@ -247,6 +247,7 @@ def test_a_change_runs_the_tests_that_it_needs(home: Path) -> None:
 
 def test_failures_and_the_time_of_all_runs_are_said_at_the_end(home: Path) -> None:
     done = run_tests(home, heavy=1)
+    assert "== time of the slowest files\n20 s tests/unit/test_a.py\n" in done.stdout
     assert done.stdout.endswith("== time of tests, by folder\ntests/unit: 15 tests, 20 s\n")
     assert done.stderr.splitlines() == [*["FAILED tests/unit/test_a.py::test_it"] * 5, "Failed: heavy tests"]
 
