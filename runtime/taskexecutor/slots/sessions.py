@@ -57,7 +57,8 @@ class SlotSessions:
             return False
         if spec.is_default or self._environments is None or process.lease is None:
             return True
-        return self._environments.renew(process.lease)
+        process.is_user = process.is_user or self._environments.renew(process.lease)
+        return process.is_user
 
     def give(
         self,
@@ -81,8 +82,7 @@ class SlotSessions:
         try:
             session = await self._session_in(slot_index, process, spec, note)
         except (FlinklikeError, TimeoutError) as error:
-            self._release(process.lease)
-            process.lease = None
+            self.release(process)
             is_refused = isinstance(error, SparkRefusedError)
             process.refuse_spark(str(error) or type(error).__name__, is_refused=is_refused)
             return
@@ -100,18 +100,15 @@ class SlotSessions:
             return await self._open(self._spark, slot_index, lambda: True)
         for _ in range(_ENVIRONMENTS_TRIED):
             environment, lease = await self._acquired(self._environments, process, spec, note)
-            process.environment = environment
-            if process.state is SlotProcessState.RUNNING:
-                process.lease = lease
-            else:  # its attempt has ended meanwhile
-                self._release(lease)
+            process.environment, process.lease, process.is_user = environment, lease, True
+            if process.state is not SlotProcessState.RUNNING:
+                self.release(process)  # its attempt has ended meanwhile
             try:
                 session = await self._open(environment, slot_index, partial(self._environments.is_living, lease))
                 # Spark adds options of its own to some keys: what the job has asked for is there nevertheless.
                 return replace(session, conf={**session.conf, **spec.conf})
             except SparkLostError:
-                self._release(process.lease)
-                process.lease = None
+                self.release(process)
         message = "the Spark environment for the job has ended again and again before it had a session for the task"
         raise UnavailableError(message)
 
@@ -153,12 +150,10 @@ class SlotSessions:
             return await spark.open_session(slot_index)
 
     def release(self, process: SlotProcess) -> None:
-        """The attempt has ended that had the environment of this process."""
-        self._release(process.lease)
-
-    def _release(self, lease: Lease | None) -> None:
-        if lease is not None and self._environments is not None:
-            self._environments.release(lease)
+        """The process has no use of its environment any more: its attempt has ended, or gets no session. Idempotent."""
+        if process.is_user and process.lease is not None and self._environments is not None:
+            process.is_user = False
+            self._environments.release(process.lease)
 
     async def cancel_jobs(self, process: SlotProcess) -> None:
         """The soft step: the session's active Spark jobs fail in the slot process."""

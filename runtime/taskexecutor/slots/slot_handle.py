@@ -141,7 +141,9 @@ class SlotProcess(asyncio.Protocol):
         self.acquiring: asyncio.Task[Any] | None = None
         """Waits for that environment."""
         self.lease: Lease | None = None
-        """What its attempt has of that environment; None for the default one."""
+        """What it has, or had, of that environment; None for the default one."""
+        self.is_user = False
+        """True while its attempt counts as a user of that environment."""
         self.has_used_session = False
         self.uses_spark = False
         self.refusal = ""
