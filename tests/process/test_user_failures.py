@@ -162,8 +162,8 @@ def test_a_lost_spark_is_nobodys_code(spark_cluster: ScriptCluster, tmp_path: Pa
     done = spark_cluster.cli("run", "-d", "--json", *asked, str(script), str(runs), str(stop))
     job_id = json.loads(done.stdout)["job_id"]
     reached(lambda: runs.exists() and runs.read_text() == "x", "the script uses Spark")
-    (jvm,) = [pid for pid, line in spark_cluster.processes().items() if "org.apache.spark.deploy.SparkSubmit" in line]
-    os.kill(jvm, signal.SIGKILL)
+    for jvm in jvms_of(spark_cluster):
+        os.kill(jvm, signal.SIGKILL)
     with spark_cluster.connect() as client:
         reached(lambda: runs.read_text() == "xx" or ends(client, job_id), "it runs on the next Spark", timeout=200)
         stop.touch()
@@ -190,6 +190,11 @@ def comm_of(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
+
+
+def jvms_of(cluster: ScriptCluster) -> list[int]:
+    """The JVM of the default environment, and those of environments that jobs of other tests have asked for."""
+    return [pid for pid, line in cluster.processes().items() if "org.apache.spark.deploy.SparkSubmit" in line]
 
 
 def task_managers_of(cluster: ScriptCluster) -> list[int]:
