@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.common.version import VERSION
 
 if TYPE_CHECKING:
+    from airflow_flinklike.api.application import jar_job
     from airflow_flinklike.api.function import function_job
     from airflow_flinklike.api.handle import JobHandle
     from airflow_flinklike.api.pipeline import Edge, Pipeline, Stream
@@ -41,6 +42,7 @@ _HOMES = {
     "Stream": "airflow_flinklike.api.pipeline",
     "TaskContext": "runtime.jobgraph.task_context",
     "function_job": "airflow_flinklike.api.function",
+    "jar_job": "airflow_flinklike.api.application",
     "script_job": "airflow_flinklike.api.script",
     "task_credentials": "runtime.jobgraph.task_credentials",
     "task_secrets": "runtime.jobgraph.task_secrets",
@@ -61,6 +63,7 @@ __all__ = [
     "Stream",
     "TaskContext",
     "function_job",
+    "jar_job",
     "script_job",
     "task_credentials",
     "task_secrets",

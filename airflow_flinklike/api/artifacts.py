@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,11 +75,31 @@ class ArtifactCollector:
         return Artifact(name=name, sha256=digest, size_bytes=size)
 
     def of_files(self, kind: str, given: Iterable[FilePath], *, suffixes: tuple[str, ...] = ()) -> tuple[Artifact, ...]:
-        """Artifacts from files. A text is split at commas, as spark-submit does."""
-        paths = [one for one in given.split(",") if one] if isinstance(given, str) else given
-        return tuple(self.of_file(kind, path, suffixes=suffixes) for path in paths)
+        """Artifacts from files."""
+        return tuple(self.of_file(kind, path, suffixes=suffixes) for path in listed(given))
+
+    def of_jars(self, given: Iterable[FilePath]) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
+        """Artifacts from jars of the client, and the URLs of others, which the job's Spark finds itself."""
+        jars = [os.fspath(jar) for jar in listed(given)]
+        elsewhere = tuple(jar for jar in jars if _is_elsewhere(jar))
+        return self.of_files("jar", [jar for jar in jars if jar not in elsewhere], suffixes=JAR_SUFFIXES), elsewhere
 
 
+def listed(given: Iterable[FilePath]) -> list[FilePath]:
+    """The files. A text is split at commas, and blanks around names do not count, as with spark-submit."""
+    if isinstance(given, str):
+        return [name for one in given.split(",") if (name := one.strip())]
+    return list(given)
+
+
+def _is_elsewhere(location: str) -> bool:
+    """True for a URL of another scheme than file: it names no file of the client."""
+    scheme = _SCHEME.match(location)
+    return scheme is not None and scheme.group(1).lower() != "file"
+
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+JAR_SUFFIXES = (".jar",)
 PY_FILE_SUFFIXES = (".py", ".zip", ".egg", ".whl")
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".jar")
 WHEEL_SUFFIXES = (".whl",)

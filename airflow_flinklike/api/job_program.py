@@ -19,6 +19,7 @@ from airflow_flinklike.api.artifacts import (
 )
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.spark_conf import conf_text
+from runtime.common.spark_environments import JARS
 from runtime.common.version import VERSION
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex
 from runtime.jobgraph.parsing import check_job_graph
@@ -49,6 +50,8 @@ class JobOptions(TypedDict, total=False):
     """Archives that are unpacked in the working directory; `x.zip#alias` names the directory of one."""
     wheels: Iterable[FilePath]
     """Wheels on the import path of the tasks."""
+    jars: Iterable[FilePath]
+    """Jars on the class path of the job's Spark, which is a Spark environment with them. URLs are read there."""
     execution_timeout: float | timedelta | None
     """Seconds after which the cluster fails the job. None: never."""
     secrets: Iterable[str]
@@ -75,6 +78,7 @@ def kept(options: JobOptions) -> JobOptions:
         "files": _kept(options.get("files", ())),
         "archives": _kept(options.get("archives", ())),
         "wheels": _kept(options.get("wheels", ())),
+        "jars": _kept(options.get("jars", ())),
         "secrets": secrets if isinstance(secrets, str) else tuple(secrets),
     }
 
@@ -96,17 +100,22 @@ def assemble(
 ) -> JobProgram:
     """Put the parts of a job together and check all of it. Raises InvalidInputError, ValidationError."""
     secrets = options.get("secrets", ())
+    jars, jars_elsewhere = collector.of_jars(options.get("jars", ()))
+    conf = {key: conf_text(value) for key, value in spark_conf.items()}
+    if jars_elsewhere:
+        conf[JARS] = ",".join([*filter(None, [conf.get(JARS)]), *jars_elsewhere])
     graph = JobGraph(
         name=name,
         vertices=tuple(vertices),
         edges=tuple(edges),
         params=plain_json(f"job {name!r}: params", dict(options.get("params") or {})),
-        spark_conf={key: conf_text(value) for key, value in spark_conf.items()},
+        spark_conf=conf,
         environment=dict(options.get("environment") or {}),
         py_files=collector.of_files("py-file", options.get("py_files", ()), suffixes=PY_FILE_SUFFIXES),
         files=collector.of_files("file", options.get("files", ())),
         archives=collector.of_files("archive", options.get("archives", ()), suffixes=ARCHIVE_SUFFIXES),
         wheels=collector.of_files("wheel", options.get("wheels", ()), suffixes=WHEEL_SUFFIXES),
+        jars=jars,
         secrets=tuple(secrets.split(",") if isinstance(secrets, str) else secrets),
         execution_timeout_seconds=_seconds(options.get("execution_timeout")),
         restart_strategy=restart_strategy_of(options.get("restart_strategy")),

@@ -19,8 +19,6 @@ CONF_OF: Mapping[str, str] = {
 """Parameter of Airflow's SparkSubmitOperator -> key of Spark's conf. A value wins over that of the key in `conf`."""
 
 SET_AT_START: Mapping[str, str] = {
-    "jars": "jars are not sent with a job yet: put them where the TaskManagers find them, and name the paths in "
-    "spark.jars of the conf",
     "driver_cores": "the driver has the cores of its TaskManager: use spark.master, local[n], of the configuration of "
     "the TaskManagers",
 }

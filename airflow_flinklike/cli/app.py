@@ -122,6 +122,10 @@ def run(
     ] = None,
     files: Annotated[list[str] | None, typer.Option(help="comma-separated files for the working directory")] = None,
     archives: Annotated[list[str] | None, typer.Option(help="comma-separated archives, x.zip#alias")] = None,
+    jars: Annotated[
+        list[str] | None, typer.Option(help="comma-separated jars for the class path of the job's Spark")
+    ] = None,
+    main_class: Annotated[str, typer.Option("--class", help="main class of an application in a jar")] = "",
     conf: Annotated[list[str] | None, typer.Option(help="Spark conf key=value")] = None,
     name: Annotated[str, typer.Option(help="name of the job")] = "",
     secret: Annotated[
@@ -145,13 +149,11 @@ def run(
 
     The tasks' stdout goes to stdout; their stderr, their log and progress go to stderr. Options stand before a script,
     as with spark-submit: everything behind the script is an argument of it. So do spark-submit's --properties-file,
-    --packages, --exclude-packages, --repositories, --driver-memory, --driver-java-options, --driver-class-path,
-    --driver-library-path, and those of executors, which stand for keys of --conf.
+    --packages, --repositories, --driver-memory and the like, which stand for keys of --conf.
     """
     _tell_of_misplaced(target, args or [])
-    options = ScriptOptions(
-        args or (), py_files or (), files or (), archives or (), conf or (), name=name, secrets=secret or ()
-    )
+    given = [one or () for one in (args, py_files, files, archives, jars, conf, secret)]
+    options = ScriptOptions(main_class, name, *given)
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
     loaded = with_restarts(loaded, restart_strategy, user_failures)
     chosen = parse_job_id(job_id) if job_id else new_job_id()

@@ -27,7 +27,6 @@ INSTEAD: Mapping[str, str] = {
     "--master": "leave it out: --address names the cluster, whose TaskManagers have the master (spark.master)",
     "--remote": "leave it out: --address names the cluster",
     "--deploy-mode": "leave it out: the driver always is in a TaskManager",
-    "--class": "only Python applications run on warm slots; keep spark-submit for a main class of a jar",
     "--load-spark-defaults": "name each setting in --conf key=value",
     "--proxy-user": _USER,
     "--principal": _USER,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from airflow_flinklike.api.application import application_job
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.job_source import build_job, import_reference, importable
 from airflow_flinklike.api.program import Program
-from airflow_flinklike.api.script import script_job
 from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.jobgraph.graph import JobGraph
@@ -24,8 +24,8 @@ from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strat
 
 _NO_SCRIPTS: Mapping[str, str] = {
     ".sql": "run its statements from one, with spark.sql()",
-    ".jar": "applications for the JVM are not run here",
-    ".scala": "applications for the JVM are not run here",
+    ".scala": "compile it into a jar",
+    ".java": "compile it into a jar",
     ".r": "SparkR is not run here",
 }
 
@@ -34,12 +34,14 @@ _NO_SCRIPTS: Mapping[str, str] = {
 class ScriptOptions:
     """Options of spark-submit, as given. A list is in one text, with commas, or in several."""
 
+    main_class: str = ""
+    name: str = ""
     args: Sequence[str] = ()
     py_files: Sequence[str] = ()
     files: Sequence[str] = ()
     archives: Sequence[str] = ()
+    jars: Sequence[str] = ()
     conf: Sequence[str] = ()
-    name: str = ""
     secrets: Sequence[str] = ()
 
     def given(self) -> list[str]:
@@ -52,14 +54,16 @@ class ScriptOptions:
             "--conf (or option that stands for it)": self.conf,
             "--name": self.name,
             "--secret": self.secrets,
+            "--jars": self.jars,
+            "--class": self.main_class,
         }
         return [option for option, value in options.items() if value]
 
 
 def is_script(target: str) -> bool:
-    """True for a file that runs as a script, with arguments behind it."""
+    """True for a file that runs as an application, with arguments behind it."""
     path = Path(target)
-    return path.suffix == ".py" or (path.suffix != ".json" and path.is_file())
+    return path.suffix in {".py", ".jar"} or (path.suffix != ".json" and path.is_file())
 
 
 def parse_params(texts: Sequence[str]) -> dict[str, Any]:
@@ -77,7 +81,7 @@ def parse_params(texts: Sequence[str]) -> dict[str, Any]:
 def load_job(target: str, options: ScriptOptions, *, params: Mapping[str, Any], parallelism: int | None) -> JobProgram:
     """Build the job. Raises PipelineError for a wrong target, and for options that it does not take."""
     if instead := _NO_SCRIPTS.get(Path(target).suffix.lower()):
-        message = f"{target!r} is no Python script: {instead}"
+        message = f"{target!r} is neither a Python script nor a jar: {instead}"
         raise PipelineError(message)
     if is_script(target):
         _refuse_parallelism(parallelism, "a script sets its own, for instance with --conf spark.sql.shuffle.partitions")
@@ -125,8 +129,10 @@ def _read_graph(path: Path) -> JobGraph:
 
 
 def _script(target: str, options: ScriptOptions) -> JobProgram:
-    job = script_job(
+    job = application_job(
         target,
+        main_class=options.main_class,
+        jars=",".join(options.jars),
         args=options.args,
         name=options.name or None,
         conf=dict(_key_and_value("--conf", text) for text in options.conf),

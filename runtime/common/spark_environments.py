@@ -24,6 +24,8 @@ METASTORES = (
 )
 WAREHOUSE = "spark.sql.warehouse.dir"
 HEAP = "spark.driver.memory"
+JARS = "spark.jars"
+_JAR_OF_JOB = "blob:"
 JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 STATIC_CONF_LENGTH_MAX = 200_000
 OVERHEAD = "spark.driver.memoryOverhead"
@@ -40,12 +42,16 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSpec:
-    """One environment: `conf` is what it has beyond the default one of its TaskManager. `key` is "" for the default."""
+    """One environment: `conf` is what it has beyond the default one of its TaskManager. `key` is "" for the default.
+
+    `is_application`: memory for a Java application, which starts its JVM itself, below its slot.
+    """
 
     key: str = ""
     conf: Mapping[str, str] = field(default_factory=dict)
     heap_bytes: int = 0
     memory_bytes: int = 0
+    is_application: bool = False
 
     @property
     def is_default(self) -> bool:
@@ -60,17 +66,19 @@ DEFAULT_ENVIRONMENT = EnvironmentSpec()
 class SparkWish:
     """The static Spark conf of one job: `asked` by its conf, and `script`, which the code of its script sets itself.
 
-    What a script sets is fulfilled where that is possible, and elsewhere left to `script.static-conf`.
+    What a script sets is fulfilled where that is possible, and elsewhere left to `script.static-conf`. A Java
+    application (`is_application`) needs room for a JVM of its own, whatever its conf is.
     """
 
     job_id: str = ""
     asked: Mapping[str, str] = field(default_factory=dict)
     script: Mapping[str, str] = field(default_factory=dict)
+    is_application: bool = False
 
     @property
     def is_empty(self) -> bool:
         """True if every Spark will do."""
-        return not (self.asked or self.script)
+        return not (self.asked or self.script or self.is_application)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,8 @@ class SparkOffer:
 
     def environment(self, wish: SparkWish) -> EnvironmentSpec:
         """The environment that tasks of the job have here: with all that its script sets, if that is possible."""
+        if wish.is_application:
+            return self._application(wish)
         for script in _as_much_as_possible(wish):
             found = self._spec({**wish.asked, **script}, wish.job_id)
             if self._can_start(found):
@@ -93,10 +103,14 @@ class SparkOffer:
 
     def can_serve(self, wish: SparkWish) -> bool:
         """True if the default environment has what the job asks for, or one that has it may be started here."""
+        if wish.is_application:
+            return self._can_start(self._application(wish))
         return self._can_start(self._spec(wish.asked, wish.job_id))
 
     def fulfils(self, wish: SparkWish) -> bool:
         """True if it can serve the job with all that its script sets too."""
+        if wish.is_application:
+            return self.can_serve(wish)
         return self._can_start(self._spec({**wish.asked, **_settable(wish)}, wish.job_id))
 
     def _spec(self, static: Mapping[str, str], job_id: str) -> EnvironmentSpec:
@@ -109,6 +123,13 @@ class SparkOffer:
         heap = size_bytes(conf.get(HEAP, "")) or 0
         key = environment_key(difference, job_id if has_own_metastore(conf) else "")
         return EnvironmentSpec(key, difference, heap, heap + overhead_bytes(heap, conf))
+
+    def _application(self, wish: SparkWish) -> EnvironmentSpec:
+        """Its memory is its driver's; nothing of it is shared, so the key is of one job."""
+        conf = {**self.conf, **wish.asked}
+        heap = size_bytes(conf.get(HEAP, "")) or 0
+        key = environment_key(wish.asked, wish.job_id or "application")
+        return EnvironmentSpec(key, dict(wish.asked), heap, heap + overhead_bytes(heap, conf), is_application=True)
 
     def _can_start(self, spec: EnvironmentSpec) -> bool:
         is_possible = not _owned(spec.conf) and spec.memory_bytes <= self.environment_bytes
@@ -195,13 +216,47 @@ def _problems(conf: Mapping[str, str]) -> Iterator[_Problem]:
             yield _Problem(key, sentence)
 
 
-def refused_static_conf(wanted: Mapping[str, str], offers: Sequence[SparkOffer]) -> list[str]:
-    """The problems of a job's conf, given what TaskManagers offer.
+def with_jars(static: Mapping[str, str], jars: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Static conf with the jars that a job brings along, (sha256, file name), behind those that its conf names.
+
+    Jobs with the same content share an environment. `jar_paths` gives the paths.
+    """
+    if not jars:
+        return dict(static)
+    named = [static[JARS]] if static.get(JARS) else []
+    return {**static, JARS: ",".join([*named, *(f"{_JAR_OF_JOB}{sha256}/{name}" for sha256, name in jars)])}
+
+
+def jar_paths(conf: Mapping[str, str], directory: str) -> dict[str, str]:
+    """Conf with the paths of jars that jobs have brought along, which lie in `directory` by sha256 and name."""
+    if JARS not in conf:
+        return dict(conf)
+    jars = (jar.strip() for jar in conf[JARS].split(","))
+    paths = (f"{directory}/{jar.removeprefix(_JAR_OF_JOB)}" if jar.startswith(_JAR_OF_JOB) else jar for jar in jars)
+    return {**conf, JARS: ",".join(filter(None, paths))}
+
+
+def jars_of_jobs(conf: Mapping[str, str]) -> set[str]:
+    """The sha256 of each jar in the conf that a job has brought along."""
+    jars = (jar.strip() for jar in conf.get(JARS, "").split(","))
+    return {jar.removeprefix(_JAR_OF_JOB).partition("/")[0] for jar in jars if jar.startswith(_JAR_OF_JOB)}
+
+
+def refused_static_conf(
+    wanted: Mapping[str, str],
+    offers: Sequence[SparkOffer],
+    *,
+    jars: Sequence[tuple[str, str]] = (),
+    is_application: bool = False,
+) -> list[str]:
+    """The problems of a job's conf, and of jars (sha256, name) that it brings, given what TaskManagers offer.
 
     Empty when one TaskManager can serve it, and when no TaskManager is registered yet: then the job waits, and is
     checked when one registers.
     """
-    wish = SparkWish(asked=static_conf(wanted))
+    if jars_of_jobs(wanted):
+        return [f"spark_conf {JARS}: {_JAR_OF_JOB} is no scheme of files: give jars of the client as jars of the job"]
+    wish = SparkWish(asked=with_jars(static_conf(wanted), jars), is_application=is_application)
     if problems := [problem.sentence for problem in _problems(wish.asked)]:
         return problems
     if wish.is_empty or not offers or any(offer.can_serve(wish) for offer in offers):
@@ -214,16 +269,31 @@ def why_unserved(wish: SparkWish, offers: Sequence[SparkOffer]) -> list[str]:
     keys = fewest_lacking(wish.asked, [offer.conf for offer in offers])
     starting = [offer for offer in offers if offer.environment_bytes]
     if not starting:
-        return [advice(key, wish.asked[key]) for key in keys]
-    if owned := _owned({key: wish.asked[key] for key in keys}):
+        return [_NO_APPLICATIONS] if wish.is_application else [_unserved(key, wish.asked[key]) for key in keys]
+    if owned := _owned({key: wish.asked[key] for key in (wish.asked if wish.is_application else keys)}):
         return [advice(key, wish.asked[key]) for key in owned]
     needed = min(offer.environment(wish).memory_bytes for offer in starting)
     most = max(offer.environment_bytes for offer in starting)
+    what = "the JVM of the application" if wish.is_application else "a Spark environment for the job"
     problem = (
-        f"spark_conf {', '.join(keys)}: a Spark environment for the job takes {needed // _MIB} MiB, and TaskManagers "
+        f"spark_conf {', '.join(keys) or HEAP}: {what} takes {needed // _MIB} MiB, and TaskManagers "
         f"have at most {most // _MIB} MiB for such: start one with a larger taskmanager.memory.spark.total"
     )
     return [problem]
+
+
+def _unserved(key: str, value: str) -> str:
+    """A sentence about a key that asks for an environment, where no TaskManager starts one."""
+    if key == JARS and jars_of_jobs({JARS: value}):
+        return f"jars: {_NO_ENVIRONMENTS}"
+    return advice(key, value)
+
+
+_NO_ENVIRONMENTS = (
+    "no TaskManager starts a JVM for a job: taskmanager.memory.spark.total leaves nothing for it, or slots have users "
+    "of their own (taskmanager.slots.uids)"
+)
+_NO_APPLICATIONS = f"a Java application needs a JVM of its own, and {_NO_ENVIRONMENTS}"
 
 
 def size_bytes(text: str) -> int | None:

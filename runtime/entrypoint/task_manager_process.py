@@ -14,6 +14,7 @@ from runtime.blob.store import BlobStore
 from runtime.common.clock import Clock
 from runtime.common.errors import PermanentError
 from runtime.common.ids import Incarnation
+from runtime.common.spark_environments import EnvironmentSpec, jar_paths
 from runtime.config.configuration import Configuration
 from runtime.config.options import high_availability as ha
 from runtime.config.options import taskmanager as tm
@@ -56,6 +57,8 @@ from runtime.taskexecutor.runner import EarlierLives, StartableSlotPool, TaskMan
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
+from runtime.taskexecutor.spark.application import ApplicationEnvironment
+from runtime.taskexecutor.spark.environment import SparkEnvironment
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.environments import SparkEnvironments
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
@@ -176,13 +179,10 @@ def _make_runner(
     if registration.has_spark:
         settings = spark_settings(context, directory, numbers, account)
         make_spark = partial(_spark, guard=guard, environment=environment, account=account)
-        spark = SparkEnvironments(
-            make_spark(settings),
-            lambda spec: make_spark(settings.of_environment(spec)),
-            spark_offer(registration),
-            context.clock,
-            idle_timeout=seconds(configuration, tm.SPARK_ENVIRONMENT_IDLE),
-        )
+        make = partial(_environment, settings=settings, make_spark=make_spark, jars=directory.jars)
+        idle = seconds(configuration, tm.SPARK_ENVIRONMENT_IDLE)
+        offer = spark_offer(registration)
+        spark = SparkEnvironments(make_spark(settings), make, offer, context.clock, idle_timeout=idle)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     services = _services(context, store)
     rpc = context.make_rpc(
@@ -232,6 +232,19 @@ def _spark(
     settings: SparkSettings, *, guard: GuardConnection, environment: TaskEnvironment, account: SparkAccount | None
 ) -> ProcessSparkEnvironment:
     return ProcessSparkEnvironment(settings, guard.note_spark, guard.sweep, environment, account)
+
+
+def _environment(
+    spec: EnvironmentSpec,
+    *,
+    settings: SparkSettings,
+    make_spark: Callable[[SparkSettings], ProcessSparkEnvironment],
+    jars: Path,
+) -> SparkEnvironment:
+    """One that is started on demand."""
+    if spec.is_application:
+        return ApplicationEnvironment(settings.of_application(spec))
+    return make_spark(settings.of_environment(replace(spec, conf=jar_paths(spec.conf, str(jars)))))
 
 
 def _stated_for(services: HighAvailabilityServices | None) -> float:

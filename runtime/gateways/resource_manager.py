@@ -197,7 +197,7 @@ class JobRequirements:
 
     `unreachable` names the TaskManagers that the owner cannot reach (R7). `static_conf` is the static part of the job's
     Spark conf as a JSON object, b"" for none; `script_conf`: what its script sets itself, likewise. `needs_spark`: some
-    of its code expects a Spark session.
+    of its code expects a Spark session. `is_application`: it is a Java application, with a JVM of its own.
     """
 
     job_id: JobId
@@ -207,6 +207,7 @@ class JobRequirements:
     static_conf: bytes = b""
     needs_spark: bool = False
     script_conf: bytes = b""
+    is_application: bool = False
 
 
 @dataclass(frozen=True, slots=True)

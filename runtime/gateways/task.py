@@ -106,7 +106,8 @@ class JobInformation:
 
     `params`, `spark_conf` and `environment` are canonical JSON objects. `reuse_key` is equal for jobs that
     may run one after another in the same slot process. `secrets` are names: the values never leave the TaskManager,
-    which has some of them for one `namespace` only; "" from older owners means the default one.
+    which has some of them for one `namespace` only; "" from older owners means the default one. `jars` are for the
+    class path of the job's Spark.
     """
 
     job_id: JobId
@@ -122,6 +123,7 @@ class JobInformation:
     reuse_key: str
     secrets: tuple[str, ...] = ()
     namespace: str = ""
+    jars: tuple[BlobReference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

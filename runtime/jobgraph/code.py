@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import sys
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
@@ -57,14 +57,28 @@ class Artifact(JobGraphModel):
         return b"" if self.inline is None else base64.b64decode(self.inline, validate=True)
 
 
-class FunctionReference(JobGraphModel):
+class _Code(JobGraphModel):
+    """Base of all code. A form of it that is a file of the job says so."""
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """The file that is this code; None for code that is no file."""
+        return None
+
+    def with_artifact(self, artifact: Artifact) -> Self:
+        """The same code with another form of its file."""
+        del artifact
+        return self
+
+
+class FunctionReference(_Code):
     """`package.module:function`, imported in the slot."""
 
     type: Literal["reference"] = "reference"
     target: str
 
 
-class PickledCode(JobGraphModel):
+class PickledCode(_Code):
     """A callable as cloudpickle bytes (base64), made by the Python minor version `python`; `sha256` is of the bytes."""
 
     type: Literal["pickled"] = "pickled"
@@ -84,15 +98,24 @@ class PickledCode(JobGraphModel):
         return base64.b64decode(self.data, validate=True)
 
 
-class BlobCode(JobGraphModel):
+class BlobCode(_Code):
     """A callable as cloudpickle bytes that are too large for the JobGraph."""
 
     type: Literal["blob"] = "blob"
     blob: Artifact
     python: str
 
+    @property
+    def artifact(self) -> Artifact | None:
+        """The pickled bytes."""
+        return self.blob
 
-class ScriptCode(JobGraphModel):
+    def with_artifact(self, artifact: Artifact) -> Self:
+        """The same code, uploaded."""
+        return self.model_copy(update={"blob": artifact})
+
+
+class ScriptCode(_Code):
     """A whole spark-submit application, run as `__main__` with `args` as sys.argv[1:]."""
 
     type: Literal["script"] = "script"
@@ -102,5 +125,34 @@ class ScriptCode(JobGraphModel):
     """Static Spark conf that the script sets itself, as far as the client has found it in its text (D-029: left out
     while there is none)."""
 
+    @property
+    def artifact(self) -> Artifact | None:
+        """The script."""
+        return self.script
 
-CodeReference = Annotated[FunctionReference | PickledCode | BlobCode | ScriptCode, Field(discriminator="type")]
+    def with_artifact(self, artifact: Artifact) -> Self:
+        """The same code, uploaded."""
+        return self.model_copy(update={"script": artifact})
+
+
+class JarCode(_Code):
+    """A Java or Scala application: `main_class` of `jar` with `args`, in a JVM of its own. "": as the jar names it."""
+
+    type: Literal["jar"] = "jar"
+    jar: Artifact
+    main_class: str = ""
+    args: Annotated[tuple[str, ...], FailFast()] = ()
+
+    @property
+    def artifact(self) -> Artifact | None:
+        """The jar."""
+        return self.jar
+
+    def with_artifact(self, artifact: Artifact) -> Self:
+        """The same code, uploaded."""
+        return self.model_copy(update={"jar": artifact})
+
+
+CodeReference = Annotated[
+    FunctionReference | PickledCode | BlobCode | ScriptCode | JarCode, Field(discriminator="type")
+]

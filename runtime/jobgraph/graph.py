@@ -30,6 +30,7 @@ from runtime.jobgraph.code import (
     BlobCode,
     CodeReference,
     FunctionReference,
+    JarCode,
     JobGraphModel,
     PickledCode,
     ScriptCode,
@@ -46,6 +47,7 @@ __all__ = [
     "CodeReference",
     "ExchangeMode",
     "FunctionReference",
+    "JarCode",
     "JobEdge",
     "JobGraph",
     "JobVertex",
@@ -61,7 +63,9 @@ __all__ = [
 
 
 class OperatorKind(Enum):
-    """The API call that made an operator. `function` is a lone function (a decorated Airflow task)."""
+    """The API call that made an operator. `function` is a lone function (a decorated Airflow task), `jar` a Java or
+    Scala application.
+    """
 
     SOURCE = "source"
     MAP = "map"
@@ -69,6 +73,12 @@ class OperatorKind(Enum):
     SINK = "sink"
     SCRIPT = "script"
     FUNCTION = "function"
+    JAR = "jar"
+
+    @property
+    def is_application(self) -> bool:
+        """True for whole spark-submit applications, whose effects are their own."""
+        return self in {OperatorKind.SCRIPT, OperatorKind.JAR}
 
 
 class Operator(JobGraphModel):
@@ -104,11 +114,16 @@ class JobVertex(JobGraphModel):
     exclusive: bool | None = None
     splits: tuple[JsonValue, ...] | None = None
 
+    @property
+    def is_jar(self) -> bool:
+        """True if it is a Java or Scala application."""
+        return any(operator.kind is OperatorKind.JAR for operator in self.operators)
+
     def is_exclusive(self, graph: JobGraph) -> bool:
         """True if this vertex's code must never run twice at once (protocol.md, words)."""
         if self.exclusive is not None:
             return self.exclusive
-        return any(operator.kind is OperatorKind.SCRIPT for operator in self.operators) or not graph.out_edges(self.id)
+        return any(operator.kind.is_application for operator in self.operators) or not graph.out_edges(self.id)
 
 
 class JobEdge(JobGraphModel):
@@ -135,6 +150,7 @@ class JobGraph(JobGraphModel):
     files: Annotated[tuple[Artifact, ...], FailFast()] = ()
     archives: Annotated[tuple[Artifact, ...], FailFast()] = ()
     wheels: Annotated[tuple[Artifact, ...], FailFast()] = ()
+    jars: Annotated[tuple[Artifact, ...], FailFast()] = Field(default=(), exclude_if=lambda jars: not jars)
     secrets: Annotated[tuple[str, ...], FailFast()] = ()
     execution_timeout_seconds: float | None = None
     restart_strategy: RestartStrategyField | None = None
@@ -187,13 +203,9 @@ class JobGraph(JobGraphModel):
 
     def artifacts(self) -> tuple[Artifact, ...]:
         """Every file of the job: its own ones, then those of its code."""
-        own = self.py_files + self.files + self.archives + self.wheels
-        codes = [operator.code for vertex in self.vertices for operator in vertex.operators]
-        return own + tuple(
-            code.blob if isinstance(code, BlobCode) else code.script
-            for code in codes
-            if isinstance(code, BlobCode | ScriptCode)
-        )
+        own = self.py_files + self.files + self.archives + self.wheels + self.jars
+        codes = (operator.code.artifact for vertex in self.vertices for operator in vertex.operators)
+        return own + tuple(artifact for artifact in codes if artifact is not None)
 
     def map_artifacts(self, change: Callable[[Artifact], Artifact]) -> JobGraph:
         """The same graph with `change` applied to every artifact. A client fills in keys this way after an upload."""
@@ -201,7 +213,7 @@ class JobGraph(JobGraphModel):
             update={
                 **{
                     field: tuple(change(artifact) for artifact in getattr(self, field))
-                    for field in ("py_files", "files", "archives", "wheels")
+                    for field in ("py_files", "files", "archives", "wheels", "jars")
                 },
                 "vertices": tuple(_map_vertex(vertex, change) for vertex in self.vertices),
             }
@@ -264,9 +276,7 @@ def _map_vertex(vertex: JobVertex, change: Callable[[Artifact], Artifact]) -> Jo
 
 
 def _map_operator(operator: Operator, change: Callable[[Artifact], Artifact]) -> Operator:
-    code = operator.code
-    if isinstance(code, BlobCode):
-        return operator.model_copy(update={"code": code.model_copy(update={"blob": change(code.blob)})})
-    if isinstance(code, ScriptCode):
-        return operator.model_copy(update={"code": code.model_copy(update={"script": change(code.script)})})
-    return operator
+    artifact = operator.code.artifact
+    if artifact is None:
+        return operator
+    return operator.model_copy(update={"code": operator.code.with_artifact(change(artifact))})

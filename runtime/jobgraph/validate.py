@@ -23,8 +23,9 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
-_HEADS = frozenset({"source", "script", "function"})
-_ALONE = frozenset({"script", "function"})
+_HEADS = frozenset({"source", "script", "function", "jar"})
+_ALONE = frozenset({"script", "function", "jar"})
+_APPLICATIONS = frozenset({"script", "jar"})
 _INNER = frozenset({"map", "apply", "sink"})
 
 
@@ -62,6 +63,8 @@ def _job_problems(graph: JobGraph) -> Iterator[str]:
         if not _ENVIRONMENT_NAME.match(name):
             yield f"environment: {name[:80]!r} is not the name of an environment variable"
     yield from _secret_problems(graph.secrets)
+    if any(vertex.is_jar for vertex in graph.vertices):
+        yield from _application_problems(graph)
     for name, value in [*graph.environment.items(), *graph.spark_conf.items()]:
         if not name or "\0" in name or "\0" in value:
             yield f"{name[:80]!r}: names are not empty, and neither names nor values hold a NUL character"
@@ -73,6 +76,16 @@ def _option_problems(graph: JobGraph) -> Iterator[str]:
         yield f"execution timeout is {timeout} s, it must be above 0"
     if graph.restart_strategy is not None:
         yield from restart_strategy_problems(graph.restart_strategy)
+
+
+def _application_problems(graph: JobGraph) -> Iterator[str]:
+    """Of a Java application: what has no meaning there, or no way to get there."""
+    if len(graph.vertices) > 1:
+        yield "a jar is the only vertex of its job"
+    if graph.py_files or graph.wheels:
+        yield "py-files and wheels are for Python: an application in a jar has jars"
+    if graph.secrets:
+        yield "secrets are read by Python code (task_secrets): give an application in a jar files, conf or environment"
 
 
 def _secret_problems(secrets: tuple[str, ...]) -> Iterator[str]:
@@ -135,11 +148,10 @@ def _chain_problems(vertex: JobVertex, python: str | None) -> Iterator[str]:
 
 def _operator_code_problems(label: str, vertex: JobVertex, operator: Operator, python: str | None) -> Iterator[str]:
     kind, code_type = operator.kind.value, operator.code.type
-    is_script = kind == "script"
-    if is_script != (code_type == "script"):
+    if kind != code_type and not _APPLICATIONS.isdisjoint({kind, code_type}):
         yield f"{label}: operator {operator.name[:80]!r} is a {kind} with code of type {code_type}"
-    if is_script and vertex.parallelism != 1:
-        yield f"{label}: a script has parallelism 1, not {vertex.parallelism}"
+    if kind in _APPLICATIONS and vertex.parallelism != 1:
+        yield f"{label}: a {kind} has parallelism 1, not {vertex.parallelism}"
     for problem in code_problems(operator.code, python):
         yield f"{label}: operator {operator.name[:80]!r}: {problem}"
 
@@ -167,7 +179,7 @@ def _exchange_problems(edge: JobEdge, source: JobVertex, target: JobVertex) -> I
         yield f"{label}: key column {column[:80]!r} is named more than once"
     if not all(edge.key_columns):
         yield f"{label}: a key column has no name"
-    if source.operators and source.operators[-1].kind.value in {"sink", "script", "function"}:
+    if source.operators and source.operators[-1].kind.value in {"sink", *_ALONE}:
         yield f"{label}: a {source.operators[-1].kind.value} has no consumers"
 
 
@@ -230,6 +242,7 @@ def _file_problems(graph: JobGraph) -> Iterator[str]:
         yield f"the job brings {len(artifacts)} files, the limit is {limits.ARTIFACTS_MAX}"
         return
     groups = {"py-file": graph.py_files, "file": graph.files, "archive": graph.archives, "wheel": graph.wheels}
+    groups["jar"] = graph.jars
     for kind, group in groups.items():
         for artifact in group:
             yield from artifact_problems(kind, artifact)
@@ -237,8 +250,9 @@ def _file_problems(graph: JobGraph) -> Iterator[str]:
     placed = [artifact.name.partition("#") for artifact in (*graph.files, *graph.archives)]
     for name in _duplicates(alias or name for name, _, alias in placed):
         yield f"two files or archives would be {name[:80]!r} in the job's directory"
-    for name in _duplicates(artifact.name for artifact in graph.py_files):
-        yield f"py-file {name[:80]!r} is given more than once"
+    for kind, group in (("py-file", graph.py_files), ("jar", graph.jars)):
+        for name in _duplicates(artifact.name for artifact in group):
+            yield f"{kind} {name[:80]!r} is given more than once"
 
 
 def _name_problems(kind: str, name: str, *, length_max: int = limits.NAME_LENGTH_MAX) -> Iterator[str]:

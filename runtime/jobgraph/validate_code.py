@@ -14,6 +14,7 @@ from runtime.jobgraph.code import (
     BlobCode,
     CodeReference,
     FunctionReference,
+    JarCode,
     PickledCode,
     ScriptCode,
 )
@@ -21,6 +22,7 @@ from runtime.jobgraph.code import (
 FILE_NAME_BYTES_MAX = 255
 
 _TARGET = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
+_CLASS = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)*\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _UPLOAD_ID = re.compile(r"[0-9A-Za-z_.]{1,64}\Z")
 
@@ -42,6 +44,13 @@ def code_problems(code: CodeReference, python: str | None) -> Iterator[str]:
             yield from file_name_problems("script", code.script)
             if any("\0" in argument for argument in code.args):
                 yield "a script's argument holds a NUL character"
+        case JarCode():
+            yield from artifact_problems("jar", code.jar)
+            yield from file_name_problems("jar", code.jar)
+            if code.main_class and (len(code.main_class) > 512 or not _CLASS.match(code.main_class)):
+                yield f"{code.main_class[:80]!r} is not the name of a class"
+            if any("\0" in argument for argument in code.args):
+                yield "an application's argument holds a NUL character"
 
 
 def artifact_problems(kind: str, artifact: Artifact) -> Iterator[str]:

@@ -239,4 +239,5 @@ class Attempts:
             secrets=secrets,
             partition_directory=partitions,
             user=user,
+            jars=directory.jars,
         )

@@ -42,6 +42,8 @@ class JobDepartures:
         if self._spark is not None:
             await remove_part(f"what Spark has of job {job_id}", self._spark.end_job(job_id))
         is_removed &= await remove_part(f"files of job {job_id}", self._directories.delete(job_id))
+        in_use = () if self._spark is None else self._spark.jars_in_use()
+        await remove_part(f"jars of job {job_id}", self._directories.delete_jars(job_id, in_use))
         is_removed &= await remove_part(f"partitions of job {job_id}", self._exchange.end_job(job_id))
         self._attempts.forget(job_id, is_removed=is_removed)
         await remove_part(f"outputs of job {job_id}", self._outputs.end_job(job_id, deletes_finished=deletes_finished))

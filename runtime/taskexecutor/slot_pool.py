@@ -51,5 +51,8 @@ class SparkState(Protocol):
     def statuses(self) -> tuple[SparkEnvironmentStatus, ...]:
         """The environments beside the default one."""
 
+    def jars_in_use(self) -> set[str]:
+        """The sha256 of each jar of a job that the JVM of an environment may still read."""
+
     async def end_job(self, job_id: str, /) -> None:
         """The job left this TaskManager. Idempotent; raises FlinklikeError when Spark cannot be reached."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.spark.host_process import SparkStartError
-from runtime.taskexecutor.spark_host.archive import ClassArchive
 from tests.kit.etcd.server import EtcdProcess
 from tests.kit.spark.archive_build import build, given
 

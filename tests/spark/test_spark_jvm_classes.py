@@ -13,9 +13,10 @@ import pytest
 
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
-from runtime.taskexecutor.spark_host.java import JavaRuntime, find_java, probe
+from runtime.taskexecutor.driver_jvm.command import command_line, jvm_environment
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime, find_java, probe
 from runtime.taskexecutor.spark_host.jvm.loader import FOLDER, SOURCES, UnsupportedSparkError, load_classes
-from runtime.taskexecutor.spark_host.launch import JvmProcess, command_line, jvm_environment
+from runtime.taskexecutor.spark_host.launch import JvmProcess
 from runtime.taskexecutor.spark_protocol.gateway import connect
 from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
 from tests.kit.spark.spark_box import QUICK_JVM

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from runtime.system.linux import children_of
+from runtime.taskexecutor.driver_jvm.archive import ClassArchive
+from runtime.taskexecutor.driver_jvm.java import find_java
 from runtime.taskexecutor.spark.environment import SparkLostError
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.host_process import SparkStartError
-from runtime.taskexecutor.spark_host.archive import ClassArchive
 from runtime.taskexecutor.spark_host.archive_builder import archive_for
-from runtime.taskexecutor.spark_host.java import find_java
 from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 from tests.kit.spark.spark_box import ROOT, SparkBox, is_alive, spark_settings, wait_until
 

@@ -30,7 +30,7 @@ try:
 except Exception as error:
     emit(str(error))
 """)
-    told = slot.next(timeout=120)
+    told = slot.next(timeout=300)
     assert "StackOverflowError" in told or (told == "enough" and name != "pattern")
     box.end(slot)
     other.tell()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from runtime.common.ids import Incarnation
 from runtime.common.spark_conf import static_conf
+from runtime.common.spark_environments import with_jars
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.resource_manager import JobRequirements, ResourceRequirement
 from runtime.gateways.task import ResourceProfile
@@ -30,16 +31,20 @@ class SparkNeeds:
     static_conf: bytes = b""
     needs_spark: bool = False
     script_conf: bytes = b""
+    is_application: bool = False
 
 
 def spark_needs(graph: JobGraph) -> SparkNeeds:
     """A lone function may do without Spark; every other kind of code is written against a session."""
     static = static_conf(graph.spark_conf)
+    is_application = any(vertex.is_jar for vertex in graph.vertices)
+    if not is_application:  # an application has the paths of its jars in its own conf
+        static = with_jars(static, [(jar.sha256, jar.name) for jar in graph.jars])
     operators = [operator for vertex in graph.vertices for operator in vertex.operators]
     needs_spark = bool(static) or any(operator.kind is not OperatorKind.FUNCTION for operator in operators)
     scripts = [operator.code for operator in operators if isinstance(operator.code, ScriptCode)]
     script = {key: value for code in scripts for key, value in static_conf(code.builder_conf).items()}
-    return SparkNeeds(_document(static), needs_spark, _document(script))
+    return SparkNeeds(_document(static), needs_spark, _document(script), is_application)
 
 
 def _document(conf: Mapping[str, str]) -> bytes:
@@ -103,6 +108,7 @@ class DeclaredRequirements:
             static_conf=needs.static_conf,
             needs_spark=needs.needs_spark,
             script_conf=needs.script_conf,
+            is_application=needs.is_application,
         )
 
 

@@ -19,7 +19,7 @@ def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resourc
     able = [peer for peer in peers if peer.is_connected and can_hold(peer.registration.slot_profile, profile)]
     if not job.wish.is_empty:
         with_spark = [peer for peer in able if peer.registration.has_spark and peer.offer.can_serve(job.wish)]
-        if with_spark or job.wish.asked:
+        if with_spark or job.wish.asked or job.wish.is_application:
             return [peer for peer in with_spark if peer.offer.fulfils(job.wish)] or with_spark
     if job.needs_spark and any(peer.registration.has_spark for peer in peers):
         return [peer for peer in able if peer.registration.has_spark]

@@ -70,7 +70,7 @@ class JobNeeds:
         self.owner_address = address
         self.requirements = tuple(need for need in declared.requirements if need.count > 0)
         asked, script = json.loads(declared.static_conf or b"{}"), json.loads(declared.script_conf or b"{}")
-        self.wish = SparkWish(self.job_id, asked, script)
+        self.wish = SparkWish(self.job_id, asked, script, declared.is_application)
         self.needs_spark = declared.needs_spark
         self.declared_at = at
         before, self.reach.named = self.reach.named, frozenset(declared.unreachable)

@@ -90,7 +90,7 @@ def parse_submission(body: bytes, offers: Sequence[SparkOffer]) -> VerifiedSubmi
             raise InvalidInputError(version) from error
         raise
     graph = submission.job_graph
-    problems = (*_graph_problems(graph), *refused_static_conf(graph.spark_conf, offers))
+    problems = (*_graph_problems(graph), *_refused_conf(graph, offers))
     canonical = b"" if problems else graph.canonical_json()
     if len(canonical) > GRAPH_BYTES_MAX:
         problems = (f"job_graph: it has {len(canonical)} bytes, the limit is {GRAPH_BYTES_MAX}",)
@@ -104,6 +104,12 @@ def parse_submission(body: bytes, offers: Sequence[SparkOffer]) -> VerifiedSubmi
         namespace=submission.options.namespace,
     )
     return VerifiedSubmit(request, graph)
+
+
+def _refused_conf(graph: JobGraph, offers: Sequence[SparkOffer]) -> list[str]:
+    is_jar = any(vertex.is_jar for vertex in graph.vertices)
+    jars = [] if is_jar else [(jar.sha256, jar.name) for jar in graph.jars]
+    return refused_static_conf(graph.spark_conf, offers, jars=jars, is_application=is_jar)
 
 
 def _graph_problems(graph: JobGraph) -> tuple[str, ...]:

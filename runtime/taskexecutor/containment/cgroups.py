@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path, PurePosixPath
 
@@ -35,6 +35,10 @@ class SlotLimits:
     memory_bytes: int
     cpu_cores: float
     processes: int
+
+    def with_memory(self, more_bytes: int) -> SlotLimits:
+        """These limits with more memory; none stays none."""
+        return replace(self, memory_bytes=self.memory_bytes and self.memory_bytes + more_bytes)
 
     def settings(self, controller: str, version: int) -> dict[str, str]:
         """Files of a group, and what goes into them."""
@@ -60,7 +64,7 @@ class SlotCgroups:
     def __init__(self) -> None:
         self._roots: list[Path] = []
         self._memory: Path | None = None
-        self._memory_settings: dict[str, str] = {}
+        self._memory_settings: Callable[[int], dict[str, str]] = lambda _: {}
         self._numbers = count()
         self.refused: dict[str, str] = {}
         self.controllers: list[str] = []
@@ -103,7 +107,8 @@ class SlotCgroups:
             for name, value in settings.items():
                 _write(group / name, value)
         if controller == "memory":
-            self._memory, self._memory_settings = root, settings
+            self._memory = root
+            self._memory_settings = lambda more: limits.with_memory(more).settings("memory", version)
         if root not in self._roots:
             self._roots.append(root)
         self.controllers.append(controller)
@@ -123,13 +128,16 @@ class SlotCgroups:
         """The groups of a slot, by their directories."""
         return tuple(str(root / str(slot_index)) for root in self._roots)
 
-    def open(self, slot_index: int) -> tuple[str, ...]:
-        """The groups that a new process of a slot enters. Raises UnavailableError. Blocking."""
+    def open(self, slot_index: int, more_bytes: int = 0) -> tuple[str, ...]:
+        """The groups that a new process of a slot enters, with so much memory beyond the slot's. Blocking.
+
+        Raises UnavailableError.
+        """
         if self._memory is None:
             return self.of(slot_index)
         own = self._memory / str(slot_index) / str(next(self._numbers))
         try:
-            self._make(own, self._memory_settings)
+            self._make(own, self._memory_settings(more_bytes))
         except OSError as error:
             message = f"the control group {error.filename or own} cannot be made: {error.strerror}"
             raise UnavailableError(message) from error

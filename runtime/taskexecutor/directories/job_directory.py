@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import secrets
-import shutil
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +22,8 @@ from runtime.common.deletion import delete_tree
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
 from runtime.gateways.task import BlobReference, JobInformation, TaskInformation
+from runtime.taskexecutor.directories.jar_files import JarFiles
+from runtime.taskexecutor.directories.placing import place, plain_name, twice, vacant
 from runtime.taskexecutor.directories.shared_work import SharedWork
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
 from runtime.taskexecutor.unpacking.messages import ArchiveToUnpack
@@ -44,12 +44,16 @@ class BlobFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobDirectory:
-    """What the tasks of one job start from. `brought`: what lies at the top of `work` then, by name."""
+    """What the tasks of one job start from. `brought`: what lies at the top of `work` then, by name.
+
+    `jars` are beside it, since jobs share them.
+    """
 
     root: Path
     work: Path
     python_path: tuple[Path, ...]
     brought: tuple[str, ...] = ()
+    jars: tuple[Path, ...] = ()
 
 
 class JobDirectories:
@@ -74,6 +78,7 @@ class JobDirectories:
         self._prepared: dict[JobId, JobDirectory] = {}
         self._preparing: SharedWork[JobId, JobDirectory] = SharedWork("job directory", scope)
         self._fetching: SharedWork[tuple[JobId, str], Path] = SharedWork("code", scope)
+        self._jars = JarFiles(root.with_name("jars"), self._local, scope)
 
     async def prepare(self, job: JobInformation) -> JobDirectory:
         """The job's directory, complete. Concurrent tasks share one preparation.
@@ -87,6 +92,8 @@ class JobDirectories:
                 prepared = await self._preparing.run(job.job_id, lambda: self._prepare(job))
             else:
                 prepared = self._empty(job.job_id)
+            if job.jars:
+                prepared = replace(prepared, jars=await self._jars.prepare(job.job_id, job.jars))
             self._prepared[job.job_id] = prepared
         return prepared
 
@@ -117,6 +124,10 @@ class JobDirectories:
         except OSError:
             return await asyncio.to_thread(_remove, root)
         return True
+
+    async def delete_jars(self, job_id: JobId, in_use: Collection[str]) -> None:
+        """The job has left: its jars go, but those of other jobs and, by sha256, of Spark environments (`in_use`)."""
+        await self._jars.delete(job_id, in_use)
 
     def _empty(self, job_id: JobId) -> JobDirectory:
         root = self._root / job_id
@@ -155,12 +166,12 @@ class JobDirectories:
             await unpack_archives_as(self._unpacker_of(job_id), archives, self._limits, building)
 
     def _code_path(self, job_id: JobId, blob: BlobReference) -> Path:
-        return self._root / job_id / "code" / _plain_name(blob.sha256) / _plain_name(blob.name)
+        return self._root / job_id / "code" / plain_name(blob.sha256) / plain_name(blob.name)
 
     async def _fetch_code(self, job_id: JobId, blob: BlobReference) -> Path:
         path = self._code_path(job_id, blob)
         async with self._local(blob) as source:
-            await asyncio.to_thread(_place, source, path)
+            await asyncio.to_thread(place, source, path)
         return path
 
     @asynccontextmanager
@@ -202,25 +213,25 @@ def _lay_out(building: Path, job: JobInformation, sources: Mapping[str, Path | b
     delete_tree(building)  # of an attempt whose deletion has failed
     (building / "work").mkdir(parents=True)
     for blob in job.files:
-        _place(sources[blob.sha256], building / "work" / _name_in_work(blob))
+        place(sources[blob.sha256], building / "work" / _name_in_work(blob))
     archives: list[ArchiveToUnpack] = []
     for blob in job.archives:
         name, _ = _name_and_alias(blob.name)
-        target = _vacant(building / "work" / _name_in_work(blob))
+        target = vacant(building / "work" / _name_in_work(blob))
         if any(one.root == str(target) for one in archives):
-            raise _twice(target)
+            raise twice(target)
         archives.append(_to_unpack(building, sources[blob.sha256], name, target))
     python_path: list[Path] = []
     for blob in job.py_files:
-        name = _plain_name(blob.name)
+        name = plain_name(blob.name)
         relative = Path("python") / name
-        _place(sources[blob.sha256], building / relative)
+        place(sources[blob.sha256], building / relative)
         entry = relative if name.lower().endswith(_IN_SYS_PATH_AS_THEY_ARE) else relative.parent
         if entry not in python_path:
             python_path.append(entry)
     for number, blob in enumerate(job.wheels):
         relative = Path("wheels") / str(number)
-        name = _plain_name(blob.name)
+        name = plain_name(blob.name)
         archives.append(_to_unpack(building, sources[blob.sha256], name, building / relative, is_wheel=True))
         python_path.append(relative)
     return _LaidOut(tuple(archives), tuple(python_path))
@@ -245,27 +256,6 @@ def _move(building: Path, root: Path) -> None:
     building.rename(root)
 
 
-def _place(source: Path | bytes, target: Path) -> None:
-    """Copy: user code may change its files, and the cache may lose its own."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(source, bytes):
-        _vacant(target).write_bytes(source)
-        return
-    building = target.with_name(f".{secrets.token_hex(8)}.building")  # which is no file that the job brings
-    shutil.copyfile(source, building)
-    building.rename(_vacant(target))
-
-
-def _vacant(target: Path) -> Path:
-    if target.exists():
-        raise _twice(target)
-    return target
-
-
-def _twice(target: Path) -> InvalidInputError:
-    return InvalidInputError(f"the job brings two files named {target.name}")
-
-
 def _name_in_work(blob: BlobReference) -> str:
     name, alias = _name_and_alias(blob.name)
     return alias or name
@@ -274,11 +264,4 @@ def _name_in_work(blob: BlobReference) -> str:
 def _name_and_alias(text: str) -> tuple[str, str]:
     """`x.zip#alias` -> (x.zip, alias); the alias is "" when there is none."""
     name, _, alias = text.partition("#")
-    return _plain_name(name), _plain_name(alias) if alias else ""
-
-
-def _plain_name(name: str) -> str:
-    if not name or name in {".", ".."} or "/" in name or "\\" in name or "\0" in name:
-        message = f"{name[:200]!r} is no plain file name"
-        raise InvalidInputError(message)
-    return name
+    return plain_name(name), plain_name(alias) if alias else ""

@@ -39,6 +39,11 @@ class WorkingDirectory:
         return self.path / "jobs"
 
     @property
+    def jars(self) -> Path:
+        """Jars of jobs, for their Spark environments."""
+        return self.path / "jars"
+
+    @property
     def spark(self) -> Path:
         """Scratch of Spark."""
         return self.path / "spark"

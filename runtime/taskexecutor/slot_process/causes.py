@@ -39,6 +39,10 @@ class UnusableCodeError(TaskError):
     """User code that cannot be loaded: running the attempt again will not help."""
 
 
+class ApplicationError(TaskError):
+    """A Java application has not ended with exit code 0."""
+
+
 class SparkUnavailableError(Exception):
     """Spark was asked for and this TaskManager does not have it now."""
 

@@ -74,7 +74,8 @@ def _stack_of(error: BaseException) -> str:
     try:
         stack = traceback.TracebackException.from_exception(error)
         whole = list(stack.stack)
-        if isinstance(error, InvalidInputError):  # a sentence of ours about what the user has brought
+        # A sentence of ours about what the user has brought, or about the end of another program.
+        if isinstance(error, InvalidInputError | causes.ApplicationError):
             whole = [frame for frame in whole if not frame.filename.startswith(_OURS)]
         users = next((i for i, frame in enumerate(whole) if not frame.filename.startswith(_OURS)), 0)
         stack.stack = traceback.StackSummary.from_list(whole[users:])

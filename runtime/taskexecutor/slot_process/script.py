@@ -17,19 +17,24 @@ from runtime.taskexecutor.slot_process.causes import TaskError, UnusableCodeErro
 
 def script_file(code: ScriptCode, code_files: dict[str, str], job_directory: str) -> Path:
     """The script under its own name in the job's directory, as spark-submit's cluster mode has it."""
-    target = Path(job_directory) / Path(code.script.name).name
-    content = _content(code.script, code_files)
+    return artifact_file(code.script, code_files, job_directory)
+
+
+def artifact_file(application: Artifact, code_files: dict[str, str], job_directory: str) -> Path:
+    """The file of a job's code under its own name in the job's directory. Raises UnusableCodeError."""
+    target = Path(job_directory) / Path(application.name).name
+    content = _content(application, code_files)
     if not target.is_file() or target.read_bytes() != content:
         target.write_bytes(content)
     return target
 
 
-def _content(script: Artifact, code_files: dict[str, str]) -> bytes:
-    if script.inline is not None:
-        return script.inline_bytes()
-    if (path := code_files.get(script.sha256)) is not None:
+def _content(application: Artifact, code_files: dict[str, str]) -> bytes:
+    if application.inline is not None:
+        return application.inline_bytes()
+    if (path := code_files.get(application.sha256)) is not None:
         return Path(path).read_bytes()
-    message = f"script {script.name} was not brought to this TaskManager"
+    message = f"{application.name} was not brought to this TaskManager"
     raise UnusableCodeError(message)
 
 

@@ -134,19 +134,34 @@ class SparkAttachment:
             raise SparkUnavailableError(problem if self._has_spark else NO_SPARK)
         return attached
 
-    def _ask_for_session(self) -> None:
+    def launch(self) -> SlotSession:
+        """How to start the JVM of an application; waits for its room. Raises SparkUnavailableError."""
+        payload = self._requested() if self._has_spark else None
+        if payload is None:
+            raise SparkUnavailableError(self._refusal or NO_SPARK)
+        self._channel.send(FrameKind.ATTACHED)
+        return SlotSession(**decode_fields(payload))
+
+    def _requested(self) -> bytes | None:
+        """A session for this process; None, with the reason in `_refusal`, when there is none."""
         from runtime.taskexecutor.slot_process.attached_spark import RefusedConfError
 
         self._channel.send(FrameKind.NEED_SPARK)
         frame = self._channel.take(FrameKind.ATTACH, FrameKind.NO_SPARK)
-        if frame is None or frame.kind is FrameKind.NO_SPARK:
-            said = decode_fields(frame.payload) if frame else {"reason": "the TaskManager has ended"}
-            self._refusal = said["reason"]
-            if said.get("is_refused"):
-                message = f"Spark does not start with the conf of this job: {self._refusal}"
-                raise RefusedConfError(message)
+        if frame is not None and frame.kind is FrameKind.ATTACH:
+            return frame.payload
+        said = decode_fields(frame.payload) if frame else {"reason": "the TaskManager has ended"}
+        self._refusal = said["reason"]
+        if said.get("is_refused"):
+            message = f"Spark does not start with the conf of this job: {self._refusal}"
+            raise RefusedConfError(message)
+        return None
+
+    def _ask_for_session(self) -> None:
+        payload = self._requested()
+        if payload is None:
             return
-        self.attach(frame.payload)
+        self.attach(payload)
         if self._attached is not None and self._order is not None:
             self._bind(self._attached, self._order)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, OutputDirectory, PartitionDescriptor, TaskMetrics
-from runtime.jobgraph.graph import Operator, ScriptCode, parse_operators
+from runtime.jobgraph.graph import JarCode, Operator, ScriptCode, parse_operators
 from runtime.taskexecutor.containment.leftovers import Leftovers
 from runtime.taskexecutor.credentials.storage_credentials import StorageCredentials
 from runtime.taskexecutor.slot_process import own_failures
@@ -101,6 +101,9 @@ class TaskRunner:
             result.script = script_file(operators[0].code, order.code_files, order.job_directory)
             returned_by(run_script, result.script, operators[0].code.args)
             return
+        if isinstance(code := operators[0].code, JarCode):
+            self._run_application(code, order, result)
+            return
         functions = [self._loader.load(operator, order.code_files) for operator in operators]
         exchange = Exchange(order, self._attachment.session, self._inline_bytes_max)
         arguments: Sequence[Any] = exchange.read_inputs()
@@ -113,6 +116,13 @@ class TaskRunner:
             result.partitions = exchange.write_outputs(operators[-1].name, value)
         else:
             result.value = self._terminal_value(operators[-1], value)
+
+    def _run_application(self, code: JarCode, order: WorkOrder, result: _Result) -> None:
+        # Nothing else needs it, and the template would load it for all.
+        from runtime.taskexecutor.slot_process.application import application_file, run_application
+
+        result.script = application_file(code, order)
+        run_application(code, result.script, order, self._attachment.launch(), self._channel)
 
     def _terminal_value(self, operator: Operator, value: Any) -> bytes:
         if value is None:

@@ -114,7 +114,8 @@ class WorkOrder:
 
     `partition_directory`: the directory of the job's result partitions. `log_directory`: the directory of the attempt's
     logs. `ships_files`: the job brings files or an environment, so that its Python workers must be its own. `brought`:
-    names in its directory that the job has brought. `user`: the user of the slot; None: the TaskManager's user.
+    names in its directory that the job has brought. `user`: the user of the slot; None: the TaskManager's user. `jars`:
+    for the class path of a Java application.
     """
 
     attempt_id: ExecutionAttemptId
@@ -138,6 +139,7 @@ class WorkOrder:
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     brought: tuple[str, ...] = ()
     user: TaskUser | None = None
+    jars: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

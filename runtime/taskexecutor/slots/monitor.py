@@ -141,7 +141,7 @@ class AttemptMonitor:
         if process is None or process.exit.value is not None:
             return
         if attempt not in self._measured:
-            limit = self._settings.memory_bytes_max
+            limit = self._limit_of(attempt)
             held = attempt.held_files = attempt.held_files or HeldFiles(self._memory_devices)
             sample = sample_tree(process.pid, held, self._segments, limit=limit, strays=strays.get(process.pid, ()))
             if limit and sample.bytes_used > limit:
@@ -153,6 +153,11 @@ class AttemptMonitor:
         if attempt not in self._bounded and self._are_logs_above(directory):
             self._bounded.add(attempt)
             _ = group.create_task(self._bound(attempt, directory))
+
+    def _limit_of(self, attempt: RunningAttempt) -> int:
+        """The slot's memory, and that of the JVM of a Java application; 0 is no limit."""
+        limit = self._settings.memory_bytes_max
+        return limit and limit + _jvm_bytes(attempt)
 
     def _are_logs_above(self, directory: Path) -> bool:
         try:
@@ -175,7 +180,7 @@ class AttemptMonitor:
 
     async def _measure(self, attempt: RunningAttempt, tree: tuple[int, ...], held: HeldFiles) -> None:
         """Exactly, in a thread: nothing that user code can make large keeps the loop from the other slots (R43)."""
-        limit = self._settings.memory_bytes_max
+        limit = self._limit_of(attempt)
         loop = asyncio.get_running_loop()
         try:
             sample = await loop.run_in_executor(self._threads, partial(measure_tree, tree, held, limit=limit))
@@ -193,9 +198,14 @@ class AttemptMonitor:
     def _kill_for_memory(self, attempt: RunningAttempt, sample: MemorySample) -> None:
         failure = seen_failures.of_memory_limit(
             sample.bytes_used,
-            self._settings.memory_bytes_max,
+            self._limit_of(attempt),
             sample.processes,
+            jvm_bytes=_jvm_bytes(attempt),
             timestamp_millis=self._clock.epoch_millis(),
         )
         logger.warning("attempt %s: %s", attempt.attempt_id, failure.message)
         attempt.kill(failure)
+
+
+def _jvm_bytes(attempt: RunningAttempt) -> int:
+    return 0 if attempt.process is None else attempt.process.jvm_bytes

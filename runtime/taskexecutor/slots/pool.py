@@ -163,8 +163,8 @@ class SlotProcessPool:
         for slot in self._slots:
             slot.fresh = await self._fork(slot)
 
-    async def _fork(self, slot: Slot) -> SlotProcess:
-        return await SlotProcess.fork_into(self._settings.cgroups, slot.index, self._templates.current, self)
+    async def _fork(self, slot: Slot, jvm_bytes: int = 0) -> SlotProcess:
+        return await SlotProcess.fork_into(self._settings.cgroups, slot.index, self._templates.current, self, jvm_bytes)
 
     async def stop(self) -> None:
         """End all processes and everything below them. Idempotent. Attempts that run get their terminal reports."""
@@ -266,6 +266,8 @@ class SlotProcessPool:
                 return current
             self._retire(current)
         await self._end_namesakes(slot)
+        if attempt.spec.is_application:
+            return await self._fork_for(slot, attempt)
         if slot.refill is not None and slot.fresh is None:
             await asyncio.wait([slot.refill])
         fresh, slot.fresh = slot.fresh, None
@@ -273,8 +275,13 @@ class SlotProcessPool:
             if self._sessions.suits(fresh, attempt.spec):
                 return fresh
             self._retire(fresh)
+        return await self._fork_for(slot, attempt)
+
+    async def _fork_for(self, slot: Slot, attempt: RunningAttempt) -> SlotProcess | None:
         await self._wait_template(attempt)
-        return None if attempt.is_over_before_it_runs else await self._fork(slot)
+        if attempt.is_over_before_it_runs:
+            return None
+        return await self._fork(slot, attempt.spec.memory_bytes if attempt.spec.is_application else 0)
 
     async def _end_namesakes(self, slot: Slot) -> None:
         """R50: what ran before in the slot has the same user: it is reaped with all below it, before others run."""

@@ -241,6 +241,7 @@ def work_order(work: SlotWork) -> WorkOrder:
         secrets=dict(work.secrets),
         brought=work.brought,
         user=work.user,
+        jars=tuple(map(str, work.jars)),
     )
 
 

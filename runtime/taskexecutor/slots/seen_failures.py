@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+from runtime.common.spark_environments import HEAP, OVERHEAD
 from runtime.gateways.task import FailureInfo, Fault
 from runtime.taskexecutor.slot_protocol.failures import RESOURCE, USER, of_system
 from runtime.taskexecutor.slot_protocol.sizes import format_bytes
@@ -24,12 +25,13 @@ _FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.
 """What service managers and people send."""
 
 
-def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: int) -> FailureInfo:
-    """The TaskManager killed the slot process for its memory."""
+def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: int, jvm_bytes: int = 0) -> FailureInfo:
+    """The TaskManager killed the slot process for its memory. `jvm_bytes`: the part of its JVM in the limit."""
     several = f" in {processes} processes" if processes > 1 else ""
+    of_jvm = f", and {format_bytes(jvm_bytes)} for its JVM: {HEAP} and {OVERHEAD}" if jvm_bytes else ""
     message = (
         f"killed by the TaskManager: the task used {format_bytes(used)} of memory{several}, above the slot's limit of "
-        f"{format_bytes(limit)} (taskmanager.memory.task.size / taskmanager.numberOfTaskSlots)"
+        f"{format_bytes(limit)} (taskmanager.memory.task.size / taskmanager.numberOfTaskSlots{of_jvm})"
     )
     return of_system(
         message,

@@ -105,6 +105,8 @@ class SlotSessions:
                 self.release(process)  # its attempt has ended meanwhile
             try:
                 session = await self._open(environment, slot_index, partial(self._environments.is_living, lease))
+                if spec.is_application:
+                    return session
                 # Spark adds options of its own to some keys: what the job has asked for is there nevertheless.
                 return replace(session, conf={**session.conf, **spec.conf})
             except SparkLostError:

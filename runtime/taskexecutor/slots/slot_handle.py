@@ -130,7 +130,8 @@ class SlotProcess(asyncio.Protocol):
         self._machine = StateMachine("slot process", SLOT_PROCESS_TRANSITIONS, SlotProcessState.IDLE)
         self._number = 0
         self._ending: asyncio.Future[TaskOutcome | ProcessExit] | None = None
-        self.pid = 0
+        self.pid = self.jvm_bytes = 0
+        """`jvm_bytes`: memory that it may use beyond its slot's, for the JVM of a Java application."""
         self.exit: Watch[ProcessExit | None] = Watch(None)
         self.attachment: Watch[Attachment] = Watch(Attachment.NONE)
         self.session: SlotSession | None = None
@@ -163,12 +164,17 @@ class SlotProcess(asyncio.Protocol):
 
     @classmethod
     async def fork(
-        cls, template: TemplateProcess, listener: SlotProcessListener, groups: tuple[str, ...] = ()
+        cls,
+        template: TemplateProcess,
+        listener: SlotProcessListener,
+        groups: tuple[str, ...] = (),
+        *,
+        jvm_bytes: int = 0,
     ) -> SlotProcess:
         """A new, idle process. Raises UnavailableError when the template cannot fork."""
         process = cls(template, listener)
-        process.groups = groups
-        forked = await template.fork(process._note_exit, groups)
+        process.groups, process.jvm_bytes = groups, jvm_bytes
+        forked = await template.fork(process._note_exit, groups, has_jvm=jvm_bytes > 0)
         process._number, process.pid = forked.number, forked.pid
         process._socket = forked.connection
         loop = asyncio.get_running_loop()
@@ -179,14 +185,22 @@ class SlotProcess(asyncio.Protocol):
 
     @classmethod
     async def fork_into(
-        cls, cgroups: SlotCgroups | None, slot_index: int, template: TemplateProcess, listener: SlotProcessListener
+        cls,
+        cgroups: SlotCgroups | None,
+        slot_index: int,
+        template: TemplateProcess,
+        listener: SlotProcessListener,
+        jvm_bytes: int = 0,
     ) -> SlotProcess:
-        """`fork`, with groups of a slot where there are any. Raises UnavailableError."""
+        """`fork`, with groups of a slot where there are any. Raises UnavailableError.
+
+        `jvm_bytes`: memory beyond the slot's, for the JVM of a Java application.
+        """
         if cgroups is None:
-            return await cls.fork(template, listener)
-        groups = await asyncio.to_thread(cgroups.open, slot_index)
+            return await cls.fork(template, listener, jvm_bytes=jvm_bytes)
+        groups = await asyncio.to_thread(cgroups.open, slot_index, jvm_bytes)
         try:
-            return await cls.fork(template, listener, groups)
+            return await cls.fork(template, listener, groups, jvm_bytes=jvm_bytes)
         except BaseException:
             await asyncio.shield(asyncio.to_thread(cgroups.close, groups))
             raise

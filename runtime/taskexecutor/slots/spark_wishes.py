@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 from runtime.common.spark_conf import static_conf
-from runtime.common.spark_environments import SparkWish
-from runtime.jobgraph.graph import ScriptCode, parse_operators
+from runtime.common.spark_environments import SparkWish, with_jars
+from runtime.jobgraph.graph import JarCode, ScriptCode, parse_operators
 from runtime.taskexecutor.slots.work import SlotWork
 
 _NO_CONF = frozenset({b"", b"{}"})
 _OF_SCRIPTS = b'"builder_conf"'
+_OF_JARS = b'"type":"jar"'
 
 
 def spark_wish(work: SlotWork) -> SparkWish:
@@ -18,8 +19,12 @@ def spark_wish(work: SlotWork) -> SparkWish:
     conf, operators = work.job.spark_conf, work.task.task.operators
     asked = {} if conf in _NO_CONF else static_conf(json.loads(conf))
     script: dict[str, str] = {}
-    if _OF_SCRIPTS in operators:
+    is_application = False
+    if _OF_SCRIPTS in operators or _OF_JARS in operators:
         for operator in parse_operators(operators):
             if isinstance(operator.code, ScriptCode):
                 script |= static_conf(operator.code.builder_conf)
-    return SparkWish(work.job.job_id, asked, script)
+            is_application = is_application or isinstance(operator.code, JarCode)
+    if not is_application:  # an application has the paths of its jars in its own conf
+        asked = with_jars(asked, [(jar.sha256, jar.name) for jar in work.job.jars])
+    return SparkWish(work.job.job_id, asked, script, is_application)

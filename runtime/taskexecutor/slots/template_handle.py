@@ -105,8 +105,10 @@ class TemplateProcess:
             message = f"template process did not start: {self.lost_reason}"
             raise UnavailableError(message)
 
-    async def fork(self, listener: ExitListener, groups: tuple[str, ...] = ()) -> ForkedProcess:
-        """A new slot process, in these control groups (R50).
+    async def fork(
+        self, listener: ExitListener, groups: tuple[str, ...] = (), *, has_jvm: bool = False
+    ) -> ForkedProcess:
+        """A new slot process, in these control groups (R50). `has_jvm`: it starts a JVM, so no addresses are limited.
 
         `listener` is called once, on the loop, after it and all below it are reaped.
         """
@@ -119,7 +121,7 @@ class TemplateProcess:
         forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._forks[number] = forked
         self._listeners[number] = listener
-        self._send(encode_fields(op="fork", number=number, groups=groups), theirs)
+        self._send(encode_fields(op="fork", number=number, groups=groups, has_jvm=has_jvm), theirs)
         try:
             pid = await forked
         except BaseException:

@@ -58,7 +58,8 @@ class SlotWork:
 
     `secrets` are values by name, `brought` the names of what the job has in `job_directory` from the beginning.
     Partitions go under `<partition_directory>/<partition id>`, `<exchange_directory>/<job id>` unless it is named; logs
-    under `<log_directory>/<attempt id>/`. `user`: the user it runs as, None: as the TaskManager's user (R50).
+    under `<log_directory>/<attempt id>/`. `user`: the user it runs as, None: as the TaskManager's user (R50). `jars`:
+    what the job brings for the class path of its Spark.
     """
 
     job: JobInformation
@@ -72,6 +73,7 @@ class SlotWork:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     partition_directory: str = ""
     user: TaskUser | None = None
+    jars: tuple[Path, ...] = ()
 
 
 class ProcessGuard(Protocol):

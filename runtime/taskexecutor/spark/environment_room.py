@@ -109,15 +109,15 @@ class EnvironmentRoom:
         place = self._places.get(lease.key)
         return place if place is not None and place.number == lease.number else None
 
-    def expire(self, now: float, idle_seconds: float) -> list[str]:
-        """The environments that no one has used for so long: they are to end now."""
+    def expire(self, now: float, idle_seconds: float, *, key: str = "") -> list[str]:
+        """The environments that no one has used for so long, or of these the one with that key: they end now."""
         due = [
-            key
-            for key, place in self._places.items()
-            if not (place.users or place.is_ending) and now - place.used_at >= idle_seconds
+            one
+            for one, place in self._places.items()
+            if not (place.users or place.is_ending) and now - place.used_at >= idle_seconds and key in {"", one}
         ]
-        for key in due:
-            self._places[key].is_ending = True
+        for one in due:
+            self._places[one].is_ending = True
         return due
 
     def end(self, key: str) -> None:

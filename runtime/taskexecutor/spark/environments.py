@@ -16,7 +16,7 @@ from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, UnavailableError
-from runtime.common.spark_environments import HEAP, OVERHEAD, EnvironmentSpec, SparkOffer, SparkWish
+from runtime.common.spark_environments import HEAP, OVERHEAD, EnvironmentSpec, SparkOffer, SparkWish, jars_of_jobs
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
 from runtime.taskexecutor.spark.environment import JvmChange, SparkEnvironment, SparkLoss
 from runtime.taskexecutor.spark.environment_room import EnvironmentRoom, Lease, Step
@@ -101,6 +101,10 @@ class SparkEnvironments:
         """The environments beside the default one, as the ResourceManager is told."""
         return tuple(self._room.statuses())
 
+    def jars_in_use(self) -> set[str]:
+        """The sha256 of each jar of a job with which an environment was started."""
+        return {jar for started in self._started.values() for jar in jars_of_jobs(started.spec.conf)}
+
     async def end_job(self, job_id: str) -> None:
         """The job left this TaskManager. Idempotent; raises FlinklikeError when one cannot be reached."""
         problem: FlinklikeError | None = None
@@ -161,7 +165,7 @@ class SparkEnvironments:
             lease = self._try(spec, may_start=not self._waiting) or await self._wait_for_room(spec, note)
             try:
                 started = self._started[spec.key]
-                if not started.ready.done():
+                if not (started.ready.done() or spec.is_application):
                     note("starts a Spark environment for the job's static conf")
                 await asyncio.shield(started.ready)
             except BaseException:
@@ -211,8 +215,11 @@ class SparkEnvironments:
         return has_it
 
     def release(self, lease: Lease) -> None:
-        """One user less."""
+        """One user less. The room of an application is that of one attempt."""
         self._room.release(lease, self._clock.monotonic())
+        started = self._started.get(lease.key)
+        if started is not None and started.spec.is_application:
+            self._end_all(self._room.expire(self._clock.monotonic(), 0.0, key=lease.key))
         self._note_changed()
 
     def _note_changed(self) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
 from runtime.system.linux import die_with_parent
-from runtime.taskexecutor.spark_host.archive import ClassArchive
+from runtime.taskexecutor.driver_jvm.archive import ClassArchive
+from runtime.taskexecutor.driver_jvm.command import class_path, spark_home
+from runtime.taskexecutor.driver_jvm.java import find_java
 from runtime.taskexecutor.spark_host.driver import prepare_directories, start_driver
-from runtime.taskexecutor.spark_host.java import find_java
-from runtime.taskexecutor.spark_host.launch import class_path, spark_home
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 

@@ -18,16 +18,11 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.deletion import delete_tree
 from runtime.config.log_files import cut_large
 from runtime.security.file_mask import PRIVATE_MODE
-from runtime.taskexecutor.spark_host.java import JavaRuntime
+from runtime.taskexecutor.driver_jvm.command import command_line, jvm_environment, properties_text
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime
 from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, load_classes
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
-from runtime.taskexecutor.spark_host.launch import (
-    JvmProcess,
-    JvmStartError,
-    command_line,
-    jvm_environment,
-    properties_text,
-)
+from runtime.taskexecutor.spark_host.launch import JvmProcess, JvmStartError
 from runtime.taskexecutor.spark_host.secret_file import read_secret
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
 from runtime.taskexecutor.spark_protocol.gateway import connect

@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
-from runtime.taskexecutor.spark_host.archive import ClassArchive
+from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.spark_host.driver import Driver, end_of
 from runtime.taskexecutor.spark_host.hadoop_credentials import hadoop_credentials
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd

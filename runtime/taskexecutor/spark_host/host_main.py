@@ -13,10 +13,11 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
 from runtime.system.linux import die_with_parent, refuse_new_privileges
-from runtime.taskexecutor.spark_host.archive import ClassArchive
+from runtime.taskexecutor.driver_jvm.archive import ClassArchive
+from runtime.taskexecutor.driver_jvm.command import class_path, spark_home
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime, find_java
 from runtime.taskexecutor.spark_host.driver import Driver, prepare_directories, start_driver
-from runtime.taskexecutor.spark_host.java import JavaRuntime, find_java
-from runtime.taskexecutor.spark_host.launch import JvmStartError, class_path, spark_home
+from runtime.taskexecutor.spark_host.launch import JvmStartError
 from runtime.taskexecutor.spark_host.warehouse import hold_metastore
 from runtime.taskexecutor.spark_protocol import frames
 from runtime.taskexecutor.spark_protocol import settings as spark_settings

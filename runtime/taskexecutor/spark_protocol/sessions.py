@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -21,6 +21,9 @@ class SlotSession:
 
     `session_id` is also Spark's job tag. `directory` is for the temporary files of the session's Python side;
     it is made by `open_session` and removed by `close_session`. `conf` is what the JVM was started with.
+
+    For a Java application there is no JVM yet: the slot process starts it with `command`, which lacks the class path's
+    end, and `environment`, and gives it `conf` (`slot_process.application`).
     """
 
     session_id: str
@@ -29,6 +32,8 @@ class SlotSession:
     pool: str
     directory: str = ""
     conf: Mapping[str, str] = field(default_factory=dict)
+    command: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from runtime.taskexecutor.worker_protocol.worker_environment import DAEMON_MODUL
 
 WARM_UPS_ON_DEMAND_MAX = 40
 _PACKAGES = "spark.jars.packages"
+_ENVIRONMENTS = "environments"
 _RETAINED_MAX = "200"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 _LOOPBACK = "127.0.0.1"
@@ -71,7 +72,7 @@ class SparkSettings:
         conf = {**self.spark_conf, **{key: value for key, value in spec.conf.items() if key != HEAP}}
         for key in {*JAVA_OPTIONS} & spec.conf.keys() & self.spark_conf.keys():
             conf[key] = f"{self.spark_conf[key]} {spec.conf[key]}"
-        work = self.work_directory / "environments" / spec.key
+        work = self.work_directory / _ENVIRONMENTS / spec.key
         return dataclasses.replace(
             self,
             heap_bytes=spec.heap_bytes,
@@ -80,6 +81,18 @@ class SparkSettings:
             log_prefix=f"{self.log_prefix}-{spec.key[:8]}",
             warm_up_count=min(self.warm_up_count, WARM_UPS_ON_DEMAND_MAX),
             warehouse=str(work / "hive") if has_own_metastore({**self.spark_conf, **spec.conf}) else "",
+            is_on_demand=True,
+        )
+
+    def of_application(self, spec: EnvironmentSpec) -> SparkSettings:
+        """The settings of a Java application's room beside this environment, with the job's Java options."""
+        options = {key: spec.conf[key] for key in JAVA_OPTIONS if key in spec.conf}
+        joined = {key: f"{self.spark_conf.get(key, '')} {value}".strip() for key, value in options.items()}
+        return dataclasses.replace(
+            self,
+            heap_bytes=spec.heap_bytes,
+            spark_conf={**self.spark_conf, **{key: v for key, v in spec.conf.items() if key != HEAP}, **joined},
+            work_directory=self.work_directory / _ENVIRONMENTS / spec.key,
             is_on_demand=True,
         )
 
@@ -186,6 +199,29 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
         # One full stack of a task would end the JVM of all. A full heap does, by an option of Java.
         conf["spark.executor.killOnFatalError.depth"] = "0"
     return conf
+
+
+_OF_SHARED_DRIVERS = frozenset(
+    {
+        "spark.app.name",
+        "spark.scheduler.mode",
+        "spark.scheduler.allocation.file",
+        "spark.sql.warehouse.dir",
+        "spark.python.daemon.module",
+        "spark.executor.killOnFatalError.depth",
+    }
+)
+"""Conf of a driver that jobs share, which one of an application has as Spark has it."""
+
+
+def application_conf(settings: SparkSettings, local: Path) -> dict[str, str]:
+    """The conf that the driver of a Java application begins with. `local`: where it keeps blocks and shuffle files.
+
+    A catalog of all jobs (`warehouse`) is none of it: one JVM at a time can use that.
+    """
+    conf = effective_conf(dataclasses.replace(settings, warehouse=""))
+    own = {key: value for key, value in conf.items() if key not in _OF_SHARED_DRIVERS}
+    return {**own, "spark.local.dir": str(local)}
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:

@@ -69,12 +69,13 @@ class Template:
         request = decode_fields(data)
         number = int(request["number"])
         if request["op"] == "fork":
-            self._fork(number, descriptors[0], tuple(request.get("groups", ())))
+            groups = tuple(request.get("groups", ()))
+            self._fork(number, descriptors[0], groups, has_jvm=bool(request.get("has_jvm")))
         else:
             self._signal(number, int(request["signal"]))
         return True
 
-    def _fork(self, number: int, descriptor: int, groups: tuple[str, ...]) -> None:
+    def _fork(self, number: int, descriptor: int, groups: tuple[str, ...], *, has_jvm: bool) -> None:
         try:
             pid = os.fork()
         except OSError as error:
@@ -82,7 +83,7 @@ class Template:
             self._tell(event="failed", number=number, error=str(error))
             return
         if pid == 0:
-            self._become_slot_process(descriptor, groups)
+            self._become_slot_process(descriptor, groups, has_jvm=has_jvm)
         os.close(descriptor)
         self._numbers[pid] = number
         self._tell(event="forked", number=number, pid=pid)
@@ -133,7 +134,7 @@ class Template:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._control.send(message)
 
-    def _become_slot_process(self, descriptor: int, groups: tuple[str, ...]) -> NoReturn:
+    def _become_slot_process(self, descriptor: int, groups: tuple[str, ...], *, has_jvm: bool) -> NoReturn:
         """In the child. Never returns into the template's loop."""
         code = 70
         try:
@@ -144,7 +145,7 @@ class Template:
             self._control.close()
             os.close(self._wakeup_read)
             os.close(self._wakeup_write)
-            _isolate(self._pid, self._config)
+            _isolate(self._pid, 0 if has_jvm else self._config.address_space)
             cgroups.enter(groups)  # R50
             from runtime.taskexecutor.slot_process.slot_main import run_slot_process
 
@@ -157,15 +158,16 @@ class Template:
             os._exit(code)
 
 
-def _isolate(template_pid: int, config: TemplateConfig) -> None:
+def _isolate(template_pid: int, address_space: int) -> None:
+    """`address_space`: 0 is no limit. A JVM bounds its heap itself, and reserves many times what it uses."""
     os.setsid()
     linux.die_with_parent(template_pid)
     linux.become_subreaper()
     linux.set_process_name("slot-process")
     with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:  # noqa: PTH123 - pathlib is slower, per fork
         file.write(_OOM_SCORE)
-    if config.address_space:
-        limit = linux.virtual_bytes() + config.address_space + _LIBRARY_ADDRESSES
+    if address_space:
+        limit = linux.virtual_bytes() + address_space + _LIBRARY_ADDRESSES
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()  # otherwise all slot processes draw the same numbers

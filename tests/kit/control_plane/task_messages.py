@@ -77,6 +77,7 @@ def job_information(job: int = 1, *, epoch: int = 1, **files: tuple[BlobReferenc
         files=files.get("files", none),
         archives=files.get("archives", none),
         wheels=files.get("wheels", none),
+        jars=files.get("jars", none),
         reuse_key="same",
     )
 

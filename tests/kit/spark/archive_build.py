@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runtime.taskexecutor.spark_host.archive import ClassArchive
+from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.spark_host.archive_builder import archive_for
 from tests.kit.host.levels import reached_while
 from tests.kit.host.process_tree import command_of, cpu_seconds, tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from runtime.taskexecutor.spark_host.java import find_java
+from runtime.taskexecutor.driver_jvm.java import find_java
 
 
 def plain_spark_environment() -> dict[str, str]:

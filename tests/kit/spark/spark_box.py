@@ -52,6 +52,7 @@ def spark_settings(directory: Path, *, archive: Path | None = None, **changes: A
         warm_up_count=0,
         class_archive=archive is not None,
         poll_interval=0.2,
+        close_timeout=20.0,  # a crowded machine takes longer than the product's 5 s to end what a test leaves
     )
     return dataclasses.replace(settings, **changes)
 

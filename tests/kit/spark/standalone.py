@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from runtime.taskexecutor.spark_host.java import find_java
-from runtime.taskexecutor.spark_host.launch import MODULE_OPTIONS, class_path, properties_text, spark_home
+from runtime.taskexecutor.driver_jvm.command import MODULE_OPTIONS, class_path, properties_text, spark_home
+from runtime.taskexecutor.driver_jvm.java import find_java
 from tests.kit.spark.spark_box import ONE_COMPILER, wait_until
 
 HOST = "127.0.0.1"

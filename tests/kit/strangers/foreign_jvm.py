@@ -10,8 +10,9 @@ from py4j.protocol import Py4JJavaError
 
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
-from runtime.taskexecutor.spark_host.java import find_java
-from runtime.taskexecutor.spark_host.launch import MODULE_OPTIONS, JvmProcess, class_path, jvm_environment, spark_home
+from runtime.taskexecutor.driver_jvm.command import MODULE_OPTIONS, class_path, jvm_environment, spark_home
+from runtime.taskexecutor.driver_jvm.java import find_java
+from runtime.taskexecutor.spark_host.launch import JvmProcess
 from runtime.taskexecutor.spark_protocol.gateway import connect
 from tests.kit.spark.spark_box import ONE_COMPILER
 

@@ -155,7 +155,9 @@ def test_what_is_no_python_is_refused(flinklike: RunCommand, server: RestThread,
     (tmp_path / "nightly.sql").write_text("select 1")
     done = flinklike("run", "nightly.sql")
     assert (done.code, done.out) == (1, "")
-    assert "'nightly.sql' is no Python script: run its statements from one, with spark.sql()" in done.err
+    assert (
+        "'nightly.sql' is neither a Python script nor a jar: run its statements from one, with spark.sql()" in done.err
+    )
     assert not server.dispatcher.submitted
 
 

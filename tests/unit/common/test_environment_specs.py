@@ -8,8 +8,11 @@ from runtime.common.spark_environments import (
     SparkOffer,
     SparkWish,
     environment_key,
+    jar_paths,
+    jars_of_jobs,
     overhead_bytes,
     refused_static_conf,
+    with_jars,
 )
 
 GIB = 1 << 30
@@ -179,3 +182,45 @@ def test_hive_support_beside_a_catalog_of_the_task_manager_is_asked_for_again() 
     assert offer.environment(SparkWish("1", hive)).is_default
     found = offer.environment(SparkWish("1", {**hive, **KRYO}))
     assert dict(found.conf) == {**KRYO, **hive}
+
+
+def test_jobs_with_the_same_jars_share_an_environment() -> None:
+    asked = with_jars({"spark.jars": "/opt/a.jar, "}, [("0a", "b.jar"), ("0c", "d.jar")])
+    assert asked == {"spark.jars": "/opt/a.jar, ,blob:0a/b.jar,blob:0c/d.jar"}
+    assert jar_paths(asked, "/work/jars") == {"spark.jars": "/opt/a.jar,/work/jars/0a/b.jar,/work/jars/0c/d.jar"}
+    assert jars_of_jobs(asked) == {"0a", "0c"}
+    assert with_jars(KRYO, []) == jar_paths(KRYO, "/work/jars") == KRYO
+    assert jars_of_jobs(KRYO) == jars_of_jobs({"spark.jars": "/opt/a.jar"}) == set()
+    (refused,) = refused_static_conf({"spark.jars": "blob:0a/b.jar"}, [ON_DEMAND])
+    assert "give jars of the client as jars of the job" in refused
+    (refused,) = refused_static_conf({}, [ALONE], jars=[("0a", "b.jar")])
+    assert refused.startswith("jars: no TaskManager starts a JVM for a job: taskmanager.memory.spark.total")
+    assert refused_static_conf({}, [ALONE, ON_DEMAND], jars=[("0a", "b.jar")]) == []
+
+
+def test_an_application_has_room_of_its_own_and_shares_no_key() -> None:
+    wish = SparkWish("1" * 32, {"spark.driver.memory": "2g"}, is_application=True)
+    found = ON_DEMAND.environment(wish)
+    assert (found.is_application, found.heap_bytes, found.memory_bytes) == (True, 2 * GIB, 2 * GIB + (512 << 20))
+    assert found.key != ON_DEMAND.environment(SparkWish("2" * 32, wish.asked, is_application=True)).key
+    plain = ON_DEMAND.environment(SparkWish("1" * 32, is_application=True))
+    assert (plain.is_default, plain.heap_bytes) == (False, GIB)
+    assert ON_DEMAND.can_serve(wish)
+    assert ON_DEMAND.fulfils(wish)
+    assert not ALONE.can_serve(wish)
+    assert not SparkWish(is_application=True).is_empty
+
+
+@pytest.mark.parametrize(
+    ("conf", "offer", "told"),
+    [
+        ({}, ALONE, "a Java application needs a JVM of its own, and no TaskManager starts a JVM for a job"),
+        ({"spark.driver.memory": "9g"}, ON_DEMAND, "spark.driver.memory: the JVM of the application takes 10137 MiB"),
+        ({"spark.local.dir": "/x"}, ON_DEMAND, "spark.local.dir: a job cannot set it"),
+    ],
+)
+def test_an_application_that_no_task_manager_can_run_is_refused(
+    conf: dict[str, str], offer: SparkOffer, told: str
+) -> None:
+    (refused,) = refused_static_conf(conf, [offer], is_application=True)
+    assert told in refused

@@ -4,6 +4,7 @@ import base64
 import json
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from runtime.jobgraph.graph import (
     Artifact,
     BlobCode,
     FunctionReference,
+    JarCode,
     JobGraph,
     Operator,
     OperatorKind,
@@ -29,6 +31,7 @@ from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, opera
 
 SCRIPT = ScriptCode(script=Artifact.of_bytes("etl.py", b"pass"))
 FILE = Artifact.of_bytes("a.txt", b"data")
+JAR = JarCode(jar=Artifact.of_bytes("app.jar", b"PK"))
 
 
 def problems(job_graph: JobGraph, python: str | None = "3.11") -> tuple[str, ...]:
@@ -39,6 +42,11 @@ def problems(job_graph: JobGraph, python: str | None = "3.11") -> tuple[str, ...
 
 def with_code(code: object, kind: OperatorKind = OperatorKind.FUNCTION, **fields: object) -> JobGraph:
     return graph(vertex("v", operators=(Operator(name="o", kind=kind, code=code),), **fields))  # type: ignore[arg-type]  # any code
+
+
+def jar_graph(**fields: object) -> JobGraph:
+    changes: dict[str, Any] = {name: fields.pop(name) for name in ("main_class", "args") if name in fields}
+    return with_code(JAR.model_copy(update=changes), OperatorKind.JAR, **fields)
 
 
 def artifact(**changes: object) -> Artifact:
@@ -77,6 +85,22 @@ WRONG: dict[str, tuple[Callable[[], JobGraph], str]] = {
     "nul": (lambda: lone(spark_conf={"spark.a": "b\0"}), "NUL character"),
     "params depth": (lambda: lone(params={"a": nested(70)}), "params: nested deeper than 64 levels"),
     "params integer": (lambda: lone(params={"a": 2**2000}), "an integer has more than 1024 bits"),
+    "code of a jar": (lambda: with_code(JAR), "is a function with code of type jar"),
+    "jar without one": (lambda: with_code(SCRIPT, OperatorKind.JAR), "is a jar with code of type script"),
+    "parallel jar": (lambda: jar_graph(parallelism=2), "a jar has parallelism 1, not 2"),
+    "main class": (lambda: jar_graph(main_class="a-b"), "'a-b' is not the name of a class"),
+    "argument of a jar": (lambda: jar_graph(args=("a\0",)), "an application's argument holds a NUL"),
+    "jar beside others": (
+        lambda: graph(source("a"), *jar_graph().vertices),
+        "a jar is the only vertex of its job",
+    ),
+    "jar with py-files": (
+        lambda: graph(*jar_graph().vertices, py_files=(artifact(name="a.py"),)),
+        "py-files and wheels are for Python",
+    ),
+    "jar with secrets": (lambda: graph(*jar_graph().vertices, secrets=("A",)), "secrets are read by Python code"),
+    "jar twice": (lambda: lone(jars=(artifact(name="a.jar"),) * 2), "jar 'a.jar' is given more than once"),
+    "jar elsewhere": (lambda: lone(jars=(artifact(name="../a.jar"),)), "the name must be a plain file name"),
     "splits": (lambda: graph(source("a", splits=(nested(70),))), "vertex 'a': splits: nested deeper"),
     "duplicate id": (lambda: graph(source("a"), source("b", id=vertex_id_of("a"))), "is used more than once"),
     "duplicate vertex name": (

@@ -246,3 +246,23 @@ async def test_a_job_without_archives_starts_no_process(box: Box, monkeypatch: p
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
     files = (inline("small.txt", b"s"),)
     await box.directories.prepare(job_information(files=files, py_files=(inline("lib.zip", zipped(m="")),)))
+
+
+async def test_jars_lie_by_content_as_long_as_a_job_or_an_environment_has_them(box: Box) -> None:
+    shared, own = box.blobs.put("lib.jar", b"shared"), inline("own.jar", b"own")
+    one = await box.directories.prepare(job_information(1, jars=(shared, own)))
+    two = await box.directories.prepare(job_information(2, jars=(shared,)))
+    root = box.root.with_name("jars")
+    assert one.jars == (root / shared.sha256 / "lib.jar", root / own.sha256 / "own.jar")
+    assert two.jars == one.jars[:1]
+    assert [path.read_bytes() for path in one.jars] == [b"shared", b"own"]
+    assert box.blobs.asked == [shared.key]
+    await box.directories.delete_jars(job_id(1), {own.sha256})
+    assert [path.exists() for path in one.jars] == [True, True]
+    await box.directories.delete_jars(job_id(2), ())
+    assert not list(root.iterdir())
+
+
+async def test_a_jar_with_a_name_that_leads_elsewhere_is_refused(box: Box) -> None:
+    with pytest.raises(InvalidInputError, match="no plain file name"):
+        await box.directories.prepare(job_information(jars=(inline("../lib.jar", b"x"),)))

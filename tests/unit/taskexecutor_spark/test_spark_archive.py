@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from runtime.taskexecutor.spark_host.archive import ClassArchive, spark_version
-from runtime.taskexecutor.spark_host.java import JavaRuntime
+from runtime.taskexecutor.driver_jvm.archive import ClassArchive, spark_version
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime
 
 from tests.kit.spark.spark_box import ROOT  # isort: skip
 
@@ -59,8 +59,8 @@ def test_one_builder_at_a_time_over_processes_and_leftovers_go(tmp_path: Path) -
     program = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
-from runtime.taskexecutor.spark_host.archive import ClassArchive
-from runtime.taskexecutor.spark_host.java import JavaRuntime
+from runtime.taskexecutor.driver_jvm.archive import ClassArchive
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime
 archive = ClassArchive(JavaRuntime(Path("j"), Path("j"), 17, "b", "PATH"), Path({str(tmp_path)!r}), {archive.key!r})
 with archive.building() as is_ours:
     print(is_ours)

@@ -265,3 +265,16 @@ async def test_all_are_given_up_together(world: World) -> None:
     await eventually(lambda: world.losses == ["another namespace"])
     assert world.default.loss.done()
     await eventually(lambda: one.is_stopped)
+
+
+async def test_the_room_of_an_application_ends_with_its_attempt(world: World) -> None:
+    wish = SparkWish("1" * 32, {"spark.driver.memory": "3g"}, is_application=True)
+    spec = world.environments.spec_of(wish)
+    _, lease = await world.environments.acquire(spec, world.notes.append)
+    assert world.notes == [""]
+    waiting = asyncio.create_task(world.acquire("2g"))
+    await eventually(lambda: "waits for room" in world.notes[-1])
+    world.environments.release(lease)
+    other, _ = await waiting
+    assert other is world.made[1]
+    assert world.made[0].is_stopped

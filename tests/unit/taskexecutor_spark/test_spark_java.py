@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark_host import java
-from runtime.taskexecutor.spark_host.java import JavaNotFoundError, find_java, major_version, probe
+from runtime.taskexecutor.driver_jvm import java
+from runtime.taskexecutor.driver_jvm.java import JavaNotFoundError, find_java, major_version, probe
 
 
 def fake_java(directory: Path, version: str) -> Path:

@@ -9,15 +9,15 @@ import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import OWNED
-from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark_host.java import JavaRuntime
-from runtime.taskexecutor.spark_host.launch import (
+from runtime.taskexecutor.driver_jvm.command import (
     class_path,
     command_line,
     jvm_environment,
     properties_text,
     spark_home,
 )
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime
+from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark_protocol import settings as module
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings, allocations, effective_conf
 from tests.kit.spark.spark_box import spark_settings

@@ -28,6 +28,7 @@ from runtime.jobgraph.graph import (
     BlobCode,
     CodeReference,
     FunctionReference,
+    JarCode,
     JobGraph,
     JobVertex,
     PickledCode,
@@ -91,6 +92,7 @@ def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) 
         files=_references(graph.files),
         archives=_references(graph.archives),
         wheels=_references(graph.wheels),
+        jars=_references(graph.jars),
         reuse_key=reuse_key(graph, namespace),
         secrets=graph.secrets,
         namespace=namespace,
@@ -100,7 +102,7 @@ def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) 
 def task_information(vertex: ExecutionJobVertex) -> TaskInformation:
     """The part of a descriptor that all subtasks of the vertex share."""
     operators = vertex.vertex.operators
-    artifacts = [artifact for operator in operators if (artifact := _artifact_of(operator.code)) is not None]
+    artifacts = [artifact for operator in operators if (artifact := operator.code.artifact) is not None]
     return TaskInformation(
         vertex_id=vertex.id,
         vertex_name=vertex.vertex.name,
@@ -125,6 +127,7 @@ def reuse_key(graph: JobGraph, namespace: str = DEFAULT_NAMESPACE) -> str:
             ("files", graph.files),
             ("archives", graph.archives),
             ("wheels", graph.wheels),
+            ("jars", graph.jars),
         )
     }
     identity = {
@@ -153,14 +156,8 @@ def _code_identity(code: CodeReference) -> str:
             return f"pickled {blob.sha256} {python}"
         case ScriptCode(script=script):
             return f"script {script.sha256}"
-
-
-def _artifact_of(code: CodeReference) -> Artifact | None:
-    match code:
-        case BlobCode(blob=artifact) | ScriptCode(script=artifact):
-            return artifact
-        case _:
-            return None
+        case JarCode(jar=jar):
+            return f"jar {jar.sha256}"
 
 
 def _references(artifacts: tuple[Artifact, ...]) -> tuple[BlobReference, ...]:

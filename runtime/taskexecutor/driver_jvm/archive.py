@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.security.file_mask import PRIVATE_MODE
-from runtime.taskexecutor.spark_host.java import JavaRuntime
-from runtime.taskexecutor.spark_host.launch import spark_home
+from runtime.taskexecutor.driver_jvm.command import spark_home
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime
 
 # Archives of other runtimes that are kept for a way back.
 _ARCHIVES_MAX = 3

@@ -1,0 +1,108 @@
+"""Applications of spark-submit: Python scripts, and Java or Scala applications in jars."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Unpack
+
+from airflow_flinklike.api.artifacts import JAR_SUFFIXES, ArtifactCollector, FilePath
+from airflow_flinklike.api.job_program import JobOptions
+from airflow_flinklike.api.program import Program
+from airflow_flinklike.api.script import script_job
+from airflow_flinklike.exceptions import PipelineError
+from runtime.jobgraph.graph import (
+    DEFAULT_RESOURCES,
+    JarCode,
+    JobEdge,
+    JobVertex,
+    Operator,
+    OperatorKind,
+    ResourceSpec,
+    vertex_id_of,
+)
+
+
+class JarJob(Program):
+    """One exclusive task that runs a main class in a JVM of its own."""
+
+    def __init__(
+        self,
+        application: FilePath,
+        *,
+        main_class: str,
+        name: str,
+        args: Iterable[Any],
+        resources: ResourceSpec,
+        spark_conf: Mapping[str, Any] | None,
+        options: JobOptions,
+    ) -> None:
+        super().__init__(name, spark_conf, options)
+        self.application = application
+        self.main_class = main_class
+        self.args = tuple(str(argument) for argument in args)
+        self._resources = resources
+
+    def _graph(self, collector: ArtifactCollector) -> tuple[list[JobVertex], list[JobEdge]]:
+        jar = collector.of_file("jar", self.application, suffixes=JAR_SUFFIXES)
+        code = JarCode(jar=jar, main_class=self.main_class, args=self.args)
+        vertex = JobVertex(
+            id=vertex_id_of(jar.name),
+            name=jar.name,
+            operators=(Operator(name=jar.name, kind=OperatorKind.JAR, code=code),),
+            max_parallelism=1,
+            resources=self._resources,
+        )
+        return [vertex], []
+
+
+def jar_job(
+    application: FilePath,
+    *,
+    main_class: str = "",
+    args: Iterable[Any] = (),
+    name: str | None = None,
+    conf: Mapping[str, Any] | None = None,
+    resources: ResourceSpec = DEFAULT_RESOURCES,
+    **options: Unpack[JobOptions],
+) -> JarJob:
+    """A job that runs a jar as `spark-submit --class main_class application args...` does, in a JVM of its own.
+
+    Without `main_class` the jar's manifest names it. `conf`, `files`, `archives` and `jars` have the meaning that they
+    have there: `spark.driver.memory` is the heap. The exit code is the end of the job.
+    """
+    chosen = name or main_class.rpartition(".")[2] or Path(application).name
+    return JarJob(
+        application,
+        main_class=main_class,
+        name=chosen,
+        args=args,
+        resources=resources,
+        spark_conf=conf,
+        options=options,
+    )
+
+
+def application_job(
+    application: FilePath,
+    *,
+    main_class: str = "",
+    args: Iterable[Any] = (),
+    name: str | None = None,
+    conf: Mapping[str, Any] | None = None,
+    resources: ResourceSpec = DEFAULT_RESOURCES,
+    **options: Unpack[JobOptions],
+) -> Program:
+    """The job of a script or of a jar, by the name of the file, as spark-submit tells them apart.
+
+    Raises PipelineError for a main class of a script.
+    """
+    if os.fspath(application).lower().endswith(JAR_SUFFIXES):
+        return jar_job(
+            application, main_class=main_class, args=args, name=name, conf=conf, resources=resources, **options
+        )
+    if main_class:
+        message = f"main class {main_class}: {os.fspath(application)!r} is no jar, and only a jar has one"
+        raise PipelineError(message)
+    return script_job(application, args=args, name=name, conf=conf, resources=resources, **options)

@@ -1,0 +1,109 @@
+"""Java and Scala applications: spark-submit's own main class, in a JVM below this process.
+
+The JVM writes to the attempt's stdout and stderr, works in the job's directory, and dies with this process. Its exit
+code is the attempt's end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import subprocess
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from runtime.common.spark_conf import is_ignored
+from runtime.common.spark_environments import HEAP, JARS
+from runtime.jobgraph.graph import JarCode
+from runtime.system.linux import die_with_parent
+from runtime.taskexecutor.driver_jvm.command import UNWANTED, properties_text
+from runtime.taskexecutor.slot_process.causes import ApplicationError
+from runtime.taskexecutor.slot_process.channel import Channel
+from runtime.taskexecutor.slot_process.script import artifact_file
+from runtime.taskexecutor.slot_protocol.wire import WorkOrder
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
+
+_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+_APP_NAME = "spark.app.name"
+_FILES = "spark.files"
+_LOOK_MILLIS = 200
+_STDERR_READ_MAX = 256 << 10
+_MESSAGE_LENGTH_MAX = 2000
+_THROWN = re.compile(r'^(?:Exception in thread "[^"\n]*" |Caused by: )(.+)$', re.MULTILINE)
+_HEAP_FULL = "java.lang.OutOfMemoryError"
+_EXIT_OF_FULL_HEAP = 3
+
+
+def application_file(code: JarCode, order: WorkOrder) -> Path:
+    """The jar under its own name in the job's directory."""
+    return artifact_file(code.jar, order.code_files, order.job_directory)
+
+
+def run_application(code: JarCode, jar: Path, order: WorkOrder, session: SlotSession, channel: Channel) -> None:
+    """Run it to its end. Raises ApplicationError unless its exit code is 0. A cancel asks the JVM to end."""
+    conf = application_conf(order, session.conf)
+    properties = Path(session.directory) / "spark.properties"
+    properties.touch(mode=0o600)
+    properties.write_text(properties_text(conf), encoding="ascii")
+    main_class = ["--class", code.main_class] if code.main_class else []
+    command = [*session.command, _SUBMIT, "--properties-file", str(properties), *main_class, str(jar), *code.args]
+    stderr = Path(order.log_directory) / "stderr"
+    begin = stderr.stat().st_size
+    inherited = {key: value for key, value in os.environ.items() if key not in UNWANTED}
+    with subprocess.Popen(
+        command,
+        env={**inherited, **session.environment},
+        stdin=subprocess.DEVNULL,
+        preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - no thread of this process holds a lock
+    ) as process:
+        _wait(process, channel)
+    if process.returncode:
+        raise ApplicationError(failure_of(process.returncode, _end_of(stderr, begin), conf))
+
+
+def application_conf(order: WorkOrder, base: Mapping[str, str]) -> dict[str, str]:
+    """The conf of the application: the TaskManager's (`base`), and over it the job's, with its jars and files."""
+    job: dict[str, str] = json.loads(order.spark_conf)
+    conf = {_APP_NAME: order.job_name, **base}
+    conf.update({key: value for key, value in job.items() if not is_ignored(key) or key == _APP_NAME})
+    files = [str(Path(order.job_directory) / name) for name in order.brought]
+    for key, paths in ((JARS, order.jars), (_FILES, [path for path in files if Path(path).is_file()])):
+        if named := [part for part in (conf.get(key, ""), *paths) if part]:
+            conf[key] = ",".join(named)
+    return conf
+
+
+def _wait(process: subprocess.Popen[bytes], channel: Channel) -> None:
+    is_asked = False
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        while not poll.poll(_LOOK_MILLIS):
+            if channel.is_cancelled and not is_asked:
+                is_asked = True
+                process.terminate()
+    finally:
+        os.close(descriptor)
+
+
+def _end_of(stderr: Path, begin: int) -> str:
+    """What the application has written to stderr last."""
+    with stderr.open("rb") as file:
+        file.seek(max(begin, file.seek(0, os.SEEK_END) - _STDERR_READ_MAX))
+        return file.read(_STDERR_READ_MAX).decode(errors="replace")
+
+
+def failure_of(code: int, written: str, conf: Mapping[str, str]) -> str:
+    """One sentence: the exit code, and the innermost cause of the last exception that no code has caught."""
+    if code < 0:
+        return f"the JVM of the application was ended by signal {-code}"
+    if code == _EXIT_OF_FULL_HEAP and _HEAP_FULL in written:
+        return f"the heap of the application was full ({HEAP} is {conf.get(HEAP, '')}): give it more"
+    begin = written.rfind('Exception in thread "')
+    thrown = _THROWN.findall(written[begin:]) if begin >= 0 else []
+    told = f": {thrown[-1].strip()[:_MESSAGE_LENGTH_MAX]}" if thrown else ""
+    return f"the application ended with exit code {code}{told}"
