@@ -116,7 +116,7 @@ def assemble(
         archives=collector.of_files("archive", options.get("archives", ()), suffixes=ARCHIVE_SUFFIXES),
         wheels=collector.of_files("wheel", options.get("wheels", ()), suffixes=WHEEL_SUFFIXES),
         jars=jars,
-        secrets=tuple(secrets.split(",") if isinstance(secrets, str) else secrets),
+        secrets=tuple([one.strip() for one in secrets.split(",")] if isinstance(secrets, str) else secrets),
         execution_timeout_seconds=_seconds(options.get("execution_timeout")),
         restart_strategy=restart_strategy_of(options.get("restart_strategy")),
         user_failures=user_failures_of(options.get("user_failures")),

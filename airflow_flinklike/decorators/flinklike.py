@@ -21,7 +21,8 @@ from airflow_flinklike.api.function import function_job
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
-from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, mapping_of, one_of
+from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, one_of
+from airflow_flinklike.operators.tolerant import defaults_of
 from runtime.jobgraph.function_call import INJECTED
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
     :param templates_exts: file endings: an argument or a value of templates_dict with such an ending is the path of a
         template file, which Airflow finds and renders as usual
     :param conf: Spark SQL conf of the session; config_kwargs is another name of this parameter, as in @task.pyspark
+    :param packages: and the other parameters of Spark's start, as of FlinklikeSubmitOperator
     :param py_files: Python files that the function imports; files and archives likewise
     :param env_vars: environment variables of the function; environment is another name of this parameter
     :param job_timeout: seconds after which the cluster ends the job, which then is FAILED
@@ -71,11 +73,22 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         templates_exts: Sequence[str] | None = None,
         conf: Mapping[str, Any] | str | None = None,
         config_kwargs: Mapping[str, Any] | str | None = None,
+        properties_file: str | None = None,
+        packages: str | None = None,
+        exclude_packages: str | None = None,
+        repositories: str | None = None,
+        driver_memory: str | None = None,
+        driver_class_path: str | None = None,
+        executor_memory: str | None = None,
+        executor_cores: int | str | None = None,
+        num_executors: int | str | None = None,
+        total_executor_cores: int | str | None = None,
+        yarn_queue: str | None = None,
         py_files: str | Sequence[str] | None = None,
         files: str | Sequence[str] | None = None,
         archives: str | Sequence[str] | None = None,
-        environment: Mapping[str, str] | str | None = None,
-        env_vars: Mapping[str, str] | str | None = None,
+        environment: Mapping[str, Any] | str | None = None,
+        env_vars: Mapping[str, Any] | str | None = None,
         job_timeout: float | str | timedelta | None = None,
         secrets: str | Sequence[str] | None = None,
         restart_strategy: RestartStrategy | str | None = None,
@@ -86,11 +99,23 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         self.templates_dict = templates_dict
         if templates_exts:
             self.template_ext = templates_exts
-        self.conf = one_of(self.task_id, conf=conf, config_kwargs=config_kwargs)
+        defaults = defaults_of(kwargs)
+        self.conf = one_of(self.task_id, defaults, conf=conf, config_kwargs=config_kwargs)
+        self.properties_file = properties_file
+        self.packages = packages
+        self.exclude_packages = exclude_packages
+        self.repositories = repositories
+        self.driver_memory = driver_memory
+        self.driver_class_path = driver_class_path
+        self.executor_memory = executor_memory
+        self.executor_cores = executor_cores
+        self.num_executors = num_executors
+        self.total_executor_cores = total_executor_cores
+        self.yarn_queue = yarn_queue
         self.py_files = py_files
         self.files = files
         self.archives = archives
-        self.environment = one_of(self.task_id, environment=environment, env_vars=env_vars)
+        self.environment = one_of(self.task_id, defaults, environment=environment, env_vars=env_vars)
         self.job_timeout = job_timeout
         self.secrets = secrets
         self.restart_strategy = restart_strategy
@@ -106,7 +131,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
             args=self.op_args,
             kwargs=arguments,
             name=f"{self.dag_id}.{self.task_id}",
-            conf={**self.default_conf, **mapping_of("conf", self.conf)},
+            conf=self.spark_conf(),
             **self.job_options(dict(context.get("params") or {})),
         ).build()
 

@@ -29,7 +29,8 @@ from airflow_flinklike.operators.fields import check_not_negative, check_poll_in
 from airflow_flinklike.operators.final_errors import final_form, is_ruled
 from airflow_flinklike.operators.job_run import JobRun, RunSettings
 from airflow_flinklike.operators.reporting import ReportingOperator
-from airflow_flinklike.operators.spark_parameters import refuse_spark_parameters
+from airflow_flinklike.operators.spark_parameters import Explanation
+from airflow_flinklike.operators.tolerant import SparkSubmitTolerance, defaults_of
 from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, worker_kill_cause
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.ids import JobId
@@ -49,13 +50,15 @@ _KILL_SECONDS = 2.5
 _TIMEOUT_SECONDS = 5.0
 
 
-class FlinklikeJobOperator(ReportingOperator):
+class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
     """Base of all operators that run a job. A subclass builds the job.
 
-    :param flinklike_conn_id: the connection to the cluster; conn_id is another name of this parameter
+    :param flinklike_conn_id: the connection to the cluster; conn_id is another name of this parameter. When
+        `default_args` have both, flinklike_conn_id wins
     :param deferrable: wait in the triggerer instead of in a worker slot
     :param inline_timeout: seconds to wait in the worker before deferring, so that short jobs are not deferred
-    :param durable: a retry adopts the job that an earlier try submitted
+    :param durable: a retry adopts the job that an earlier try submitted; reconnect_on_retry is another name of this
+        parameter
     :param cancel_on_kill: cancel the job when a user marks or clears the task
     :param orphan_timeout: when the worker stops, the cluster cancels the job after so many seconds, unless the next
         try has adopted it; None: never
@@ -74,7 +77,8 @@ class FlinklikeJobOperator(ReportingOperator):
         conn_id: str | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         inline_timeout: float | timedelta = 20.0,
-        durable: bool = True,
+        durable: bool | None = None,
+        reconnect_on_retry: bool | None = None,
         cancel_on_kill: bool = True,
         orphan_timeout: float | timedelta | None = 300.0,
         poll_interval: float = 10.0,
@@ -84,14 +88,17 @@ class FlinklikeJobOperator(ReportingOperator):
     ) -> None:
         check_poll_interval(poll_interval)
         check_not_negative(inline_timeout=inline_timeout, orphan_timeout=orphan_timeout)
-        task_id = str(kwargs.get("task_id", ""))
-        refuse_spark_parameters(kwargs, task_id=task_id)
         super().__init__(**kwargs)
-        given = one_of(task_id, flinklike_conn_id=flinklike_conn_id, conn_id=conn_id)
+        task_id, defaults = self.task_id, defaults_of(kwargs)
+        given = one_of(task_id, defaults, flinklike_conn_id=flinklike_conn_id, conn_id=conn_id)
         self.flinklike_conn_id = given or DEFAULT_CONN_ID
+        if None not in {flinklike_conn_id, conn_id}:
+            text = f"flinklike_conn_id is {flinklike_conn_id!r} and conn_id is {conn_id!r}: the task uses {given!r}"
+            self.tell_when_executed(Explanation(text))
         self.deferrable = deferrable
         self.inline_timeout = inline_timeout
-        self.durable_job = durable
+        adopts = one_of(task_id, defaults, durable=durable, reconnect_on_retry=reconnect_on_retry)
+        self.durable_job = True if adopts is None else adopts
         self.cancel_on_kill = cancel_on_kill
         self.orphan_timeout = orphan_timeout
         self.poll_interval = poll_interval
@@ -118,6 +125,7 @@ class FlinklikeJobOperator(ReportingOperator):
 
     def execute(self, context: Context) -> Any:
         """Adopt or submit, then wait or defer. Returns the job's value, or its id without `wait_for_completion`."""
+        self.explain()
         return self._guarded(context, lambda run: self._execute(context, run))
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_flinklike.exceptions import PipelineError
+from airflow_flinklike.api.properties_file import parse_properties
+from airflow_flinklike.api.spark_start import CONF_OF
+from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 
 if TYPE_CHECKING:
     from airflow_flinklike.api.job_program import JobOptions
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
+logger = logging.getLogger(__name__)
+
 JOB_FIELDS = (
     "conf",
+    "properties_file",
+    *CONF_OF,
     "py_files",
     "files",
     "archives",
@@ -33,15 +41,42 @@ class JobFields:
     Each of the two operators names them in its `__init__`, for type checkers, editors and Airflow's `default_args`.
     """
 
+    task_id: str
+    default_conf: Mapping[str, str]
     conf: Mapping[str, Any] | str | None
+    properties_file: str | None
     py_files: str | Sequence[str] | None
     files: str | Sequence[str] | None
     archives: str | Sequence[str] | None
-    environment: Mapping[str, str] | str | None
+    environment: Mapping[str, Any] | str | None
     job_timeout: float | str | timedelta | None
     secrets: str | Sequence[str] | None
     restart_strategy: RestartStrategy | str | None
     user_failures: str | None
+
+    def spark_conf(self) -> dict[str, Any]:
+        """The conf that the rendered fields mean, over that of the connection. Raises PipelineError."""
+        start = {key: getattr(self, name) for name, key in CONF_OF.items()}
+        return {
+            **self.default_conf,
+            **self._properties(),
+            **mapping_of("conf", self.conf),
+            **{key: str(value) for key, value in start.items() if value not in {None, ""}},
+        }
+
+    def _properties(self) -> dict[str, str]:
+        """Spark's settings of the properties file. Raises SourceMissingError."""
+        if not self.properties_file:
+            return {}
+        try:
+            text = Path(self.properties_file).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            message = f"task {self.task_id!r}: properties_file {self.properties_file!r} cannot be read: {error}"
+            raise SourceMissingError(message) from error
+        found, others = parse_properties(text)
+        if others:
+            logger.warning("%s: ignored, as none of Spark's: %s", self.properties_file, ", ".join(others))
+        return found
 
     def job_options(self, params: Mapping[str, Any]) -> JobOptions:
         """The options that the rendered fields mean, without `conf`. Raises PipelineError."""
@@ -50,7 +85,7 @@ class JobFields:
             "py_files": self.py_files or (),
             "files": self.files or (),
             "archives": self.archives or (),
-            "environment": mapping_of("environment", self.environment),
+            "environment": environment_of(self.environment),
             "execution_timeout": timeout_of(self.job_timeout),
             "secrets": self.secrets or (),
             "restart_strategy": self.restart_strategy,
@@ -58,13 +93,36 @@ class JobFields:
         }
 
 
-def one_of(task_id: str, **given: Any) -> Any:
-    """The value among several names of one parameter, else None. Raises PipelineError for several values."""
+def one_of(task_id: str, default_args: Mapping[str, Any], **given: Any) -> Any:
+    """The value among several names of one parameter, else None.
+
+    What the task itself has wins over `default_args`; of several there, the first name wins. Raises PipelineError for
+    several that the task itself has.
+    """
     named = {name: value for name, value in given.items() if value is not None}
-    if len(named) > 1:
-        message = f"task {task_id!r}: {' and '.join(named)} are two names for the same: give one of them"
+    own = {name: value for name, value in named.items() if not is_shared(name, value, default_args)}
+    if len(own) > 1:
+        message = f"task {task_id!r}: {' and '.join(own)} are two names for the same: give one of them"
         raise PipelineError(message)
-    return next(iter(named.values()), None)
+    return next(iter((own or named).values()), None)
+
+
+def is_shared(name: str, value: Any, default_args: Mapping[str, Any]) -> bool:
+    """True if the value comes from `default_args`, so that the task itself does not name the parameter."""
+    return name in default_args and default_args[name] is value
+
+
+def environment_of(value: Any) -> dict[str, str]:
+    """Environment variables as texts, of any scalars; None leaves a variable out. Raises PipelineError."""
+    found = {str(name): one for name, one in mapping_of("environment", value).items() if one is not None}
+    problems = tuple(
+        f"environment variable {name} is a {type(one).__name__}: expected a text, a number or a truth value"
+        for name, one in found.items()
+        if not isinstance(one, str | int | float)
+    )
+    if problems:
+        raise PipelineError("; ".join(problems), problems)
+    return {name: str(one) for name, one in found.items()}
 
 
 def check_poll_interval(seconds: float) -> None:

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.job_source import PipelineSource, build_job
-from airflow_flinklike.api.properties_file import parse_properties
 from airflow_flinklike.api.script import script_job
-from airflow_flinklike.api.spark_start import CONF_OF
-from airflow_flinklike.exceptions import PipelineError, SourceMissingError
+from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
-from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, arguments_of, mapping_of, one_of
+from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, arguments_of, is_shared, mapping_of, one_of
 from airflow_flinklike.operators.plan import PLAN, PlanField
+from airflow_flinklike.operators.spark_parameters import Explanation
+from airflow_flinklike.operators.tolerant import defaults_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
-_SCRIPT_ONLY = ("application_args", "properties_file", "name", *CONF_OF, *JOB_FIELDS)
+_SCRIPT_ONLY = ("application_args", "name", *JOB_FIELDS)
 
 
 class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
@@ -32,7 +31,8 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
 
     It replaces SparkSubmitOperator: the parameters of an application have the same names. What Spark reads at its start
     only (`driver_memory`, `packages`, ...) gives the job a Spark environment that was started with it; parameters that
-    no Spark of a TaskManager can follow (`java_class`, `proxy_user`, ...) are refused, with what to use instead.
+    no Spark of a TaskManager can follow (`java_class`, `proxy_user`, ...) have no effect, and the task's log says what
+    happens instead. `on_unsupported="fail"` refuses those that would change the job.
 
     The operator stores the job's id before it submits the job, so there is exactly one job: a retry adopts a running
     job, takes the value of a FINISHED one, and submits another after FAILED or CANCELED. A mark or a clear of the task
@@ -64,7 +64,8 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     :param files: files that lie in its working directory
     :param archives: archives that are unpacked there; `x.zip#alias`
     :param name: name of the job
-    :param env_vars: environment variables of the application; `environment` is another name of this parameter
+    :param env_vars: environment variables of the application, of any scalars (None: not set); `environment` is
+        another name of this parameter
     :param job_timeout: seconds after which the cluster ends the job, which then is FAILED
     :param secrets: names of the TaskManagers' secrets that it may read; the values never pass through Airflow
     :param restart_strategy: what the cluster does when the application fails, before Airflow's retries: a strategy of
@@ -112,8 +113,8 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         files: str | Sequence[str] | None = None,
         archives: str | Sequence[str] | None = None,
         name: str | None = None,
-        env_vars: Mapping[str, str] | str | None = None,
-        environment: Mapping[str, str] | str | None = None,
+        env_vars: Mapping[str, Any] | str | None = None,
+        environment: Mapping[str, Any] | str | None = None,
         job_timeout: float | str | timedelta | None = None,
         secrets: str | Sequence[str] | None = None,
         restart_strategy: RestartStrategy | str | None = None,
@@ -121,6 +122,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        defaults = defaults_of(kwargs)
         self.pipeline = pipeline
         self.pipeline_params = pipeline_params
         self.application = application
@@ -141,15 +143,15 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         self.files = files
         self.archives = archives
         self.name = name
-        self.environment = one_of(self.task_id, env_vars=env_vars, environment=environment)
+        self.environment = one_of(self.task_id, defaults, env_vars=env_vars, environment=environment)
         self.job_timeout = job_timeout
         self.secrets = secrets
         self.restart_strategy = restart_strategy
         self.user_failures = user_failures
         self.plan: PlanField | str | None = PLAN
-        self._check_given()
+        self._check_given(defaults)
 
-    def _check_given(self) -> None:
+    def _check_given(self, default_args: Mapping[str, Any]) -> None:
         """Raises PipelineError, when the DAG is parsed, for parameters that exclude each other."""
         if (self.pipeline is None) == (self.application is None):
             message = f"task {self.task_id!r}: give either pipeline= or application="
@@ -157,12 +159,28 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         if self.application is not None and self.pipeline_params:
             message = f"task {self.task_id!r}: pipeline_params belongs to pipeline=; a script takes application_args"
             raise PipelineError(message)
+        if self.pipeline is None:
+            return
+        for field in _SCRIPT_ONLY:
+            if self._is_shared(field, default_args):
+                setattr(self, field, None)
+                self.tell_when_executed(
+                    Explanation(
+                        f"{field} of default_args has no effect: a Pipeline has its own, and this task runs one"
+                    )
+                )
         given = [field for field in _SCRIPT_ONLY if getattr(self, field)]
-        if self.pipeline is not None and given:
+        if given:
             message = (
                 f"task {self.task_id!r}: {', '.join(given)} can be given with application= only; a Pipeline has its own"
             )
             raise PipelineError(message)
+
+    def _is_shared(self, field: str, default_args: Mapping[str, Any]) -> bool:
+        """True for a value that the tasks of the DAG have from `default_args`."""
+        value = getattr(self, field)
+        names = (field, "env_vars") if field == "environment" else (field,)
+        return bool(value) and any(is_shared(name, value, default_args) for name in names)
 
     def build_program(self, context: Context) -> JobProgram:
         """The job from the rendered fields. Raises PipelineError."""
@@ -175,28 +193,9 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
             str(self.application),
             args=arguments_of(self.application_args),
             name=self.name or None,
-            conf={**self.default_conf, **self._properties(), **mapping_of("conf", self.conf), **self._start_conf()},
+            conf=self.spark_conf(),
             **self.job_options(params),
         ).build()
-
-    def _start_conf(self) -> dict[str, str]:
-        """What the parameters stand for that Spark reads at its start."""
-        given = {key: getattr(self, name) for name, key in CONF_OF.items()}
-        return {key: str(value) for key, value in given.items() if value not in {None, ""}}
-
-    def _properties(self) -> dict[str, str]:
-        """Spark's settings of the properties file. Raises SourceMissingError."""
-        if not self.properties_file:
-            return {}
-        try:
-            text = Path(self.properties_file).read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            message = f"task {self.task_id!r}: properties_file {self.properties_file!r} cannot be read: {error}"
-            raise SourceMissingError(message) from error
-        found, others = parse_properties(text)
-        if others:
-            self.log.warning("%s: ignored, as none of Spark's: %s", self.properties_file, ", ".join(others))
-        return found
 
     def _airflow_params(self, context: Context) -> dict[str, Any]:
         """The params of this run. Values of the DAG file are rendered, values of the run's conf never are."""

@@ -284,11 +284,7 @@ def test_what_spark_reads_at_its_start_becomes_conf_of_the_job(tmp_path: Path) -
         FlinklikeSubmitOperator(task_id="etl", pipeline="a:b", driver_memory="2g")
 
 
-def test_what_a_warm_session_cannot_follow_is_refused_when_the_dag_is_parsed() -> None:
-    with pytest.raises(PipelineError, match=r"java_class.*; driver_cores"):
-        FlinklikeSubmitOperator(task_id="etl", application="etl.py", driver_cores=2, java_class="a.B")
-    with pytest.raises(PipelineError, match="deploy_mode"):
-        decorated(lambda: 1, options={"deploy_mode": "cluster"})
+def test_what_cannot_be_read_or_is_said_twice_is_refused() -> None:
     with pytest.raises(PipelineError, match="env_vars and environment are two names"):
         FlinklikeSubmitOperator(task_id="etl", application="etl.py", env_vars={"a": "b"}, environment={"a": "b"})
     with pytest.raises(PipelineError, match="properties_file '/nowhere' cannot be read"):

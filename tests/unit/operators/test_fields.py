@@ -9,14 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_flinklike.exceptions import PipelineError
-from airflow_flinklike.operators.fields import arguments_of, mapping_of, one_of, timeout_of
+from airflow_flinklike.operators.fields import arguments_of, environment_of, mapping_of, one_of, timeout_of
 
 
 def test_two_names_for_the_same() -> None:
-    assert one_of("t", conn_id=None, flinklike_conn_id="c") == "c"
-    assert one_of("t", conn_id=None, flinklike_conn_id=None) is None
+    assert one_of("t", {}, conn_id=None, flinklike_conn_id="c") == "c"
+    assert one_of("t", {}, conn_id=None, flinklike_conn_id=None) is None
     with pytest.raises(PipelineError, match="task 't': conn_id and flinklike_conn_id are two names"):
-        one_of("t", conn_id="a", flinklike_conn_id="b")
+        one_of("t", {}, conn_id="a", flinklike_conn_id="b")
+
+
+def test_what_the_task_has_wins_over_default_args_and_there_the_first_name() -> None:
+    both = {"flinklike_conn_id": "fl", "conn_id": "spark"}
+    assert one_of("t", both, **both) == "fl"
+    assert one_of("t", {"flinklike_conn_id": "fl"}, flinklike_conn_id="fl", conn_id="own") == "own"
+    assert one_of("t", {"conn_id": "spark"}, flinklike_conn_id="own", conn_id="spark") == "own"
+
+
+def test_environment_variables_of_any_scalars() -> None:
+    given_ = {"N": 1, "SHARE": 0.5, "IS": True, "TEXT": "x", "NONE": None}
+    assert environment_of(given_) == {"N": "1", "SHARE": "0.5", "IS": "True", "TEXT": "x"}
+    assert environment_of('{"N": 1}') == {"N": "1"}
+    with pytest.raises(PipelineError, match="environment variable L is a list: expected a text, a number or"):
+        environment_of({"L": ["a"]})
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text()))
