@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_flinklike.airflow_options import SECTION, config_section
 from runtime.common.version import VERSION
 
 _INTEGRATION = "Flinklike"
@@ -22,6 +23,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("airflow_flinklike.hooks.flinklike")],
         "triggers": [_modules("airflow_flinklike.triggers.job", "airflow_flinklike.triggers.sensing")],
         "connection-types": [_connection_type()],
+        "config": {SECTION: config_section()},
         "extra-links": ["airflow_flinklike.links.job.FlinklikeJobLink"],
         "task-decorators": [
             {"name": "flinklike", "class-name": "airflow_flinklike.decorators.flinklike.flinklike_task"}

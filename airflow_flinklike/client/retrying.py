@@ -23,6 +23,11 @@ _LONGEST_PAUSE = 3.0
 _UNAVAILABLE = frozenset({502, 503, 504})
 
 
+def is_unavailable(response: Response) -> bool:
+    """True for 502, 503 and 504: nobody who leads has answered."""
+    return response.status in _UNAVAILABLE
+
+
 def check_addresses(addresses: Sequence[str]) -> tuple[str, ...]:
     """Addresses with a scheme and without a trailing slash. Raises JobRefusedError that names the wrong one."""
     cleaned = [one.strip() for one in addresses if one.strip()]
@@ -68,6 +73,10 @@ class Attempts:
         """Why the last try failed."""
         self._refusals: list[str] = []
         """TLS refusals of this round, by address. A retry does not help there."""
+        self.is_late = False
+        """True: the pauses are over, whatever the budget is. The caller may set it."""
+        self._reasons: dict[str, str] = {}
+        """Why the last try at each address failed."""
         self.index = first
 
     @property
@@ -79,13 +88,13 @@ class Attempts:
         """Seconds until the next try. Raises ClusterUnavailableError when the budget is used up."""
         self._tried += 1
         self.spent += lost_seconds
-        self.trouble = reason
+        self.trouble = self._reasons[self.address] = reason
         self._move_on()
         if self._tried % len(self._addresses):
             return 0.0
         self._refusals.clear()
-        if self.spent >= self.budget:
-            message = f"no JobManager answers at {', '.join(self._addresses)}{self._effort()}: {reason}"
+        if self.is_late or self.spent >= self.budget:
+            message = f"no JobManager answers at {', '.join(self._addresses)}{self._effort()}: {self._causes()}"
             raise ClusterUnavailableError(message)
         rounds = self._tried // len(self._addresses) - 1
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * float(1 << min(rounds, 10)))
@@ -95,13 +104,13 @@ class Attempts:
 
     def pause_for_answer(self, response: Response) -> float | None:
         """Seconds until the next try when the answer is 502, 503 or 504; None for every other answer."""
-        if response.status not in _UNAVAILABLE:
+        if not is_unavailable(response):
             return None
         return self.next_pause(refusal_text(response))
 
     def pause_for_failure(self, request: Request, error: httpx.RequestError) -> float:
         """Seconds until the next try after a failure of the transport. Raises AnswerLostError, FlinklikeClientError."""
-        reason = str(error) or type(error).__name__
+        reason = self._reason_of(error)
         refusal = tls_refusal(error)
         if refusal is not None:
             return self._pause_for_refusal(refusal)
@@ -115,6 +124,12 @@ class Attempts:
             raise AnswerLostError(reason) from error
         return self.next_pause(reason, lost_seconds=_lost_seconds(request, error))
 
+    def _reason_of(self, error: httpx.RequestError) -> str:
+        reason = str(error) or type(error).__name__
+        if isinstance(error, httpx.RemoteProtocolError) and self.address.startswith("http:"):
+            return f"{reason} (does that server speak TLS? then ask it by https://)"
+        return reason
+
     def _pause_for_refusal(self, refusal: str) -> float:
         self._refusals.append(f"{self.address}: {refusal}")
         if len(self._refusals) == len(self._addresses):
@@ -124,6 +139,12 @@ class Attempts:
 
     def _move_on(self) -> None:
         self.index = (self.index + 1) % len(self._addresses)
+
+    def _causes(self) -> str:
+        """The cause; with several, each with its address."""
+        if len(set(self._reasons.values())) == 1:
+            return self.trouble
+        return "; ".join(f"{address}: {reason}" for address, reason in self._reasons.items())
 
     def _effort(self) -> str:
         return f" (tried for {self.budget:.0f} s)" if self.budget >= 1 else ""

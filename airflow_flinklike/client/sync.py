@@ -11,6 +11,7 @@ import httpx
 
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.connections import Connections
+from airflow_flinklike.client.contact import Contact
 from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
 from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response, understood
 from airflow_flinklike.client.receiving import Receiving, headers_of
@@ -26,9 +27,10 @@ T = TypeVar("T")
 class FlinklikeClient:
     """A blocking client of one cluster, for any number of threads.
 
-    `retry_for`: for so many seconds a request to a cluster that does not answer is retried. `connections` are those of
-    several clients, and stay open when this client is closed. `on_retry` sees the attempts of a request before each
-    pause.
+    `retry_for`: for so many seconds a request to a cluster that does not answer is retried. `first_contact`: for so
+    many seconds all requests together, until the first answer; None: `retry_for` holds from the beginning.
+    `connections` are those of several clients, and stay open when this client is closed. `on_retry` sees the attempts
+    of a request before each pause.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class FlinklikeClient:
         token: Credential,
         *,
         retry_for: float = 60.0,
+        first_contact: float | None = None,
         tls: ClientTls = NO_FILES,
         transport: httpx.BaseTransport | None = None,
         connections: Connections | None = None,
@@ -45,6 +48,7 @@ class FlinklikeClient:
     ) -> None:
         self.addresses = check_addresses(addresses)
         self.retry_for = retry_for
+        self.contact = Contact(first_contact)
         self._sleep = sleep
         self._on_retry = on_retry
         self._has_own = connections is None
@@ -144,7 +148,8 @@ class FlinklikeClient:
             return operation.send(response)
 
     def _send(self, request: Request) -> Response:
-        attempts = Attempts(self.addresses, self.retry_for, first=self._connections.preferred)
+        patience = min(self.retry_for, self.contact.left())
+        attempts = Attempts(self.addresses, patience, first=self._connections.preferred)
         try:
             return self._insist(request, attempts)
         finally:
@@ -155,8 +160,11 @@ class FlinklikeClient:
             try:
                 response = self._exchange(request, attempts.address)
             except httpx.RequestError as error:
+                attempts.is_late = self.contact.left() <= 0
                 pause = attempts.pause_for_failure(request, error)
             else:
+                self.contact.take(response)
+                attempts.is_late = self.contact.left() <= 0
                 answered = attempts.pause_for_answer(response)
                 if answered is None:
                     return response
@@ -166,13 +174,14 @@ class FlinklikeClient:
             self._sleep(pause)
 
     def _exchange(self, request: Request, address: str) -> Response:
+        timeout = min(request.timeout, max(CONNECT_SECONDS, self.contact.left()))
         with self._connections.http.stream(
             request.method,
             address + request.path,
             params=dict(request.params),
             content=_content(request),
             headers=headers_of(request),
-            timeout=httpx.Timeout(request.timeout, connect=min(CONNECT_SECONDS, request.timeout)),
+            timeout=httpx.Timeout(timeout, connect=min(CONNECT_SECONDS, timeout)),
         ) as answer:
             received = Receiving(request, address, answer.headers)
             for piece in answer.iter_bytes():

@@ -47,6 +47,7 @@ def parse_connection(connection: Connection) -> ClusterAccess:
 
     Raises JobRefusedError for an invalid value, AuthenticationError for a token file that cannot be read.
     """
+    _check_type(connection)
     extra: Mapping[str, Any] = connection.extra_dejson
     scheme = "https" if _switch("tls", extra.get("tls")) else connection.schema or "http"
     hosts = [*_listed(connection.host), *_listed(extra.get("addresses"))] or ["127.0.0.1"]
@@ -59,6 +60,17 @@ def parse_connection(connection: Connection) -> ClusterAccess:
     ui_url = str(extra.get("ui_url") or addresses[0]).rstrip("/")
     namespace = str(extra.get("namespace") or "")
     return ClusterAccess(addresses, token_of(credential), tls, ui_url, _conf(extra.get("conf")), namespace, credential)
+
+
+def _check_type(connection: Connection) -> None:
+    """Connections of Spark and others have hosts that are no JobManagers."""
+    kind = connection.conn_type or "flinklike"
+    if kind not in {"flinklike", "http", "https", "generic"}:
+        message = (
+            f"connection {connection.conn_id!r} to {connection.host or 'no host'} is of type {kind!r}: expected one of "
+            "type 'flinklike', whose host is a JobManager"
+        )
+        raise JobRefusedError(message)
 
 
 def _listed(given: str | Iterable[str] | None) -> list[str]:

@@ -26,11 +26,17 @@ class FlinklikeHook(BaseHook):
     hook_name: ClassVar[str] = "Flinklike"
 
     def __init__(
-        self, flinklike_conn_id: str = DEFAULT_CONN_ID, *, retry_for: float = RETRY_SECONDS, **kwargs: Any
+        self,
+        flinklike_conn_id: str = DEFAULT_CONN_ID,
+        *,
+        retry_for: float = RETRY_SECONDS,
+        first_contact: float | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.flinklike_conn_id = flinklike_conn_id
         self.retry_for = retry_for
+        self.first_contact = first_contact
 
     def access(self) -> ClusterAccess:
         """Read the connection. Raises JobRefusedError, AuthenticationError."""
@@ -48,7 +54,13 @@ class FlinklikeHook(BaseHook):
         """A blocking client on HTTP connections that the clients of this process share; `close` leaves them open."""
         addresses = check_addresses(access.addresses)
         connections = shared_connections(addresses, access.credential, tls=access.tls)
-        return FlinklikeClient(addresses, access.credential, retry_for=self.retry_for, connections=connections)
+        return FlinklikeClient(
+            addresses,
+            access.credential,
+            retry_for=self.retry_for,
+            first_contact=self.first_contact,
+            connections=connections,
+        )
 
     async def aget_conn(self) -> AsyncFlinklikeClient:
         """An asyncio client. Close it, or use it in an `async with`."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from airflow.sdk import BaseOperatorLink, conf, timezone
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError, TaskDeferralTimeout
 
+from airflow_flinklike.airflow_options import CONFIGURED, Configured, configured, given_or_configured
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import (
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DEFERRED_TIMEOUT_MARGIN = timedelta(minutes=5)
-_RIDE_SECONDS = 3600.0
-"""A cluster that does not answer is retried for so long where no execution_timeout bounds it."""
 _SILENCE_SECONDS = 20.0
 # Airflow follows a SIGTERM with a SIGKILL after five seconds. A kill has to be handled within them.
 _ASK_SECONDS = 2.0
@@ -62,7 +61,8 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
     :param cancel_on_kill: cancel the job when a user marks or clears the task
     :param orphan_timeout: when the worker stops, the cluster cancels the job after so many seconds, unless the next
         try has adopted it; None: never
-    :param poll_interval: seconds of one long poll
+    :param poll_interval: seconds of one long poll; its default, and those of the parameters above, are those of section
+        `[flinklike]` in airflow.cfg
     :param namespace: the namespace of the job; default that of the connection, else that of its token
     :param wait_for_completion: False: submit, return the job's id and leave the waiting to a FlinklikeJobSensor
     """
@@ -76,18 +76,16 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         flinklike_conn_id: str | None = None,
         conn_id: str | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        inline_timeout: float | timedelta = 20.0,
+        inline_timeout: float | timedelta | None = None,
         durable: bool | None = None,
         reconnect_on_retry: bool | None = None,
-        cancel_on_kill: bool = True,
-        orphan_timeout: float | timedelta | None = 300.0,
-        poll_interval: float = 10.0,
+        cancel_on_kill: bool | None = None,
+        orphan_timeout: float | timedelta | Configured | None = CONFIGURED,
+        poll_interval: float | None = None,
         wait_for_completion: bool = True,
         namespace: str = "",
         **kwargs: Any,
     ) -> None:
-        check_poll_interval(poll_interval)
-        check_not_negative(inline_timeout=inline_timeout, orphan_timeout=orphan_timeout)
         super().__init__(**kwargs)
         task_id, defaults = self.task_id, defaults_of(kwargs)
         given = one_of(task_id, defaults, flinklike_conn_id=flinklike_conn_id, conn_id=conn_id)
@@ -96,12 +94,14 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
             text = f"flinklike_conn_id is {flinklike_conn_id!r} and conn_id is {conn_id!r}: the task uses {given!r}"
             self.tell_when_executed(Explanation(text))
         self.deferrable = deferrable
-        self.inline_timeout = inline_timeout
+        self.inline_timeout: float | timedelta = given_or_configured("inline_timeout", inline_timeout)
         adopts = one_of(task_id, defaults, durable=durable, reconnect_on_retry=reconnect_on_retry)
-        self.durable_job = True if adopts is None else adopts
-        self.cancel_on_kill = cancel_on_kill
-        self.orphan_timeout = orphan_timeout
-        self.poll_interval = poll_interval
+        self.durable_job: bool = given_or_configured("durable", adopts)
+        self.cancel_on_kill: bool = given_or_configured("cancel_on_kill", cancel_on_kill)
+        self.orphan_timeout: float | timedelta | None = given_or_configured("orphan_timeout", orphan_timeout)
+        self.poll_interval: float = given_or_configured("poll_interval", poll_interval)
+        check_poll_interval(self.poll_interval)
+        check_not_negative(inline_timeout=self.inline_timeout, orphan_timeout=self.orphan_timeout)
         self.wait_for_completion = wait_for_completion
         self.namespace = namespace
         self._calls: InterruptibleCalls | None = None
@@ -115,10 +115,15 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
 
     @property
     def hook(self) -> FlinklikeHook:
-        """A hook on the task's connection. It retries a cluster that does not answer until the task's own timeout."""
+        """A hook on the task's connection. It retries a cluster that does not answer until the task's own timeout.
+
+        Until the cluster has answered once, or a job of the task is known, it does so for `first_contact_timeout` only.
+        """
         timeout = self.execution_timeout
         return FlinklikeHook(
-            self.flinklike_conn_id, retry_for=_RIDE_SECONDS if timeout is None else timeout.total_seconds()
+            self.flinklike_conn_id,
+            retry_for=configured("retry_for") if timeout is None else timeout.total_seconds(),
+            first_contact=configured("first_contact_timeout"),
         )
 
     # --- what Airflow calls -------------------------------------------------------------------------------
@@ -190,8 +195,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
             raise final from error
 
     def _tell_silence(self, seconds: float) -> None:
-        limit = f"execution_timeout {self.execution_timeout}" if self.execution_timeout else f"{_RIDE_SECONDS:.0f} s"
-        self.log.warning("No answer of the cluster for %.0f s: it is asked again until %s is over", seconds, limit)
+        self.log.warning("No answer of the cluster for %.0f s: it is asked again", seconds)
 
     def _run(
         self,

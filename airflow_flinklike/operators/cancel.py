@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_flinklike.airflow_options import configured, given_or_configured
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import JobConflictError, JobNotFoundError
@@ -46,17 +47,17 @@ class FlinklikeCancelOperator(BaseOperator):
         job_name: str | None = None,
         missing_ok: bool = True,
         wait_for_completion: bool = True,
-        poll_interval: float = 10.0,
+        poll_interval: float | None = None,
         flinklike_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
     ) -> None:
-        check_poll_interval(poll_interval)
         super().__init__(**kwargs)
         self.job_id = job_id
         self.job_name = job_name
         self.missing_ok = missing_ok
         self.wait_for_completion = wait_for_completion
-        self.poll_interval = poll_interval
+        self.poll_interval: float = given_or_configured("poll_interval", poll_interval)
+        check_poll_interval(self.poll_interval)
         self.flinklike_conn_id = flinklike_conn_id
 
     def execute(self, context: Context) -> dict[str, str]:
@@ -65,7 +66,8 @@ class FlinklikeCancelOperator(BaseOperator):
         if (self.job_id is None) == (self.job_name is None):
             message = f"task {self.task_id!r}: give either job_id= or job_name="
             raise AirflowFailException(message)
-        with FlinklikeHook(self.flinklike_conn_id).get_conn() as client:
+        hook = FlinklikeHook(self.flinklike_conn_id, first_contact=configured("first_contact_timeout"))
+        with hook.get_conn() as client:
             jobs = list(self._jobs(client))
             if not jobs:
                 self.log.info("There is no job to cancel")

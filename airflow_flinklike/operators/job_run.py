@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,7 +21,13 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
-from airflow_flinklike.exceptions import AuthenticationError, FlinklikeClientError, JobConflictError, JobNotFoundError
+from airflow_flinklike.exceptions import (
+    AuthenticationError,
+    ClusterUnavailableError,
+    FlinklikeClientError,
+    JobConflictError,
+    JobNotFoundError,
+)
 from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.operators.adoption import Adopt, EndThenSubmit, Submit, TakeResult, TaskLife, decide
 from airflow_flinklike.operators.calls import InterruptibleCalls
@@ -137,6 +143,7 @@ class JobRun:
         """From here on the job belongs to this task, which ends it or leaves it to the next try."""
         self.job_id = job_id
         self.is_begun = True
+        self.client.contact.is_made = True
         return job_id
 
     def _adopt(self, job_id: JobId) -> bool:
@@ -177,6 +184,8 @@ class JobRun:
         stored = self.stored()
         if stored is not None:
             self.job_id = stored.job_id
+            if not stored.is_unanswered:
+                self.client.contact.is_made = True
             return stored, self._status(stored.job_id)
         for job_id in self._life.earlier_ids(self._try_number) if self._life is not None else ():
             observed = self._status(job_id)
@@ -231,11 +240,16 @@ class JobRun:
         self._is_sent.clear()
         try:
             self._calls.run(lambda: self._send(job_id, program, label))
-            self._log.info("Submitted job %s (%s) to %s", job_id, program.graph.name, self.client.addresses[0])
+        except ClusterUnavailableError:
+            if not self.client.contact.is_made:  # the next try has no reason to wait for longer
+                self._store.set(STORE_KEY, replace(stored, is_unanswered=True).to_json())
+            raise
         except JobConflictError:
             # An earlier try's request has arrived after all, with the code that it had pickled.
             self._log.info("Adopting job %s, which an earlier try submitted", job_id)
             self._said_here_at = datetime.min.replace(tzinfo=UTC)
+        else:
+            self._log.info("Submitted job %s (%s) to %s", job_id, program.graph.name, self.client.addresses[0])
         return job_id
 
     def _send(self, job_id: JobId, program: JobProgram, label: str) -> None:

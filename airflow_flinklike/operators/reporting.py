@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, conf
 
+from airflow_flinklike.airflow_options import CONFIGURED, Configured, given_or_configured
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError
@@ -14,8 +15,7 @@ from airflow_flinklike.operators.fields import check_not_negative
 from airflow_flinklike.task_instance.observation import JobObserver, LogSettings, now_seconds
 from airflow_flinklike.task_instance.openlineage import LineageJob, OpenLineageMethods, with_lineage
 from airflow_flinklike.task_instance.outlets import stated, tell_outlets, written
-from airflow_flinklike.task_instance.task_log import LOG_LIMIT
-from airflow_flinklike.task_instance.xcoms import JOB_ID_KEY, JOB_URL_KEY, XCOM_LIMIT, check_size, push_job
+from airflow_flinklike.task_instance.xcoms import JOB_ID_KEY, JOB_URL_KEY, check_size, push_job
 from runtime.common.ids import JobId
 from runtime.common.printable import printable
 from runtime.common.states import JobStatus
@@ -42,8 +42,8 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
     def __init__(
         self,
         *,
-        log_limit: int = LOG_LIMIT,
-        xcom_limit: int | None = XCOM_LIMIT,
+        log_limit: int | None = None,
+        xcom_limit: int | Configured | None = CONFIGURED,
         openlineage_inject_parent_job_info: bool = conf.getboolean(
             "openlineage", "spark_inject_parent_job_info", fallback=False
         ),
@@ -52,10 +52,10 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         ),
         **kwargs: Any,
     ) -> None:
-        check_not_negative(log_limit=log_limit, xcom_limit=xcom_limit)
         super().__init__(**kwargs)
-        self.log_limit = log_limit
-        self.xcom_limit = xcom_limit
+        self.log_limit: int = given_or_configured("log_limit", log_limit)
+        self.xcom_limit: int | None = given_or_configured("xcom_limit", xcom_limit)
+        check_not_negative(log_limit=self.log_limit, xcom_limit=self.xcom_limit)
         self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
         self.openlineage_inject_transport_info = openlineage_inject_transport_info
         self._lineage_job: LineageJob | None = None

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_flinklike.airflow_options import OPTIONS
 from airflow_flinklike.api.spark_start import SET_AT_START
 from airflow_flinklike.exceptions import PipelineError
 
-WARN, FAIL = "warn", "fail"
-ON_UNSUPPORTED = (WARN, FAIL)
-"""The values of `on_unsupported`."""
+FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def explanations(given: Mapping[str, Any], *, task_id: str, on_unsupported: str)
 
     Raises PipelineError with `on_unsupported="fail"` for those that would change the job, and for another value of it.
     """
-    if on_unsupported not in ON_UNSUPPORTED:
+    if on_unsupported not in OPTIONS["on_unsupported"].choices:
         message = f"task {task_id!r}: on_unsupported is {on_unsupported!r}, expected 'warn' or 'fail'"
         raise PipelineError(message)
     found = [name for name in UNSUPPORTED if _says_something(given.get(name))]

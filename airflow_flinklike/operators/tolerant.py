@@ -9,9 +9,9 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
+from airflow_flinklike.airflow_options import given_or_configured
 from airflow_flinklike.operators.spark_parameters import (
     UNSUPPORTED,
-    WARN,
     Explanation,
     UnsupportedParameterWarning,
     explanations,
@@ -51,7 +51,7 @@ class SparkSubmitTolerance(BaseOperator):
     ) -> None:
         given = {name: value for name, value in locals().items() if name in UNSUPPORTED}
         super().__init__(**kwargs)
-        self.on_unsupported = WARN if on_unsupported is None else on_unsupported
+        self.on_unsupported: str = given_or_configured("on_unsupported", on_unsupported)
         self._explanations: tuple[Explanation, ...] = ()
         self.tell_when_executed(*explanations(given, task_id=self.task_id, on_unsupported=self.on_unsupported))
 
@@ -59,8 +59,8 @@ class SparkSubmitTolerance(BaseOperator):
     def partial(cls, **kwargs: Any) -> Any:
         """As of every operator. Parameters without effect are told when the DAG is parsed, as without mapping."""
         task_id = str(kwargs.get("task_id", ""))
-        chosen = kwargs.get("on_unsupported")
-        _warn(task_id, explanations(kwargs, task_id=task_id, on_unsupported=WARN if chosen is None else chosen))
+        chosen = given_or_configured("on_unsupported", kwargs.get("on_unsupported"))
+        _warn(task_id, explanations(kwargs, task_id=task_id, on_unsupported=chosen))
         return super().partial(**kwargs)
 
     def tell_when_executed(self, *lines: Explanation) -> None:

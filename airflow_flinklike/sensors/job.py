@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperatorLink, BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_flinklike.airflow_options import CONFIGURED, Configured, given_or_configured
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState
 from airflow_flinklike.exceptions import FlinklikeClientError, ResultTooLargeError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links.job import FlinklikeJobLink
 from airflow_flinklike.task_instance.observation import JobObserver, LogSettings, now_seconds
-from airflow_flinklike.task_instance.xcoms import XCOM_LIMIT, check_size, push_job
+from airflow_flinklike.task_instance.xcoms import check_size, push_job
 from airflow_flinklike.triggers.conditions import JobWish, Verdict, job_wish, look_at_job
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from airflow_flinklike.triggers.sensing import FlinklikeJobStateTrigger
@@ -61,7 +62,7 @@ class FlinklikeJobSensor(BaseSensorOperator):
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         poke_interval: timedelta | float = 10.0,
         log_limit: int = 0,
-        xcom_limit: int | None = XCOM_LIMIT,
+        xcom_limit: int | Configured | None = CONFIGURED,
         **kwargs: Any,
     ) -> None:
         super().__init__(poke_interval=poke_interval, **kwargs)
@@ -72,7 +73,7 @@ class FlinklikeJobSensor(BaseSensorOperator):
         self.flinklike_conn_id = flinklike_conn_id
         self.deferrable = deferrable
         self.log_limit = log_limit
-        self.xcom_limit = xcom_limit
+        self.xcom_limit: int | None = given_or_configured("xcom_limit", xcom_limit)
         self._observer: JobObserver | None = None
         self._observed = ""
 

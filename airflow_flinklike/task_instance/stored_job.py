@@ -18,6 +18,7 @@ class StoredJob:
     """The value in `task_state_store`: the job, and the life of the task that submitted it (`max_tries` and
     `run_started`; None and "" when they are unreadable).
 
+    `is_unanswered`: the submit got no answer, and no cluster had ever answered that try.
     `conn_id` and `cancel_on_kill` are for the listener, which cancels the job while the task has no process.
     """
 
@@ -26,8 +27,9 @@ class StoredJob:
     run_started: str = ""
     conn_id: str = ""
     cancel_on_kill: bool = True
+    is_unanswered: bool = False
 
-    def to_json(self) -> dict[str, str | int | None]:
+    def to_json(self) -> dict[str, str | int | bool | None]:
         """The stored JSON."""
         known = {"run_started": self.run_started} if self.run_started else {}
         return {
@@ -36,6 +38,7 @@ class StoredJob:
             **known,
             "conn_id": self.conn_id,
             "cancel_on_kill": self.cancel_on_kill,
+            **({"is_unanswered": True} if self.is_unanswered else {}),
         }
 
     def is_of(self, max_tries: int, run_started: str) -> bool:
@@ -64,4 +67,5 @@ def parse_stored(value: object) -> StoredJob | None:
         run_started if isinstance(run_started, str) else "",
         conn_id if isinstance(conn_id, str) else "",
         value.get("cancel_on_kill") is not False,
+        value.get("is_unanswered") is True,
     )

@@ -14,6 +14,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_flinklike.airflow_options import configured
 from airflow_flinklike.client import AsyncFlinklikeClient, JobState, operations
 from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import (
@@ -31,10 +32,13 @@ from airflow_flinklike.triggers.shared_wait import shared_poll
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
-TRIGGER_RETRY_SECONDS = 3600.0
-"""A cluster that does not answer is retried for so long where no deadline bounds it."""
 _ASK_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
+
+
+def trigger_patience() -> float:
+    """A cluster that does not answer is retried for so many seconds where no deadline bounds it."""
+    return float(configured("retry_for"))
 
 
 class JobEventReason(Enum):
@@ -194,7 +198,7 @@ class FlinklikeJobTrigger(BaseTrigger):
 
     def _ride_seconds(self) -> float:
         """For how long a cluster that does not answer is retried: until the task's own timeout."""
-        return TRIGGER_RETRY_SECONDS if self.deadline_millis is None else max(0.0, self._remaining_seconds())
+        return trigger_patience() if self.deadline_millis is None else max(0.0, self._remaining_seconds())
 
     def _remaining_seconds(self) -> float:
         if self.deadline_millis is None:

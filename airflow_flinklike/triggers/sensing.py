@@ -27,7 +27,7 @@ from airflow_flinklike.triggers.conditions import (
     parse_states,
     room,
 )
-from airflow_flinklike.triggers.job import TOLD_ERRORS, TRIGGER_RETRY_SECONDS, told
+from airflow_flinklike.triggers.job import TOLD_ERRORS, told, trigger_patience
 from airflow_flinklike.triggers.shared_wait import shared_poll
 from runtime.common.ids import JobId
 
@@ -101,15 +101,15 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
         """The next look. A wish by name lists the jobs again after each interval, since a newer job may come."""
         job_id, timeout = wish.job_id, None
         if job_id is None:
-            jobs = await shared.looks.get(JOBS, age=self.poll_interval / 2, patience=TRIGGER_RETRY_SECONDS)
+            jobs = await shared.looks.get(JOBS, age=self.poll_interval / 2, patience=trigger_patience())
             job_id, timeout = newest(wish, jobs), self.poll_interval
         if job_id is None:
             await asyncio.sleep(self.poll_interval)
             return seen
-        state = await shared.wait(job_id, seen.since(job_id), timeout, patience=TRIGGER_RETRY_SECONDS)
+        state = await shared.wait(job_id, seen.since(job_id), timeout, patience=trigger_patience())
         if state is None:
             return seen
-        return await shared.run(lambda: judge(wish, state), patience=TRIGGER_RETRY_SECONDS)
+        return await shared.run(lambda: judge(wish, state), patience=trigger_patience())
 
 
 class FlinklikeClusterTrigger(_SensorTrigger):
