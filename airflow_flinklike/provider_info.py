@@ -18,7 +18,13 @@ def get_provider_info() -> dict[str, Any]:
         "description": "PySpark jobs on a session cluster with warm slots",
         "versions": [VERSION],
         "integrations": [{"integration-name": _INTEGRATION, "external-doc-url": "", "tags": ["software"]}],
-        "operators": [_modules("airflow_flinklike.operators.submit", "airflow_flinklike.operators.cancel")],
+        "operators": [
+            _modules(
+                "airflow_flinklike.operators.submit",
+                "airflow_flinklike.operators.sql",
+                "airflow_flinklike.operators.cancel",
+            )
+        ],
         "sensors": [_modules("airflow_flinklike.sensors.job", "airflow_flinklike.sensors.cluster")],
         "hooks": [_modules("airflow_flinklike.hooks.flinklike")],
         "triggers": [_modules("airflow_flinklike.triggers.job", "airflow_flinklike.triggers.sensing")],
@@ -26,7 +32,9 @@ def get_provider_info() -> dict[str, Any]:
         "config": {SECTION: config_section()},
         "extra-links": ["airflow_flinklike.links.job.FlinklikeJobLink"],
         "task-decorators": [
-            {"name": "flinklike", "class-name": "airflow_flinklike.decorators.flinklike.flinklike_task"}
+            {"name": "flinklike", "class-name": "airflow_flinklike.decorators.flinklike.flinklike_task"},
+            {"name": "flinklike_branch", "class-name": "airflow_flinklike.decorators.branch.flinklike_branch_task"},
+            {"name": "flinklike_sensor", "class-name": "airflow_flinklike.decorators.sensor.flinklike_sensor_task"},
         ],
         "plugins": [{"name": "flinklike", "plugin-class": "airflow_flinklike.plugin.FlinklikePlugin"}],
     }

@@ -22,15 +22,17 @@ from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
 from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, one_of
+from airflow_flinklike.operators.resources import resources_of
 from airflow_flinklike.operators.tolerant import defaults_of
 from runtime.jobgraph.function_call import INJECTED
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from runtime.jobgraph.graph import ResourceSpec
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
-_FUNCTION_ATTRIBUTE = "flinklike_function"
+FUNCTION_ATTRIBUTE = "flinklike_function"
 _POSITIONAL = frozenset({inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD})
 
 
@@ -46,6 +48,9 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
     :param env_vars: environment variables of the function; environment is another name of this parameter
     :param job_timeout: seconds after which the cluster ends the job, which then is FAILED
     :param secrets: names of the TaskManagers' secrets that the function may read as `ctx.secrets`
+    :param resources: what the function needs of its slot: {'cpu_cores': 2, 'memory': '4g'}, also as JSON text;
+        job_resources is another name of this parameter
+    :param spark_profile: run on a TaskManager with that `taskmanager.spark.profile`
     :param restart_strategy: what the cluster does when the function fails, before Airflow's retries: a strategy of
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
     :param user_failures: what the cluster does when the function's own code fails: 'restart' by the restart
@@ -64,6 +69,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         "templates_dict": "json",
         "conf": "json",
         "environment": "json",
+        "job_resources": "json",
     }
 
     def __init__(
@@ -93,6 +99,9 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         secrets: str | Sequence[str] | None = None,
         restart_strategy: RestartStrategy | str | None = None,
         user_failures: str | None = None,
+        resources: ResourceSpec | Mapping[str, Any] | str | None = None,
+        job_resources: ResourceSpec | Mapping[str, Any] | str | None = None,
+        spark_profile: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -120,10 +129,17 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         self.secrets = secrets
         self.restart_strategy = restart_strategy
         self.user_failures = user_failures
+        self.job_resources = one_of(self.task_id, defaults, resources=resources, job_resources=job_resources)
+        self.spark_profile = spark_profile
+
+    def cluster_function(self) -> Callable[..., Any]:
+        """The function that the job calls."""
+        function: Callable[..., Any] = getattr(self.python_callable, FUNCTION_ATTRIBUTE, self.python_callable)
+        return function
 
     def build_program(self, context: Context) -> JobProgram:
         """The job of the function with its rendered arguments. Raises PipelineError."""
-        function = getattr(self.python_callable, _FUNCTION_ATTRIBUTE, self.python_callable)
+        function = self.cluster_function()
         seen = {**context, "templates_dict": self.templates_dict} if self.templates_dict else context
         arguments = {**_context_arguments(function, len(self.op_args), seen), **self.op_kwargs}
         return function_job(
@@ -132,6 +148,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
             kwargs=arguments,
             name=f"{self.dag_id}.{self.task_id}",
             conf=self.spark_conf(),
+            resources=resources_of(self.job_resources, self.spark_profile),
             **self.job_options(dict(context.get("params") or {})),
         ).build()
 
@@ -142,16 +159,27 @@ def flinklike_task(
     **kwargs: Any,
 ) -> TaskDecorator:
     """Run a function on the cluster. Takes the arguments of FlinklikeDecoratedOperator."""
+    return decorator_of(FlinklikeDecoratedOperator, python_callable, multiple_outputs=multiple_outputs, **kwargs)
+
+
+def decorator_of(
+    operator: type[FlinklikeDecoratedOperator],
+    function: Callable[..., Any] | None,
+    *,
+    multiple_outputs: bool | None,
+    **kwargs: Any,
+) -> TaskDecorator:
+    """The task decorator of the operator, already applied where there is a function."""
 
     def decorate(function: Callable[..., Any]) -> TaskDecorator:
         return task_decorator_factory(
             python_callable=without_injected(function),
             multiple_outputs=multiple_outputs,
-            decorated_operator_class=FlinklikeDecoratedOperator,
+            decorated_operator_class=operator,
             **kwargs,
         )
 
-    return cast("TaskDecorator", decorate) if python_callable is None else decorate(python_callable)
+    return cast("TaskDecorator", decorate) if function is None else decorate(function)
 
 
 def without_injected(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,7 +193,7 @@ def without_injected(function: Callable[..., Any]) -> Callable[..., Any]:
 
     visible.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]  # what inspect reads first
     visible.__annotations__ = _annotations(function)
-    setattr(visible, _FUNCTION_ATTRIBUTE, function)
+    setattr(visible, FUNCTION_ATTRIBUTE, function)
     return visible
 
 

@@ -69,6 +69,8 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
 
     operator_extra_links: Collection[BaseOperatorLink] = (FlinklikeJobLink(),)
     ui_color = "#e8f0fb"
+    is_repeated = False
+    """True: each call runs a job of its own, which no later call adopts."""
 
     def __init__(
         self,
@@ -106,6 +108,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         self.namespace = namespace
         self._calls: InterruptibleCalls | None = None
         self._is_killed_early = False
+        self._has_contact = False
         self.default_conf: Mapping[str, str] = {}
         """The default Spark conf of the connection, known while the task is executed."""
 
@@ -131,7 +134,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
     def execute(self, context: Context) -> Any:
         """Adopt or submit, then wait or defer. Returns the job's value, or its id without `wait_for_completion`."""
         self.explain()
-        return self._guarded(context, lambda run: self._execute(context, run))
+        return self.run_job(context)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> Any:
         """Go on after the trigger has fired. Returns the job's value, or raises the job's or the trigger's error."""
@@ -173,6 +176,10 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         else:
             self._calls.interrupt()
 
+    def run_job(self, context: Context) -> Any:
+        """Run the job, or adopt it, in this execution."""
+        return self._guarded(context, lambda run: self._execute(context, run))
+
     # --- one execution ------------------------------------------------------------------------------------
 
     def _guarded(
@@ -187,7 +194,11 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
             hook = self.hook
             access = hook.access()
             with hook.connect(access) as client:
-                return self._worked(context, self._run(context, access, client, calls, bookmark), work)
+                client.contact.is_made |= self._has_contact
+                try:
+                    return self._worked(context, self._run(context, access, client, calls, bookmark), work)
+                finally:
+                    self._has_contact = client.contact.is_made
         except FlinklikeClientError as error:
             final = final_form(error)
             if final is None or is_ruled(error, self.retry_policy, context):
@@ -207,7 +218,13 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
     ) -> JobRun:
         orphan = None if self.orphan_timeout is None else timedelta(seconds=_seconds(self.orphan_timeout))
         settings = RunSettings(
-            self.durable_job, self.cancel_on_kill, self.poll_interval, orphan, self.flinklike_conn_id, self.namespace
+            self.durable_job and not self.is_repeated,
+            self.cancel_on_kill,
+            self.poll_interval,
+            orphan,
+            self.flinklike_conn_id,
+            self.namespace,
+            self.is_repeated,
         )
         self.default_conf = access.conf
         observer = self.make_observer(access, bookmark)

@@ -15,6 +15,7 @@ from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 
 if TYPE_CHECKING:
     from airflow_flinklike.api.job_program import JobOptions
+    from runtime.jobgraph.graph import ResourceSpec
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,8 @@ JOB_FIELDS = (
     "secrets",
     "restart_strategy",
     "user_failures",
+    "job_resources",
+    "spark_profile",
 )
 """The template fields of JobFields."""
 
@@ -53,6 +56,8 @@ class JobFields:
     secrets: str | Sequence[str] | None
     restart_strategy: RestartStrategy | str | None
     user_failures: str | None
+    job_resources: ResourceSpec | Mapping[str, Any] | str | None
+    spark_profile: str | None
 
     def spark_conf(self) -> dict[str, Any]:
         """The conf that the rendered fields mean, over that of the connection. Raises PipelineError."""

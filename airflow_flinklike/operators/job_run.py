@@ -66,6 +66,8 @@ class RunSettings:
     orphan_timeout: timedelta | None
     conn_id: str
     namespace: str = ""
+    is_repeated: bool = False
+    """Each execution may run several jobs, one after the other, and none of them is adopted."""
 
     @property
     def insist_seconds(self) -> float:
@@ -196,7 +198,7 @@ class JobRun:
         return None, None
 
     def _fresh_id(self, stored: StoredJob | None) -> JobId:
-        if self._life is None:
+        if self._life is None or self.settings.is_repeated:
             return new_job_id()
         chosen = self._life.job_id_of(self._try_number)
         return new_job_id() if stored is not None and stored.job_id == chosen else chosen

@@ -15,12 +15,14 @@ from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
 from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, arguments_of, is_shared, mapping_of, one_of
 from airflow_flinklike.operators.plan import PLAN, PlanField
+from airflow_flinklike.operators.resources import resources_of
 from airflow_flinklike.operators.spark_parameters import Explanation
 from airflow_flinklike.operators.tolerant import defaults_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from runtime.jobgraph.graph import ResourceSpec
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
 _SCRIPT_ONLY = ("application_args", "name", *JOB_FIELDS)
@@ -72,6 +74,10 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
     :param user_failures: what the cluster does when the application's own code fails: 'restart' by the restart
         strategy, 'final', or 'final-when-exclusive'; default 'restart' with a `restart_strategy`, else the cluster's
+    :param resources: what the application needs of its slot: {'cpu_cores': 2, 'memory': '4g'}, also as JSON text, or a
+        ResourceSpec; default the share of one slot. `job_resources` is another name of this parameter, and that of the
+        field, since Airflow has a field of this name
+    :param spark_profile: run on a TaskManager with that `taskmanager.spark.profile`
     :param flinklike_conn_id: the connection to the cluster; `conn_id` is another name of this parameter
     """
 
@@ -88,6 +94,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         "conf": "json",
         "pipeline_params": "json",
         "environment": "json",
+        "job_resources": "json",
     }
 
     def __init__(
@@ -119,6 +126,9 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         secrets: str | Sequence[str] | None = None,
         restart_strategy: RestartStrategy | str | None = None,
         user_failures: str | None = None,
+        resources: ResourceSpec | Mapping[str, Any] | str | None = None,
+        job_resources: ResourceSpec | Mapping[str, Any] | str | None = None,
+        spark_profile: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -148,6 +158,8 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         self.secrets = secrets
         self.restart_strategy = restart_strategy
         self.user_failures = user_failures
+        self.job_resources = one_of(self.task_id, defaults, resources=resources, job_resources=job_resources)
+        self.spark_profile = spark_profile
         self.plan: PlanField | str | None = PLAN
         self._check_given(defaults)
 
@@ -194,6 +206,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
             args=arguments_of(self.application_args),
             name=self.name or None,
             conf=self.spark_conf(),
+            resources=resources_of(self.job_resources, self.spark_profile),
             **self.job_options(params),
         ).build()
 

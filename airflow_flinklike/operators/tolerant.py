@@ -61,6 +61,8 @@ class SparkSubmitTolerance(BaseOperator):
         task_id = str(kwargs.get("task_id", ""))
         chosen = given_or_configured("on_unsupported", kwargs.get("on_unsupported"))
         _warn(task_id, explanations(kwargs, task_id=task_id, on_unsupported=chosen))
+        if "resources" in kwargs:  # of the job; Airflow would take them for those of a queue
+            kwargs["job_resources"] = kwargs.pop("resources")
         return super().partial(**kwargs)
 
     def tell_when_executed(self, *lines: Explanation) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import airflow
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # no stubs installed
 import pytest
 
 from airflow_flinklike.airflow_options import OPTIONS, configured
