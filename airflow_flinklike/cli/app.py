@@ -19,6 +19,7 @@ from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
+from airflow_flinklike.cli.migrate import migrate
 from airflow_flinklike.cli.spark_submit import as_conf_options
 from airflow_flinklike.cli.streams import lasting_streams
 from airflow_flinklike.cli.targets import ScriptOptions, is_script, load_job, parse_params, with_restarts
@@ -46,6 +47,7 @@ app.add_typer(processes.jobs)
 app.add_typer(certificates)
 app.add_typer(tokens)
 app.command("delegation-tokens")(delegation_tokens)
+app.command()(migrate)
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,105 @@
+"""One DAG file: what is in it, what becomes of each task, and its text after the move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airflow_flinklike.api.builder_conf import builder_conf
+from airflow_flinklike.migrate.files import SourceFile, UnreadableFileError, read
+from airflow_flinklike.migrate.finding import Found, find_tasks
+from airflow_flinklike.migrate.judging import DEFAULT_CONN_ID, judge
+from airflow_flinklike.migrate.model import Judgement, Kind, Place
+from airflow_flinklike.migrate.rewriting import RewriteError, rewrite
+from airflow_flinklike.migrate.shared import settle, stays
+
+_WORDS = ("SparkSubmitOperator", "SparkSqlOperator", "LivyOperator", "pyspark", "spark_submit", "livy")
+
+
+@dataclass(eq=False, slots=True)
+class FileReport:
+    """One file. `problem` is "" unless it could not be read, parsed, imported or written.
+
+    `tasks` are the rows of the report: of each place one, or several when the real tasks of it differ.
+    """
+
+    path: Path
+    problem: str = ""
+    tasks: list[tuple[Place, Judgement]] = field(default_factory=list)
+    others: list[tuple[str, int]] = field(default_factory=list)
+    source: SourceFile | None = None
+    found: Found | None = None
+    judgements: dict[Place, Judgement] = field(default_factory=dict)
+    rows: dict[Place, list[tuple[Place, Judgement]]] = field(default_factory=dict)
+    """Rows in the place of one, from the real tasks that Airflow has loaded."""
+    changed_text: str | None = None
+    is_written: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """True if a task of it moves."""
+        return self.changed_text is not None
+
+    def settle(self) -> None:
+        """Make the changed text from the judgements. A place that cannot be changed stays."""
+        if self.source is None or self.found is None:
+            self.tasks = [row for rows in self.rows.values() for row in rows]
+            return
+        text = self.source.text
+        self.judgements = settle(self.found, self.judgements)
+        try:
+            changed = rewrite(text, self.found, self.judgements)
+        except RewriteError as error:
+            self.judgements = {place: stays(one, str(error)) for place, one in self.judgements.items()}
+            changed = text
+        self.tasks = []
+        for place, judgement in self.judgements.items():
+            rows = self.rows.pop(place, [(place, judgement)])
+            self.tasks += [(row, one if judgement.moves else judgement) for row, one in rows]
+        self.tasks += [row for rows in self.rows.values() for row in rows]
+        self.changed_text = changed if changed != text else None
+
+    def write(self) -> None:
+        """Replace the file by the changed text, if there is one. A file that cannot be replaced gets a problem."""
+        if self.source is None or self.changed_text is None:
+            return
+        try:
+            self.source.replace(self.changed_text)
+        except UnreadableFileError as error:
+            self.problem = str(error)
+        else:
+            self.is_written = True
+
+
+def analyse(path: Path, conn_id: str = DEFAULT_CONN_ID) -> FileReport:
+    """Read one file. What is wrong with it is in the report. `settle` has to follow."""
+    report = FileReport(path)
+    try:
+        report.source = read(path)
+        text = report.source.text
+        if any(word in text for word in _WORDS):
+            report.found = find_tasks(text)
+            report.others = report.found.others
+            for place in report.found.places:
+                place.script_conf = _script_conf(place)
+            report.judgements = {place: judge(place, conn_id) for place in report.found.places}
+    except UnreadableFileError as error:
+        report.problem = str(error)
+    except SyntaxError as error:
+        report.problem = f"it is no Python: line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        report.problem = f"it is no Python that can be read: {type(error).__name__} {error}"
+    return report
+
+
+def _script_conf(place: Place) -> dict[str, str]:
+    """Static conf that the application's code sets, where its path is a literal one and the file is here."""
+    given = place.parameters.get("file" if place.kind is Kind.LIVY else "application")
+    path = Path(given.value.removeprefix("file://")) if given is not None and isinstance(given.value, str) else Path()
+    if not (path.is_absolute() and path.suffix == ".py" and path.is_file()):
+        return {}
+    try:
+        return builder_conf(read(path).text, {})
+    except UnreadableFileError as error:
+        place.notes.append(f"its application {path}: {error}")
+        return {}

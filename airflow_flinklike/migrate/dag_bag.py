@@ -1,0 +1,202 @@
+"""Imports DAG files through Airflow's DagBag, and brings the real tasks into the report: only here is Airflow imported.
+
+A place of the source says what could be; the real tasks say how many there are, and with which values.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from airflow_flinklike.migrate.analysis import FileReport
+from airflow_flinklike.migrate.judging import judge
+from airflow_flinklike.migrate.model import DagInfo, Judgement, Kind, Origin, Parameter, Place, Placement, Verdict
+from airflow_flinklike.migrate.parameters import HOLDING, KEPT, RENAMED
+from airflow_flinklike.migrate.schedules import schedule_of
+from airflow_flinklike.migrate.shared import stays
+from runtime.common.errors import InvalidInputError
+
+_CLASSES = {
+    "SparkSubmitOperator": Kind.SPARK_SUBMIT,
+    "SparkSqlOperator": Kind.SPARK_SQL,
+    "LivyOperator": Kind.LIVY,
+    "_PySparkDecoratedOperator": Kind.PYSPARK,
+}
+_MISSING = object()
+_Row = tuple[Place, Judgement]
+
+
+def load_tasks(reports: Sequence[FileReport], roots: Iterable[Path]) -> None:
+    """Import the files, and put the real tasks into the reports, before these are settled.
+
+    A file that Airflow cannot import gets a problem. `roots` are the directories from which the files import others.
+    Raises InvalidInputError where Airflow is not installed.
+    """
+    try:
+        from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - only --load needs Airflow
+    except ModuleNotFoundError as error:
+        message = (
+            f"--load imports DAG files through Airflow, and {error.name} is not installed here: run it where Airflow's "
+            "workers run, or leave --load out"
+        )
+        raise InvalidInputError(message) from error
+    for root in roots:
+        folder = str((root if root.is_dir() else root.parent).resolve())
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    loaded = _Loaded(reports)
+    for report in reports:
+        if report.problem:
+            continue
+        file = report.path.resolve()
+        with redirect_stdout(sys.stderr):  # what DAG files and Airflow print is no part of the report
+            bag: Any = DagBag(str(file), bundle_path=file.parent, bundle_name="migrate", load_op_links=False)
+        if bag.import_errors:
+            text = str(next(iter(bag.import_errors.values()))).strip()
+            report.problem = f"Airflow cannot import it: {text.splitlines()[-1]}"
+        for dag in bag.dags.values():
+            loaded.read(report, dag)
+    loaded.finish()
+
+
+class _Loaded:
+    """The real tasks by the place of the source that makes them."""
+
+    def __init__(self, reports: Sequence[FileReport]) -> None:
+        self._reports = reports
+        self._real: dict[Place, list[Place]] = {}
+        self._homeless: dict[FileReport, list[Place]] = {}
+
+    def read(self, report: FileReport, dag: Any) -> None:
+        """Take the tasks of one DAG."""
+        schedule = getattr(dag, "schedule", None)
+        info = DagInfo(str(dag.dag_id), schedule_of(schedule))
+        for task in dag.tasks:
+            real = _real_place(task, info)
+            if real is not None:
+                place = self._home(report, real)
+                if place is None:
+                    self._homeless.setdefault(report, []).append(real)
+                else:
+                    self._real.setdefault(place, []).append(real)
+
+    def _home(self, report: FileReport, real: Place) -> Place | None:
+        """The place of the DAG's own file that fits, else of another file whose tasks are made from outside."""
+        own = [place for place in report.judgements if place.kind is real.kind]
+        others = [
+            place
+            for other in self._reports
+            if other is not report
+            for place in other.judgements
+            if place.kind is real.kind and all(one.dag is None for one in place.placements)
+        ]
+        for candidates in (own, others):
+            fitting = [(-len(pattern), place) for place in candidates if (pattern := _pattern(place, real.task_id))]
+            if fitting:
+                return min(fitting, key=lambda one: one[0])[1]
+        return None
+
+    def finish(self) -> None:
+        """Write what is known now into the reports."""
+        for report in self._reports:
+            for place, judgement in list(report.judgements.items()):
+                real = self._real.get(place)
+                if real is None:
+                    continue
+                rows = [*_rows(place, judgement, real)]
+                report.rows[place] = rows
+                if judgement.moves and (held := [one for _, one in rows if not one.moves]):
+                    report.judgements[place] = stays(judgement, held[0].reasons[0])
+            for place in self._homeless.get(report, ()):
+                why = "it is made by code that is not among these files: move it there, or by hand"
+                report.rows[place] = [(place, Judgement(Verdict.STAYS, (*place.obstacles, why)))]
+
+
+def _rows(place: Place, judgement: Judgement, real: Sequence[Place]) -> Iterator[_Row]:
+    """The real tasks of a place, those with the same verdict together."""
+    groups: dict[tuple[Any, ...], tuple[Judgement, list[Place]]] = {}
+    for task in real:
+        found = judge(task)
+        if judgement.moves and found.moves:
+            found = replace(found, notes=judgement.notes, changes=judgement.changes)
+        elif not judgement.moves:
+            found = judgement
+        groups.setdefault((found.verdict, found.environments, found.reasons), (found, []))[1].append(task)
+    for found, tasks in groups.values():
+        placements = [one for task in tasks for one in task.placements]
+        name = tasks[0].task_id if len(tasks) == 1 else place.task_id
+        yield replace(place, task_id=name, placements=placements, parameters=tasks[0].parameters), found
+
+
+def _real_place(task: Any, dag: DagInfo) -> Place | None:
+    """A task of a kind that can move, with its values; None for other tasks."""
+    is_mapped = bool(getattr(task, "is_mapped", False))
+    own = task.operator_class if is_mapped else type(task)
+    if not isinstance(own, type):
+        return None
+    kinds = [(one, _CLASSES[one.__name__]) for one in own.__mro__ if _is_operator(one)]
+    if not kinds:
+        return None
+    operator, kind = kinds[0]
+    count = _mapped_count(task) if is_mapped else 1
+    values = dict(_mapped_values(task)) if is_mapped else {name: Parameter(v) for name, v in _values(task, kind)}
+    place = Place(kind, 0, str(task.task_id), ast.Name(""), parameters=values, placements=[Placement(dag, count)])
+    if operator is not own:
+        place.obstacles.append(f"{own.__name__} is a subclass of {kind}: change its base class and its code by hand")
+    return place
+
+
+def _is_operator(one: type) -> bool:
+    return one.__name__ in _CLASSES and one.__module__.startswith("airflow.")
+
+
+def _values(task: Any, kind: Kind) -> Iterator[tuple[str, Any]]:
+    """The values that decide. An operator keeps a parameter under its name, or under that with an underscore."""
+    for name in (*KEPT[kind], *RENAMED[kind], *HOLDING[kind], "polling_interval"):
+        value = getattr(task, name, getattr(task, f"_{name}", _MISSING))
+        if (
+            value is not _MISSING
+            and value is not None
+            and name not in {"queue", "op_args", "op_kwargs", "python_callable"}
+        ):
+            yield name, value
+
+
+def _mapped_values(task: Any) -> Iterator[tuple[str, Parameter]]:
+    for name, value in task.partial_kwargs.items():
+        yield name, Parameter(value)
+    mapped = getattr(task.expand_input, "value", None)
+    for name, value in mapped.items() if isinstance(mapped, dict) else ():
+        yield name, Parameter(value, Origin.MAPPED)
+
+
+def _mapped_count(task: Any) -> int | None:
+    """The number of its instances, if the DAG file says it."""
+    mapped = getattr(task.expand_input, "value", None)
+    several = list(mapped.values()) if isinstance(mapped, dict) else [mapped]
+    count = 1
+    for one in several:
+        if not isinstance(one, list | tuple | dict):
+            return None
+        count *= len(one)
+    return count
+
+
+def _pattern(place: Place, task_id: str) -> str:
+    """The pattern of the place's task ids, if this one fits; "" otherwise. A longer one says more."""
+    given = place.parameters.get("task_id")
+    node = given.keyword.value if given is not None and given.keyword is not None else None
+    if isinstance(node, ast.JoinedStr):
+        parts = [re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".*" for one in node.values]
+        pattern = "".join(parts)
+    elif place.task_id and (node is None or isinstance(node, ast.Constant)):
+        pattern = re.escape(place.task_id)
+    else:
+        pattern = ".*"
+    return pattern if re.fullmatch(rf"(?:.*\.)?{pattern}(?:__\d+)?", task_id) else ""

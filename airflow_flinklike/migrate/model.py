@@ -1,0 +1,161 @@
+"""What is known of a Spark task of a DAG file: where it stands, its parameters, and what becomes of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What runs the task now."""
+
+    SPARK_SUBMIT = "SparkSubmitOperator"
+    PYSPARK = "@task.pyspark"
+    SPARK_SQL = "SparkSqlOperator"
+    LIVY = "LivyOperator"
+
+
+class Verdict(StrEnum):
+    """What becomes of a task."""
+
+    MOVES = "moves"
+    ENVIRONMENT = "environment"
+    JAR = "jar"
+    STAYS = "stays"
+
+    @property
+    def in_words(self) -> str:
+        """For people."""
+        return _IN_WORDS[self]
+
+
+_IN_WORDS = {
+    Verdict.MOVES: "moves as it is",
+    Verdict.ENVIRONMENT: "moves, in a Spark environment of its own",
+    Verdict.JAR: "moves, as a supervised jar",
+    Verdict.STAYS: "stays",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A value that is known only when the DAG file runs, with the text that computes it."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Origin(StrEnum):
+    """Where a parameter of a task stands."""
+
+    CALL = "call"
+    SPREAD = "spread"
+    DEFAULT_ARGS = "default_args"
+    MAPPED = "mapped"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter. `value` is a literal, perhaps with parts that are `Computed`; of a mapped one it is the list."""
+
+    value: Any
+    origin: Origin = Origin.CALL
+    keyword: ast.keyword | None = None
+    call: ast.Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a DAG runs: `text` for people, `runs_per_day` as a mean; None: not known from the file."""
+
+    text: str
+    runs_per_day: float | None
+
+
+@dataclass(eq=False, slots=True)
+class DagInfo:
+    """A DAG as its file describes it. `dag_id` is "" where the file computes it."""
+
+    dag_id: str
+    schedule: Schedule
+    default_args: Mapping[Any, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A DAG in which a place of the source makes `count` tasks; None: a number that is known when the file runs."""
+
+    dag: DagInfo | None
+    count: int | None
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """A place of the source that makes one task, or several: a call of an operator, or a decorated function.
+
+    `reference` is the expression that names the operator. `obstacles` are reasons against a move that the way in which
+    the source is written gives. `default_names` are those of parameters that `default_args` give, and
+    `script_conf` is static conf in the application's own code. `has_unknown`: it has parameters that only a run knows.
+    """
+
+    kind: Kind
+    line: int
+    task_id: str
+    reference: ast.expr
+    calls: tuple[ast.Call, ...] = ()
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    obstacles: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    placements: list[Placement] = field(default_factory=list)
+    default_names: frozenset[str] = frozenset()
+    script_conf: Mapping[str, str] = field(default_factory=dict)
+    has_unknown: bool = False
+
+    @property
+    def count(self) -> int | None:
+        """The number of its tasks, or None."""
+        counts = [placement.count for placement in self.placements]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+
+class Act(StrEnum):
+    """What the rewrite does with a parameter."""
+
+    DROP = "drop"
+    RENAME = "rename"
+    SET = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a parameter. `text`: the new name of RENAME, the Python text of SET. `why` is "" if it is plain."""
+
+    act: Act
+    name: str
+    text: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What becomes of a task, why, and how its parameters change.
+
+    `environments` are keys of Spark environments: one, or several for a mapped task; None in it: known when it runs.
+    """
+
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    environments: tuple[str | None, ...] = ()
+    static_conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def moves(self) -> bool:
+        """True unless the task stays."""
+        return self.verdict is not Verdict.STAYS

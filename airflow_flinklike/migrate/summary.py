@@ -1,0 +1,115 @@
+"""Totals of a report: tasks by verdict, environments with those that share them, and JVM starts a day."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from airflow_flinklike.migrate.analysis import FileReport
+from airflow_flinklike.migrate.judging import is_own
+from airflow_flinklike.migrate.model import DagInfo, Judgement, Kind, Place, Verdict
+
+START_SECONDS = 13.0
+"""A start of spark-submit with a driver JVM, measured (README)."""
+IDLE_MINUTES = 15
+"""`taskmanager.spark.environment.idle-timeout`: an environment that no task has used for so long ends."""
+
+
+@dataclass(slots=True)
+class Environment:
+    """One Spark environment and who would share it."""
+
+    key: str
+    conf: Mapping[str, str]
+    places: int = 0
+    tasks: int = 0
+    runs: dict[DagInfo, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Summary:
+    """Totals. Tasks whose number is not known are counted as one, and `is_at_least` says so."""
+
+    start_seconds: float = START_SECONDS
+    files: int = 0
+    problems: int = 0
+    places: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
+    tasks: dict[Verdict, int] = field(default_factory=lambda: dict.fromkeys(Verdict, 0))
+    connections: dict[str, int] = field(default_factory=dict)
+    environments: dict[str, Environment] = field(default_factory=dict)
+    is_at_least: bool = False
+    unscheduled: int = 0
+    """Tasks of DAGs that run when somebody starts them, or whose schedule is known only when they run."""
+    starts_before: float = 0.0
+    starts_after: float = 0.0
+
+    @property
+    def seconds_saved(self) -> float:
+        """A day."""
+        return (self.starts_before - self.starts_after) * self.start_seconds
+
+
+def summarize(reports: Iterable[FileReport], start_seconds: float = START_SECONDS) -> Summary:
+    """The totals of all files."""
+    found = Summary(start_seconds)
+    for report in reports:
+        found.files += 1
+        found.problems += bool(report.problem)
+        for place, judgement in report.tasks:
+            _add(found, place, judgement)
+    found.starts_after += sum(_starts(one) for one in found.environments.values())
+    return found
+
+
+def counted(place: Place) -> int:
+    """The tasks of a place, at least: a number that is not known counts as one."""
+    return sum(1 if one.count is None else one.count for one in place.placements) or (0 if place.placements else 1)
+
+
+def _add(found: Summary, place: Place, judgement: Judgement) -> None:
+    tasks = counted(place)
+    found.places[judgement.verdict] += 1
+    found.tasks[judgement.verdict] += tasks
+    found.is_at_least |= place.count is None or not place.placements
+    name = "livy_conn_id" if place.kind is Kind.LIVY else "conn_id"
+    connection = str(place.parameters[name].value if name in place.parameters else "its default")
+    found.connections[connection] = found.connections.get(connection, 0) + tasks
+    runs = _runs(place)
+    found.starts_before += sum(runs.values())
+    found.unscheduled += tasks - sum(
+        one.count or 1 for one in place.placements if one.dag is not None and one.dag.schedule.runs_per_day
+    )
+    keys = judgement.environments
+    if judgement.verdict is Verdict.ENVIRONMENT and len(keys) == 1 and keys[0] and not is_own(keys[0]):
+        shared = found.environments.setdefault(keys[0], Environment(keys[0], judgement.static_conf))
+        shared.places += 1
+        shared.tasks += tasks
+        for dag in runs:
+            # Tasks of one run of a DAG find the environment warm.
+            shared.runs[dag] = dag.schedule.runs_per_day or 0.0
+    elif judgement.verdict is not Verdict.MOVES:
+        found.starts_after += sum(runs.values())
+
+
+def _runs(place: Place) -> dict[DagInfo, float]:
+    """Runs of the place's tasks a day, by DAG; none where the schedule is not known."""
+    runs: dict[DagInfo, float] = {}
+    for one in place.placements:
+        if one.dag is not None and one.dag.schedule.runs_per_day:
+            count = 1 if one.count is None else one.count
+            runs[one.dag] = runs.get(one.dag, 0.0) + count * one.dag.schedule.runs_per_day
+    return runs
+
+
+def _starts(environment: Environment) -> float:
+    """Starts a day: at each run of a DAG, unless runs come so often that the environment stays warm."""
+    runs = sum(environment.runs.values())
+    return min(runs, 1.0) if runs > 24 * 60 / IDLE_MINUTES else runs
+
+
+def rounded(number: float) -> str:
+    """For people: no digits that nobody knows."""
+    if number >= 10 or number == math.floor(number):
+        return f"{number:,.0f}".replace(",", " ")
+    return f"{number:.1f}" if number >= 0.1 else f"{number:.2f}"
