@@ -6,10 +6,11 @@ A place of the source says what could be; the real tasks say how many there are,
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,30 @@ def load_tasks(reports: Sequence[FileReport], roots: Iterable[Path]) -> None:
     A file that Airflow cannot import gets a problem. `roots` are the directories from which the files import others.
     Raises InvalidInputError where Airflow is not installed.
     """
+    for root in roots:
+        folder = str((root if root.is_dir() else root.parent).resolve())
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
+    with _quiet_stdout():
+        _load(reports)
+
+
+@contextmanager
+def _quiet_stdout() -> Iterator[None]:
+    """What DAG files and Airflow print goes to stderr: it is no part of the report."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _load(reports: Sequence[FileReport]) -> None:
     try:
         from airflow.dag_processing.dagbag import DagBag  # noqa: PLC0415 - only --load needs Airflow
     except ModuleNotFoundError as error:
@@ -46,17 +71,16 @@ def load_tasks(reports: Sequence[FileReport], roots: Iterable[Path]) -> None:
             "workers run, or leave --load out"
         )
         raise InvalidInputError(message) from error
-    for root in roots:
-        folder = str((root if root.is_dir() else root.parent).resolve())
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
     loaded = _Loaded(reports)
     for report in reports:
         if report.problem:
             continue
         file = report.path.resolve()
-        with redirect_stdout(sys.stderr):  # what DAG files and Airflow print is no part of the report
+        try:
             bag: Any = DagBag(str(file), bundle_path=file.parent, bundle_name="migrate", load_op_links=False)
+        except SystemExit:
+            report.problem = "Airflow cannot import it: it ends the process"
+            continue
         if bag.import_errors:
             text = str(next(iter(bag.import_errors.values()))).strip()
             report.problem = f"Airflow cannot import it: {text.splitlines()[-1]}"
@@ -105,17 +129,21 @@ class _Loaded:
     def finish(self) -> None:
         """Write what is known now into the reports."""
         for report in self._reports:
-            for place, judgement in list(report.judgements.items()):
-                real = self._real.get(place)
-                if real is None:
-                    continue
-                rows = [*_rows(place, judgement, real)]
-                report.rows[place] = rows
-                if judgement.moves and (held := [one for _, one in rows if not one.moves]):
-                    report.judgements[place] = stays(judgement, held[0].reasons[0])
+            for place in list(report.judgements):
+                self._finish_place(report, place)
             for place in self._homeless.get(report, ()):
                 why = "it is made by code that is not among these files: move it there, or by hand"
-                report.rows[place] = [(place, Judgement(Verdict.STAYS, (*place.obstacles, why)))]
+                report.rows[place] = [(place, Judgement(Verdict.STAYS, tuple(place.obstacles) or (why,)))]
+
+    def _finish_place(self, report: FileReport, place: Place) -> None:
+        judgement, real = report.judgements[place], self._real.get(place)
+        if real is not None:
+            report.rows[place] = [*_rows(place, judgement, real)]
+            held = [one.reasons[0] for _, one in report.rows[place] if not one.moves]
+            if judgement.moves and held:
+                report.judgements[place] = stays(judgement, held[0])
+        elif not report.problem:
+            report.rows[place] = [(replace(place, placements=[Placement(None, 0)]), judgement)]
 
 
 def _rows(place: Place, judgement: Judgement, real: Sequence[Place]) -> Iterator[_Row]:

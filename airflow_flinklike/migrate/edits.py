@@ -104,20 +104,19 @@ class Source:
         index = bisect.bisect_left(tokens, (opening,))
         assert tokens[index][3] in _OPENING
         found: list[Segment] = []
-        depth, start, end = 0, -1, -1
+        depth, start, end, lambdas = 0, -1, -1, 0
         for first, last, kind, text in tokens[index:]:
             if kind == tokenize.COMMENT:
                 continue
             depth -= kind == tokenize.OP and text in _CLOSING
             if depth == 0 and text in _CLOSING:
-                if start >= 0:
-                    found.append(Segment(start, end, -1))
-                return found
-            if depth == 1 and kind == tokenize.OP and text == ",":
+                return [*found, Segment(start, end, -1)] if start >= 0 else found
+            if depth == 1 and not lambdas and text == ",":
                 found.append(Segment(start, end, first))
                 start = end = -1
             elif depth > 0:
                 start, end = (first if start < 0 else start), last
+                lambdas += _lambda_step(depth, text, lambdas)
             depth += kind == tokenize.OP and text in _OPENING
         return found
 
@@ -147,23 +146,40 @@ class Source:
         return None if before.strip() else before
 
 
+def _lambda_step(depth: int, text: str, lambdas: int) -> int:
+    """Commas between `lambda` and its colon part its parameters, and no elements."""
+    if depth != 1:
+        return 0
+    return 1 if text == "lambda" else -1 if text == ":" and lambdas else 0
+
+
 def remove_segments(source: Source, segments: Sequence[Segment], removed: Iterable[int]) -> list[Edit]:
-    """Take elements out of a bracket. A comment behind a removed element stays, on a line of its own."""
+    """Take elements out of a bracket. A comment beside a removed element stays, on a line of its own."""
     gone = set(removed)
-    edits = []
+    edits: list[Edit] = []
     for index in sorted(gone):
         segment = segments[index]
-        if source.indent(segment.start) is not None:
+        if segment.comma >= 0 and source.text[segment.end : segment.comma].strip():
+            edits += [Edit(segment.start, segment.end), Edit(segment.comma, segment.comma + 1)]
+        elif source.indent(segment.start) is not None:
             edits.append(_of_own_line(source, segment))
         elif segment.comma >= 0:
             edits.append(_of_shared_line(source, segment))
         else:
-            kept = next((one for one in range(index - 1, -1, -1) if one not in gone), None)
-            start = segment.start
-            if kept is not None and source.line_start(segments[kept].start) == source.line_start(segment.start):
-                start = segments[kept].end
-            edits.append(Edit(start, segment.end))
+            edits.append(Edit(_start_of_last(source, segments, index, gone), segment.end))
     return edits
+
+
+def _start_of_last(source: Source, segments: Sequence[Segment], index: int, gone: set[int]) -> int:
+    """Where to begin with the last element, so that no comma is left behind; comments in between stay."""
+    one = index
+    while one > 0:
+        if source.text[segments[one - 1].end : segments[one].start].strip(" \t,"):
+            break
+        one -= 1
+        if one not in gone:
+            return segments[one].end
+    return segments[index].start
 
 
 def _of_own_line(source: Source, segment: Segment) -> Edit:

@@ -72,7 +72,8 @@ class _Finder:
             self._subclasses[node.name] = kind
             if not self._tree.calls_of(node.name):
                 why = f"{node.name} is a class of its own: change its base class and its code by hand"
-                self._found.places.append(Place(kind, node.lineno, node.name, base, obstacles=[why]))
+                none = [Placement(None, 0)]
+                self._found.places.append(Place(kind, node.lineno, node.name, base, obstacles=[why], placements=none))
 
     def _read_reference(self, node: ast.Name | ast.Attribute) -> None:
         if isinstance(node.ctx, ast.Store | ast.Del):

@@ -86,14 +86,19 @@ class _ImportEdits:
         return parent if is_plain else statement
 
     def _importers(self, node: ast.expr) -> list[Import]:
-        """The imports that give an expression its name: of the nearest function that has one, else of the module."""
+        """The imports that give an expression its meaning."""
+        near = self._in_reach(node)
+        return [one for one in near if _fits(one, node)] or near
+
+    def _in_reach(self, node: ast.expr) -> list[Import]:
+        """The imports of an expression's first name: of the nearest function that has one, else of the module."""
         root = dotted(node).partition(".")[0]
         candidates = [one for one in self._tree.imports.imports if one.local == root]
         for scope in [*self._tree.ancestors(node)]:
             if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
                 near = [one for one in candidates if self._function_of(one.statement) is scope]
                 if near:
-                    return [one for one in near if _fits(one, node)] or near
+                    return near
         return []
 
     def _function_of(self, statement: ast.stmt) -> ast.AST:
@@ -105,17 +110,17 @@ class _ImportEdits:
         if one.local in self._texts:
             return True
         if isinstance(one.statement, ast.Import) and one.alias.asname is None and self._has_others(one):
-            return any(path.startswith(f"{one.alias.name}.") for path in self._chains(one.local))
-        return any(True for _ in self._chains(one.local))
+            return any(path.startswith(f"{one.alias.name}.") for path in self._chains(one))
+        return any(True for _ in self._chains(one))
 
     def _has_others(self, one: Import) -> bool:
         """True if another `import` of the file gives the same first name."""
         return any(other.local == one.local and other is not one for other in self._tree.imports.imports)
 
-    def _chains(self, name: str) -> Iterator[str]:
-        """The expressions that begin with a name and keep it, as `a.b.c` for `a`."""
+    def _chains(self, one: Import) -> Iterator[str]:
+        """The expressions that begin with an imported name and keep it, as `a.b.c` for `a`."""
         for node in self._tree.nodes:
-            if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Store):
+            if isinstance(node, ast.Name) and node.id == one.local and one in self._in_reach(node):
                 chain: ast.expr = node
                 while chain not in self._renamed and isinstance(parent := self._tree.parents[chain], ast.Attribute):
                     chain = parent

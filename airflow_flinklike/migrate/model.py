@@ -120,7 +120,7 @@ class Place:
     def count(self) -> int | None:
         """The number of its tasks, or None."""
         counts = [placement.count for placement in self.placements]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        return None if None in counts or not counts else sum(count for count in counts if count is not None)
 
 
 class Act(StrEnum):

@@ -98,13 +98,13 @@ def _table(rows: Sequence[tuple[str, str, str, str]], report: FileReport) -> Ite
 
 
 def _row(place: Place, judgement: Judgement, summary: Summary) -> tuple[str, str, str, str]:
-    return str(place.line), _name(place), place.kind.value, verdict_text(judgement, summary)
+    return str(place.line or "-"), _name(place), place.kind.value, verdict_text(judgement, summary)
 
 
 def _name(place: Place) -> str:
     """The task's id, with how many tasks the place makes."""
     count = place.count
-    several = " (several)" if count is None or not place.placements else f" ({count} tasks)" if count != 1 else ""
+    several = " (several)" if count is None else f" ({count} tasks)" if count != 1 else ""
     return (place.task_id or "?") + several
 
 
@@ -185,7 +185,7 @@ def _markdown_rows(report: FileReport, summary: Summary) -> Iterator[str]:
     for place, judgement in report.tasks:
         why = _cell("; ".join((*judgement.reasons, *judgement.notes)))
         what = _cell(verdict_text(judgement, summary))
-        yield f"| {path} | {place.line} | {_cell(_name(place))} | {place.kind} | {what} | {why} |"
+        yield f"| {path} | {place.line or '-'} | {_cell(_name(place))} | {place.kind} | {what} | {why} |"
     for name, line in report.others:
         yield f"| {path} | {line} | | {name} | stays | no task of this class is moved |"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from airflow_flinklike.migrate.analysis import FileReport
 from airflow_flinklike.migrate.judging import is_own
-from airflow_flinklike.migrate.model import DagInfo, Judgement, Kind, Place, Verdict
+from airflow_flinklike.migrate.model import DagInfo, Judgement, Kind, Place, Placement, Verdict
 
 START_SECONDS = 13.0
 """A start of spark-submit with a driver JVM, measured (README)."""
@@ -64,21 +64,25 @@ def summarize(reports: Iterable[FileReport], start_seconds: float = START_SECOND
 
 def counted(place: Place) -> int:
     """The tasks of a place, at least: a number that is not known counts as one."""
-    return sum(1 if one.count is None else one.count for one in place.placements) or (0 if place.placements else 1)
+    return sum(map(_at_least, place.placements)) if place.placements else 1
+
+
+def _at_least(placement: Placement) -> int:
+    return 1 if placement.count is None else placement.count
 
 
 def _add(found: Summary, place: Place, judgement: Judgement) -> None:
     tasks = counted(place)
     found.places[judgement.verdict] += 1
     found.tasks[judgement.verdict] += tasks
-    found.is_at_least |= place.count is None or not place.placements
+    found.is_at_least |= place.count is None
     name = "livy_conn_id" if place.kind is Kind.LIVY else "conn_id"
     connection = str(place.parameters[name].value if name in place.parameters else "its default")
     found.connections[connection] = found.connections.get(connection, 0) + tasks
     runs = _runs(place)
     found.starts_before += sum(runs.values())
     found.unscheduled += tasks - sum(
-        one.count or 1 for one in place.placements if one.dag is not None and one.dag.schedule.runs_per_day
+        _at_least(one) for one in place.placements if one.dag is not None and one.dag.schedule.runs_per_day
     )
     keys = judgement.environments
     if judgement.verdict is Verdict.ENVIRONMENT and len(keys) == 1 and keys[0] and not is_own(keys[0]):
@@ -97,8 +101,7 @@ def _runs(place: Place) -> dict[DagInfo, float]:
     runs: dict[DagInfo, float] = {}
     for one in place.placements:
         if one.dag is not None and one.dag.schedule.runs_per_day:
-            count = 1 if one.count is None else one.count
-            runs[one.dag] = runs.get(one.dag, 0.0) + count * one.dag.schedule.runs_per_day
+            runs[one.dag] = runs.get(one.dag, 0.0) + _at_least(one) * one.dag.schedule.runs_per_day
     return runs
 
 
