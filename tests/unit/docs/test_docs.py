@@ -51,6 +51,7 @@ def test_every_page_is_there() -> None:
         "architecture.md",
         "concepts.md",
         "configuration.md",
+        "migrate.md",
         "operations.md",
         "pipeline-api.md",
         "rule-proofs.md",
