@@ -9,6 +9,7 @@ import pytest
 from airflow_flinklike.migrate import files
 from airflow_flinklike.migrate.analysis import analyse
 from airflow_flinklike.migrate.files import UnreadableFileError, python_files, read
+from runtime.common.errors import InvalidInputError
 
 _DAG = (
     "from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator\n"
@@ -44,7 +45,7 @@ def test_airflowignore_is_followed(tmp_path: Path) -> None:
 def test_too_many_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(tmp_path, "a.py", "b.py", "c.py")
     monkeypatch.setattr(files, "FILES_MAX", 2)
-    with pytest.raises(files.InvalidInputError, match="more than 2 files"):
+    with pytest.raises(InvalidInputError, match="more than 2 files"):
         python_files([tmp_path])
 
 

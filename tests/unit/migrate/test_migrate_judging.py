@@ -17,7 +17,7 @@ from airflow_flinklike.operators.spark_parameters import INSTEAD
 from runtime.common.spark_environments import environment_key
 
 
-def judged(kind: Kind = Kind.SPARK_SUBMIT, **values: Any) -> Judgement:
+def judged(kind: Any = Kind.SPARK_SUBMIT, /, **values: Any) -> Judgement:
     given = {"application": "a.py"} if kind is Kind.SPARK_SUBMIT else {}
     parameters = {name: Parameter(value) for name, value in {**given, **values}.items()}
     return judge(Place(kind, 1, "t", ast.Name("x"), parameters=parameters))
