@@ -50,6 +50,8 @@ class _Finder:
                 self._read_reference(node)
         taken = taken_names(self._tree)
         for place in self._found.places:
+            if any(isinstance(node, ast.JoinedStr) for node in self._tree.ancestors(place.reference)):
+                place.obstacles.append("it stands in an f-string")
             if (name := new_names(place.kind)[1]) in taken:
                 place.obstacles.append(f"the file uses the name {name} for something else")
         sensors = [name for name, _ in self._found.others if name == "LivySensor"]

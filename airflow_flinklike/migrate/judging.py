@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +17,12 @@ from airflow_flinklike.migrate.parameters import (
     KEPT,
     NEW,
     OF_AIRFLOW,
+    PLACES_OF_DRIVERS,
     RENAMED,
     says_something,
 )
 from airflow_flinklike.migrate.values import has_computed
-from runtime.common.spark_conf import conf_text, is_static, is_without_effect, static_conf
+from runtime.common.spark_conf import OWNED, conf_text, is_static, is_without_effect, static_conf
 from runtime.common.spark_environments import SparkOffer, SparkWish, refused_static_conf
 
 DEFAULT_CONN_ID = "flinklike_default"
@@ -53,7 +55,19 @@ def judge(place: Place, conn_id: str = DEFAULT_CONN_ID) -> Judgement:
     return Judgement(Verdict.ENVIRONMENT, (), tuple(notes), tuple(changes), keys, static)
 
 
+def _dropped_keys(place: Place) -> list[str]:
+    """Keys that the rewrite takes out of a conf that stands in the call as a literal mapping."""
+    given = place.parameters.get(_CONF_OF.get(place.kind, "conf"))
+    if given is None or given.origin is not Origin.CALL or given.keyword is None:
+        return []
+    literal = given.keyword.value
+    keys = [key.value for key in literal.keys if isinstance(key, ast.Constant)] if isinstance(literal, ast.Dict) else []
+    return [key for key in keys if isinstance(key, str) and key in PLACES_OF_DRIVERS and keys.count(key) == 1]
+
+
 def _in_words(change: Change) -> str:
+    if change.act is Act.DROP_KEY:
+        return f"{change.text} is taken out of {change.name}: {change.why}"
     what = f"{change.name} is taken out" if change.act is Act.DROP else f"{change.name}={change.text}"
     return f"{what}: {change.why.removeprefix('leave it out: ')}"
 
@@ -75,6 +89,8 @@ def _changes(place: Place, conn_id: str) -> Iterator[Change]:
         elif name in HOLDING[kind] and not says_something(given[name].value):
             yield Change(Act.DROP, name)
     yield from _of_connection(place, conn_id)
+    for key in _dropped_keys(place):
+        yield Change(Act.DROP_KEY, _CONF_OF.get(kind, "conf"), key, OWNED[key])
     if kind is Kind.LIVY:
         yield from _of_polling(place)
     conf = given.get("conf")
@@ -133,7 +149,7 @@ def _unreachable(place: Place, changes: Sequence[Change]) -> Iterator[str]:
     """Parameters that have to change, and that stand where the rewrite changes nothing."""
     for change in changes:
         given = place.parameters.get(change.name)
-        if given is None or change.act is Act.SET:
+        if given is None or change.act in {Act.SET, Act.DROP_KEY}:
             continue
         if given.origin is Origin.DEFAULT_ARGS:
             yield f"{change.name} comes from default_args, where it would have to be {change.text}: give it in the call"
@@ -179,6 +195,8 @@ def _notes(place: Place) -> Iterator[str]:
     new = sorted(NEW[place.kind] & place.default_names - {name for name in place.parameters if _is_given(place, name)})
     if new:
         yield f"{', '.join(new)}: default_args give it, and it counts for this task from now on"
+    if place.kind is Kind.LIVY:
+        yield "its XCom is the job's value, or its id where it does not wait, and no batch id"
     if place.kind is Kind.SPARK_SQL:
         yield "spark-sql reads the Hive metastore by itself: name it in conf, or in the cluster's configuration"
     conf = _value(place, _CONF_OF.get(place.kind, "conf"))
@@ -231,9 +249,11 @@ def _confs(place: Place) -> Iterator[dict[Any, Any]]:
         if given.origin is Origin.MAPPED and name in _COUNTED
     }
     fixed = {name: one.value for name, one in place.parameters.items() if one.origin is not Origin.MAPPED}
+    dropped = _dropped_keys(place)
     variants = itertools.islice(itertools.product(*mapped.values()), _VARIANTS_MAX)
     for variant in variants:
-        yield _conf_of(place.kind, {**fixed, **dict(zip(mapped, variant, strict=True))})
+        conf = _conf_of(place.kind, {**fixed, **dict(zip(mapped, variant, strict=True))})
+        yield {key: value for key, value in conf.items() if key not in dropped}
 
 
 def _conf_of(kind: Kind, values: Mapping[str, Any]) -> dict[Any, Any]:

@@ -129,11 +129,15 @@ class Act(StrEnum):
     DROP = "drop"
     RENAME = "rename"
     SET = "set"
+    DROP_KEY = "drop-key"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a parameter. `text`: the new name of RENAME, the Python text of SET. `why` is "" if it is plain."""
+    """One change of a parameter.
+
+    `text`: the new name of RENAME, the Python text of SET, the key that DROP_KEY takes out. `why` is "" if it is plain.
+    """
 
     act: Act
     name: str

@@ -23,21 +23,27 @@ OF_AIRFLOW = frozenset(_OF_AIRFLOW.split())
 
 _CONNECTION = "the connection names the cluster"
 _EXECUTORS = ("executor_memory", "executor_cores", "num_executors", "total_executor_cores", "yarn_queue")
-_NOTHING_STARTED = {name: INSTEAD[name] for name in ("spark_binary", "verbose", "master") if name in INSTEAD}
+_NOTHING = "no spark-submit is started"
+_NOTHING_STARTED = {name: INSTEAD.get(name, _NOTHING) for name in ("spark_binary", "verbose", "master")}
+_JARS = {"jars": INSTEAD["jars"]} if "jars" in INSTEAD else {}
 _OPENLINEAGE = "the cluster's jobs tell OpenLineage by themselves"
 _USER = "jobs run as the TaskManagers' user; a job gets credentials by secrets="
 _USER_PARAMETERS = dict.fromkeys(("keytab", "principal", "proxy_user", "use_krb5ccache"), _USER)
+
+_KEPT_JARS = frozenset({"jars"}) - _JARS.keys()
 
 KEPT: Mapping[Kind, frozenset[str]] = {
     Kind.SPARK_SUBMIT: frozenset(
         {"application", "application_args", "conf", "py_files", "files", "archives", "name", "env_vars", "durable"}
         | {"properties_file", "java_class", *CONF_OF}
+        | _KEPT_JARS
     ),
     Kind.PYSPARK: frozenset({"config_kwargs", "templates_dict", "templates_exts"}),
     Kind.SPARK_SQL: frozenset({"sql", "conf", "name"}),
     Kind.LIVY: frozenset(
         {"conf", "py_files", "files", "archives", "name", "driver_memory", "executor_memory", "executor_cores"}
         | {"num_executors", "deferrable"}
+        | _KEPT_JARS
     ),
 }
 """Parameters that mean the same there."""
@@ -54,7 +60,7 @@ DROPPED: Mapping[Kind, Mapping[str, str]] = {
     Kind.SPARK_SUBMIT: {
         **_NOTHING_STARTED,
         **{
-            name: INSTEAD.get(name, "leave it out")
+            name: INSTEAD.get(name, _NOTHING)
             for name in (
                 "deploy_mode",
                 "driver_cores",
@@ -76,7 +82,7 @@ DROPPED: Mapping[Kind, Mapping[str, str]] = {
         "livy_endpoint_prefix": _CONNECTION,
         "extra_headers": "no request goes to Livy",
         "retry_args": "a cluster that does not answer is asked again until execution_timeout",
-        "driver_cores": INSTEAD.get("driver_cores", "leave it out"),
+        "driver_cores": INSTEAD.get("driver_cores", _NOTHING),
         "openlineage_inject_parent_job_info": _OPENLINEAGE,
         "openlineage_inject_transport_info": _OPENLINEAGE,
     },
@@ -87,7 +93,7 @@ HOLDING: Mapping[Kind, Mapping[str, str]] = {
     Kind.SPARK_SUBMIT: {
         **_USER_PARAMETERS,
         "post_submit_commands": "use on_success_callback, or a task downstream",
-        **({"jars": INSTEAD["jars"]} if "jars" in INSTEAD else {}),
+        **_JARS,
     },
     Kind.PYSPARK: {
         "python_callable": "it is not a function of the file",
@@ -98,7 +104,7 @@ HOLDING: Mapping[Kind, Mapping[str, str]] = {
     Kind.LIVY: {
         "proxy_user": _USER,
         "extra_options": "they are for Livy alone: name each as a parameter, or take it out",
-        **({"jars": INSTEAD["jars"]} if "jars" in INSTEAD else {}),
+        **_JARS,
     },
 }
 """Parameters that hold a task back, with why, unless their value is None, False or ""."""
@@ -112,6 +118,17 @@ NEW: Mapping[Kind, frozenset[str]] = {
     Kind.LIVY: frozenset({"application", "application_args", "env_vars", "packages", "properties_file", "secrets"}),
 }
 """Parameters that the operators of the cluster know and the ones that are left do not, so that `default_args` count."""
+
+PLACES_OF_DRIVERS = frozenset(
+    {
+        "spark.driver.bindAddress",
+        "spark.driver.host",
+        "spark.local.dir",
+        "spark.scheduler.allocation.file",
+        "spark.scheduler.mode",
+    }
+)
+"""Keys of conf that say where and how the driver of a spark-submit lives. The cluster itself decides it."""
 
 CONNECTIONS: Mapping[Kind, str] = {
     Kind.SPARK_SUBMIT: "conn_id",

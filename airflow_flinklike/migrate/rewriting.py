@@ -17,7 +17,7 @@ from airflow_flinklike.migrate.edits import (
 )
 from airflow_flinklike.migrate.finding import Found
 from airflow_flinklike.migrate.import_edits import Reference, import_edits, new_names
-from airflow_flinklike.migrate.model import Act, Change, Judgement, Kind, Origin, Place
+from airflow_flinklike.migrate.model import Act, Change, Judgement, Origin, Place
 from airflow_flinklike.migrate.shared import definition_of
 
 
@@ -53,13 +53,8 @@ def rewrite(text: str, found: Found, judgements: Mapping[Place, Judgement]) -> s
 
 
 def _is_renamed(place: Place) -> bool:
-    """False for `@task.pyspark`, which becomes `@task.flinklike` by its last word alone."""
-    return not (place.kind is Kind.PYSPARK and isinstance(place.reference, ast.Attribute) and is_task_method(place))
-
-
-def is_task_method(place: Place) -> bool:
-    """True for `task.pyspark`, whatever `task` is called."""
-    return isinstance(place.reference, ast.Attribute) and place.reference.attr == "pyspark"
+    """False for `task.pyspark`, whatever `task` is called: it becomes `task.flinklike` by its last word alone."""
+    return not (isinstance(place.reference, ast.Attribute) and place.reference.attr == "pyspark")
 
 
 def _of_place(source: Source, place: Place, changes: Iterable[Change]) -> Iterator[Edit]:
@@ -68,6 +63,7 @@ def _of_place(source: Source, place: Place, changes: Iterable[Change]) -> Iterat
         yield Edit(end - len("pyspark"), end, "flinklike")
     dropped: dict[ast.Call, list[ast.keyword]] = {}
     added: list[str] = []
+    keys: list[Change] = []
     for change in changes:
         given = place.parameters.get(change.name)
         keyword = given.keyword if given is not None else None
@@ -78,11 +74,15 @@ def _of_place(source: Source, place: Place, changes: Iterable[Change]) -> Iterat
         start, end = source.span(keyword)
         if change.act is Act.DROP:
             dropped.setdefault(given.call, []).append(keyword)
+        elif change.act is Act.DROP_KEY:
+            keys.append(change)
         elif change.act is Act.RENAME:
             yield Edit(start, start + len(change.name), change.text)
         else:
             yield Edit(start, end, f"{change.name}={change.text}")
     yield from _of_calls(source, place, dropped, added)
+    if keys and (conf := place.parameters[keys[0].name].keyword) is not None:
+        yield from _of_definition(source, conf.value, {change.text: Change(Act.DROP, change.text) for change in keys})
 
 
 def _replaces(change: Change) -> bool:
@@ -137,7 +137,7 @@ def _of_definitions(
     for place in moving:
         for change in judgements[place].changes:
             given = place.parameters.get(change.name)
-            if given is None or given.origin is not Origin.SPREAD or change.act is Act.SET:
+            if given is None or given.origin is not Origin.SPREAD or change.act not in {Act.DROP, Act.RENAME}:
                 continue
             definition = definition_of(found.tree, place, change.name)
             if definition is not None:

@@ -52,7 +52,7 @@ def settle(found: Found, judgements: Mapping[Place, Judgement]) -> dict[Place, J
 def _problems(found: Found, judgements: Mapping[Place, Judgement], place: Place) -> Iterator[str]:
     for change in judgements[place].changes:
         given = place.parameters.get(change.name)
-        if given is None or given.origin is not Origin.SPREAD or change.act is Act.SET:
+        if given is None or given.origin is not Origin.SPREAD or change.act not in {Act.DROP, Act.RENAME}:
             continue
         definition = definition_of(found.tree, place, change.name)
         if definition is None:

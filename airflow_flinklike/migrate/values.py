@@ -225,9 +225,16 @@ class Evaluator:
             return _timedelta(node, words | ({"days": given[0]} if given else {}))
         if name == "copy" and isinstance(node.func, ast.Attribute) and not given:
             return self._known(node, self.value(node.func.value, scope, depth))
+        if name == "join" and isinstance(node.func, ast.Attribute) and len(given) == 1:
+            return _text_joined(node, self.value(node.func.value, scope, depth), given[0])
         if named:
             return computed(node)
         return _built_in(node, name, given)
+
+
+def _text_joined(node: ast.Call, separator: Any, parts: Any) -> Any:
+    is_text = isinstance(separator, str) and isinstance(parts, list) and all(isinstance(part, str) for part in parts)
+    return separator.join(parts) if is_text else computed(node)
 
 
 def _built_in(node: ast.Call, name: str, given: list[Any]) -> Any:

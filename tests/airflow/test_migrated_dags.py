@@ -73,14 +73,17 @@ with DAG("loaded", schedule="@hourly", start_date=datetime(2024, 1, 1)):
     [
         ("03_taskflow_pyspark", 2),
         ("04_pyspark_config_kwargs", 1),
+        ("05_default_args_connection", 2),
         ("06_loop", 3),
         ("07_factory_function", 2),
         ("10_task_group_decorator", 6),
         ("11_mapped_expand", 2),
         ("13_jinja", 2),
         ("14_spread_common", 2),
+        ("26_try_import", 1),
         ("27_local_import", 1),
         ("32_comprehension", 5),
+        ("38_method_and_lambda", 2),
     ],
 )
 def test_a_rewritten_file_is_loaded_by_airflow(style: str, tasks: int, tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ def test_a_report_changes_nothing(run: Run, folder: Path) -> None:
     assert done.code == 0
     assert "dags/33_owned_conf.py\n" in done.out
     assert "moves, in a Spark environment of its own: c88af642 (2 tasks share it)" in done.out
-    assert "stays\n           spark_conf spark.local.dir: a job cannot set it" in done.out
+    assert "spark.local.dir is taken out of conf: it lies in the TaskManager's working directory" in done.out
+    assert "stays\n           spark_conf spark.pyspark.python: a job cannot set it" in done.out
     assert "JVM starts a day: at least " in done.out
     assert "at 13 s a start (--start-seconds)" in done.out
     assert texts(folder) == before

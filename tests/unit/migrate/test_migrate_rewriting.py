@@ -122,6 +122,25 @@ def test_names_of_a_shared_mapping_are_renamed(tmp_path: Path) -> None:
     )
 
 
+def test_places_of_a_driver_go_from_a_literal_conf(tmp_path: Path) -> None:
+    text = (
+        f"{_SUBMIT}\n"
+        "SparkSubmitOperator(task_id='a', application='a.py', conf={\n"
+        "    'spark.driver.host': 'airflow-worker',  # of this host\n"
+        "    'spark.sql.shuffle.partitions': 3,\n"
+        "    'spark.driver.bindAddress': '0.0.0.0'})\n"
+    )
+    assert rewritten(tmp_path, text) == (
+        f"{_NEW}\n"
+        "FlinklikeSubmitOperator(task_id='a', application='a.py', conf={\n"
+        "    # of this host\n"
+        "    'spark.sql.shuffle.partitions': 3,\n"
+        "    })\n"
+    )
+    shared = text.replace("conf={", "conf=C)\nC = dict({").replace("})", "})")
+    assert verdicts(tmp_path, shared.replace("conf=C)", "conf=C)")) == [Verdict.STAYS]
+
+
 def test_names_in_default_args_hold_a_task(tmp_path: Path) -> None:
     text = (
         "from airflow import DAG\nfrom airflow.providers.apache.livy.operators.livy import LivyOperator\n"

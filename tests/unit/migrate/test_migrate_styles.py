@@ -144,7 +144,7 @@ VERDICTS = {
         "7 f'part_{n}': moves x5",
     ],
     "33_owned_conf": [
-        "7 local_dir: stays x1",
+        "7 local_dir: moves x1",
         "8 heap_in_options: stays x1",
         "13 delta: environment x1",
         "22 delta_too: environment x1",
@@ -190,8 +190,8 @@ VERDICTS = {
 
 
 _TOUCHED = """
-pyspark Spark Livy spark_submit Submit conn_id _kwargs verbose deploy_mode master spark_binary status_poll reconnect conf=
-num_executors livy_operators
+pyspark Spark Livy spark_submit Submit conn_id _kwargs verbose deploy_mode master spark_binary status_poll reconnect
+conf= num_executors livy_operators
 """
 
 

@@ -33,6 +33,7 @@ def value_of(expression: str, before: str = "") -> Any:
         ("f'{A}/b'", "A = 'a'", "a/b"),
         ("A + 'b'", "A = 'a'", "ab"),
         ("[*A, 3]", "A = [1, 2]", [1, 2, 3]),
+        ("','.join(['a', 'b'])", "", "a,b"),
         ("list(range(1, 4))", "", [1, 2, 3]),
         ("timedelta(hours=2)", "from datetime import timedelta", timedelta(hours=2)),
         ("timedelta(2)", "from datetime import timedelta", timedelta(days=2)),
