@@ -93,6 +93,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         py_files: str | Sequence[str] | None = None,
         files: str | Sequence[str] | None = None,
         archives: str | Sequence[str] | None = None,
+        jars: str | Sequence[str] | None = None,
         environment: Mapping[str, Any] | str | None = None,
         env_vars: Mapping[str, Any] | str | None = None,
         job_timeout: float | str | timedelta | None = None,
@@ -124,6 +125,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         self.py_files = py_files
         self.files = files
         self.archives = archives
+        self.jars = jars
         self.environment = one_of(self.task_id, defaults, environment=environment, env_vars=env_vars)
         self.job_timeout = job_timeout
         self.secrets = secrets

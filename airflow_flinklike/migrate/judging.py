@@ -23,7 +23,7 @@ from airflow_flinklike.migrate.parameters import (
 )
 from airflow_flinklike.migrate.values import has_computed
 from runtime.common.spark_conf import OWNED, conf_text, is_static, is_without_effect, static_conf
-from runtime.common.spark_environments import SparkOffer, SparkWish, refused_static_conf
+from runtime.common.spark_environments import JARS, SparkOffer, SparkWish, refused_static_conf
 
 DEFAULT_CONN_ID = "flinklike_default"
 _LOCAL = {"spark.master": "local[*]"}
@@ -32,7 +32,8 @@ _OWN_JOB = "the job's own"
 _VARIANTS_MAX = 100
 _FILES = ("py_files", "files", "archives")
 _CONF_OF = {Kind.PYSPARK: "config_kwargs"}
-_COUNTED = frozenset({"conf", "config_kwargs", *CONF_OF})
+_STARTS = {**CONF_OF, "jars": JARS}
+_COUNTED = frozenset({"conf", "config_kwargs", *_STARTS})
 """Parameters by which the instances of a mapped task can differ in their environment."""
 
 
@@ -262,7 +263,7 @@ def _conf_of(kind: Kind, values: Mapping[str, Any]) -> dict[Any, Any]:
         conf = _of_conf_text(conf)
     found = dict(conf) if isinstance(conf, dict) else {}
     if kind in {Kind.SPARK_SUBMIT, Kind.LIVY}:
-        found |= {key: values[name] for name, key in CONF_OF.items() if says_something(values.get(name))}
+        found |= {key: values[name] for name, key in _STARTS.items() if says_something(values.get(name))}
     return {key: value for key, value in found.items() if value is not None}
 
 

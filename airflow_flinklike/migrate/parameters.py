@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from airflow_flinklike.api.spark_start import CONF_OF
 from airflow_flinklike.migrate.model import Kind
-from airflow_flinklike.operators.spark_parameters import INSTEAD
+from airflow_flinklike.operators.spark_parameters import UNSUPPORTED
 
 _OF_AIRFLOW = """
 task_id owner email email_on_retry email_on_failure retries retry_delay retry_exponential_backoff
@@ -24,26 +24,22 @@ OF_AIRFLOW = frozenset(_OF_AIRFLOW.split())
 _CONNECTION = "the connection names the cluster"
 _EXECUTORS = ("executor_memory", "executor_cores", "num_executors", "total_executor_cores", "yarn_queue")
 _NOTHING = "no spark-submit is started"
+INSTEAD = {name: one.instead for name, one in UNSUPPORTED.items()}
 _NOTHING_STARTED = {name: INSTEAD.get(name, _NOTHING) for name in ("spark_binary", "verbose", "master")}
-_JARS = {"jars": INSTEAD["jars"]} if "jars" in INSTEAD else {}
 _OPENLINEAGE = "the cluster's jobs tell OpenLineage by themselves"
 _USER = "jobs run as the TaskManagers' user; a job gets credentials by secrets="
 _USER_PARAMETERS = dict.fromkeys(("keytab", "principal", "proxy_user", "use_krb5ccache"), _USER)
 
-_KEPT_JARS = frozenset({"jars"}) - _JARS.keys()
-
 KEPT: Mapping[Kind, frozenset[str]] = {
     Kind.SPARK_SUBMIT: frozenset(
         {"application", "application_args", "conf", "py_files", "files", "archives", "name", "env_vars", "durable"}
-        | {"properties_file", "java_class", *CONF_OF}
-        | _KEPT_JARS
+        | {"properties_file", "java_class", "jars", *CONF_OF}
     ),
     Kind.PYSPARK: frozenset({"config_kwargs", "templates_dict", "templates_exts"}),
     Kind.SPARK_SQL: frozenset({"sql", "conf", "name"}),
     Kind.LIVY: frozenset(
         {"conf", "py_files", "files", "archives", "name", "driver_memory", "executor_memory", "executor_cores"}
-        | {"num_executors", "deferrable"}
-        | _KEPT_JARS
+        | {"num_executors", "deferrable", "jars"}
     ),
 }
 """Parameters that mean the same there."""
@@ -93,7 +89,6 @@ HOLDING: Mapping[Kind, Mapping[str, str]] = {
     Kind.SPARK_SUBMIT: {
         **_USER_PARAMETERS,
         "post_submit_commands": "use on_success_callback, or a task downstream",
-        **_JARS,
     },
     Kind.PYSPARK: {
         "python_callable": "it is not a function of the file",
@@ -104,7 +99,6 @@ HOLDING: Mapping[Kind, Mapping[str, str]] = {
     Kind.LIVY: {
         "proxy_user": _USER,
         "extra_options": "they are for Livy alone: name each as a parameter, or take it out",
-        **_JARS,
     },
 }
 """Parameters that hold a task back, with why, unless their value is None, False or ""."""

@@ -27,6 +27,7 @@ JOB_FIELDS = (
     "py_files",
     "files",
     "archives",
+    "jars",
     "environment",
     "job_timeout",
     "secrets",
@@ -51,6 +52,7 @@ class JobFields:
     py_files: str | Sequence[str] | None
     files: str | Sequence[str] | None
     archives: str | Sequence[str] | None
+    jars: str | Sequence[str] | None
     environment: Mapping[str, Any] | str | None
     job_timeout: float | str | timedelta | None
     secrets: str | Sequence[str] | None
@@ -90,6 +92,7 @@ class JobFields:
             "py_files": self.py_files or (),
             "files": self.files or (),
             "archives": self.archives or (),
+            "jars": self.jars or (),
             "environment": environment_of(self.environment),
             "execution_timeout": timeout_of(self.job_timeout),
             "secrets": self.secrets or (),

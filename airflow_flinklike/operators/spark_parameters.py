@@ -32,11 +32,6 @@ _USER = "the job runs as the TaskManagers' user, with what that user may access:
 _TRACKED = "the cluster itself knows what its jobs do"
 
 UNSUPPORTED: Mapping[str, Unsupported] = {
-    "java_class": Unsupported(
-        "only Python applications run on warm slots; keep SparkSubmitOperator for a main class of a jar",
-        changes_job=True,
-    ),
-    "jars": Unsupported(SET_AT_START["jars"], changes_job=True),
     "proxy_user": Unsupported(_USER, changes_job=True),
     "keytab": Unsupported(_USER, changes_job=True),
     "principal": Unsupported(_USER, changes_job=True),

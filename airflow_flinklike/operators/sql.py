@@ -87,6 +87,7 @@ class FlinklikeSqlOperator(JobFields, FlinklikeJobOperator):
         py_files: str | Sequence[str] | None = None,
         files: str | Sequence[str] | None = None,
         archives: str | Sequence[str] | None = None,
+        jars: str | Sequence[str] | None = None,
         env_vars: Mapping[str, Any] | str | None = None,
         environment: Mapping[str, Any] | str | None = None,
         job_timeout: float | str | timedelta | None = None,
@@ -121,6 +122,7 @@ class FlinklikeSqlOperator(JobFields, FlinklikeJobOperator):
         self.py_files = py_files
         self.files = files
         self.archives = archives
+        self.jars = jars
         self.environment = one_of(self.task_id, defaults_of(kwargs), env_vars=env_vars, environment=environment)
         self.job_timeout = job_timeout
         self.secrets = secrets

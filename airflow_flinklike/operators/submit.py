@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.definitions.param import ParamsDict
 
+from airflow_flinklike.api.application import application_job
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.job_source import PipelineSource, build_job
-from airflow_flinklike.api.script import script_job
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
 from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, arguments_of, is_shared, mapping_of, one_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runtime.jobgraph.graph import ResourceSpec
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
-_SCRIPT_ONLY = ("application_args", "name", *JOB_FIELDS)
+_APPLICATION_ONLY = ("application_args", "java_class", "name", *JOB_FIELDS)
 
 
 class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
@@ -33,8 +33,8 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
 
     It replaces SparkSubmitOperator: the parameters of an application have the same names. What Spark reads at its start
     only (`driver_memory`, `packages`, ...) gives the job a Spark environment that was started with it; parameters that
-    no Spark of a TaskManager can follow (`java_class`, `proxy_user`, ...) have no effect, and the task's log says what
-    happens instead. `on_unsupported="fail"` refuses those that would change the job.
+    no Spark of a TaskManager can follow (`proxy_user`, ...) have no effect, and the task's log says what happens
+    instead. `on_unsupported="fail"` refuses those that would change the job.
 
     The operator stores the job's id before it submits the job, so there is exactly one job: a retry adopts a running
     job, takes the value of a FINISHED one, and submits another after FAILED or CANCELED. A mark or a clear of the task
@@ -52,7 +52,8 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     :param params: Airflow's params: arguments of a pipeline function, and `ctx.params` in the job. Values of the run's
         conf win; texts in the DAG file are templates
     :param pipeline_params: further params, templated and mappable; they win over `params`
-    :param application: a Python script, run unchanged as spark-submit would
+    :param application: a Python script, or a jar, run unchanged as spark-submit would
+    :param java_class: the main class of a jar, which runs in a JVM of its own; without it the jar's manifest names it
     :param application_args: its arguments
     :param conf: Spark conf of the application; it wins over that of the connection. Static conf gives the job a Spark
         environment that was started with it
@@ -65,6 +66,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     :param py_files: its .py, .zip, .egg or .whl files; a text is split at commas, here and below
     :param files: files that lie in its working directory
     :param archives: archives that are unpacked there; `x.zip#alias`
+    :param jars: jars for the class path of the job's Spark; URLs are read on the TaskManager
     :param name: name of the job
     :param env_vars: environment variables of the application, of any scalars (None: not set); `environment` is
         another name of this parameter
@@ -83,7 +85,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
 
     template_fields: Collection[str] = (
         "application",
-        *_SCRIPT_ONLY,
+        *_APPLICATION_ONLY,
         "pipeline_params",
         "flinklike_conn_id",
         "plan",  # the last one: it is made from the others
@@ -104,6 +106,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         pipeline_params: Mapping[str, Any] | str | None = None,
         application: str | None = None,
         application_args: Sequence[Any] | str | None = None,
+        java_class: str | None = None,
         conf: Mapping[str, Any] | str | None = None,
         properties_file: str | None = None,
         packages: str | None = None,
@@ -119,6 +122,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         py_files: str | Sequence[str] | None = None,
         files: str | Sequence[str] | None = None,
         archives: str | Sequence[str] | None = None,
+        jars: str | Sequence[str] | None = None,
         name: str | None = None,
         env_vars: Mapping[str, Any] | str | None = None,
         environment: Mapping[str, Any] | str | None = None,
@@ -137,6 +141,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         self.pipeline_params = pipeline_params
         self.application = application
         self.application_args = application_args
+        self.java_class = java_class
         self.conf = conf
         self.properties_file = properties_file
         self.packages = packages
@@ -152,6 +157,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         self.py_files = py_files
         self.files = files
         self.archives = archives
+        self.jars = jars
         self.name = name
         self.environment = one_of(self.task_id, defaults, env_vars=env_vars, environment=environment)
         self.job_timeout = job_timeout
@@ -169,11 +175,11 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
             message = f"task {self.task_id!r}: give either pipeline= or application="
             raise PipelineError(message)
         if self.application is not None and self.pipeline_params:
-            message = f"task {self.task_id!r}: pipeline_params belongs to pipeline=; a script takes application_args"
+            message = f"task {self.task_id!r}: pipeline_params are for pipeline=; an application has application_args"
             raise PipelineError(message)
         if self.pipeline is None:
             return
-        for field in _SCRIPT_ONLY:
+        for field in _APPLICATION_ONLY:
             if self._is_shared(field, default_args):
                 setattr(self, field, None)
                 self.tell_when_executed(
@@ -181,7 +187,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
                         f"{field} of default_args has no effect: a Pipeline has its own, and this task runs one"
                     )
                 )
-        given = [field for field in _SCRIPT_ONLY if getattr(self, field)]
+        given = [field for field in _APPLICATION_ONLY if getattr(self, field)]
         if given:
             message = (
                 f"task {self.task_id!r}: {', '.join(given)} can be given with application= only; a Pipeline has its own"
@@ -201,8 +207,9 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
             # Not a template field, since Airflow calls a function in a template field.
             is_text = isinstance(self.pipeline, str)
             return build_job(self.render_template(self.pipeline, context) if is_text else self.pipeline, params)
-        return script_job(
+        return application_job(
             str(self.application),
+            main_class=self.java_class or "",
             args=arguments_of(self.application_args),
             name=self.name or None,
             conf=self.spark_conf(),

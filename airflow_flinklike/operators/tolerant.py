@@ -32,8 +32,6 @@ class SparkSubmitTolerance(BaseOperator):
         self,
         *,
         on_unsupported: str | None = None,
-        java_class: Any = None,
-        jars: Any = None,
         proxy_user: Any = None,
         keytab: Any = None,
         principal: Any = None,

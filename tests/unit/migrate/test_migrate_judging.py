@@ -13,7 +13,7 @@ from airflow_flinklike.migrate.judging import judge
 from airflow_flinklike.migrate.model import Act, Computed, Judgement, Kind, Origin, Parameter, Place, Verdict
 from airflow_flinklike.migrate.parameters import CONNECTIONS, DROPPED, HOLDING, KEPT, RENAMED
 from airflow_flinklike.migrate.summary import rounded, summarize
-from airflow_flinklike.operators.spark_parameters import INSTEAD
+from airflow_flinklike.operators.spark_parameters import UNSUPPORTED
 from runtime.common.spark_environments import environment_key
 
 
@@ -27,7 +27,7 @@ def acts(judgement: Judgement) -> dict[str, tuple[Act, str]]:
     return {change.name: (change.act, change.text) for change in judgement.changes}
 
 
-@pytest.mark.parametrize("name", sorted(INSTEAD))
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED))
 def test_every_parameter_that_the_operator_explains_has_a_verdict(name: str) -> None:
     tables = (KEPT, RENAMED, DROPPED, HOLDING)
     assert sum(name in table[Kind.SPARK_SUBMIT] for table in tables) == 1

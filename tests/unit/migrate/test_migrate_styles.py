@@ -82,7 +82,7 @@ VERDICTS = {
     ],
     "18_kerberos": [
         "7 secured: stays x1",
-        "13 with_jars: stays x1",
+        "13 with_jars: environment x1",
         "14 empty: moves x1",
     ],
     "19_livy": [
