@@ -36,7 +36,7 @@ def get_provider_info() -> dict[str, Any]:
             {"name": "flinklike_branch", "class-name": "airflow_flinklike.decorators.branch.flinklike_branch_task"},
             {"name": "flinklike_sensor", "class-name": "airflow_flinklike.decorators.sensor.flinklike_sensor_task"},
         ],
-        "plugins": [{"name": "flinklike", "plugin-class": "airflow_flinklike.plugin.FlinklikePlugin"}],
+        # The plugin is an entry point of the package: named here too, it would be found twice and shown as an error.
     }
 
 

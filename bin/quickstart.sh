@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # From nothing to a running cluster on which Airflow has run the example DAG.
 #   bin/quickstart.sh            runs the DAG once with `airflow dags test`
-#   bin/quickstart.sh --airflow  starts a whole Airflow with the DAGs and the connection in place
+#   bin/quickstart.sh --airflow  starts a whole Airflow with the DAGs and the connection in place; with
+#                                AIRFLOW__CORE__DAGS_FOLDER=/my/dags before it, with DAGs of your own
 #   --secure                     with certificates of its own: every link encrypted, REST by https
 #   -D key=value                 configures the cluster, for instance -D rest.port=18081
 set -u
@@ -20,7 +21,7 @@ while [ $# -gt 0 ]; do
     --scale-factor) [ $# -gt 1 ] || _fail "--scale-factor needs a number, for instance 0.1."; scale_factor="$2"; shift ;;
     -D) [ $# -gt 1 ] || _fail "-D needs key=value."; options+=(-D "$2"); shift ;;
     -D?*) options+=("$1") ;;
-    -h | --help) sed -n '2,6p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
+    -h | --help) sed -n '2,7p' "${BASH_SOURCE[0]}" | cut -c3-; exit 0 ;;
     *) _fail "Unknown argument '$1': see bin/quickstart.sh --help." ;;
   esac
   shift
@@ -86,6 +87,7 @@ _control start-cluster || _fail "The cluster did not start; its logs are in $run
 
 echo "[3/4] Airflow"
 # The connection, as users would set it up in Airflow's own way.
+own_dags="${AIRFLOW__CORE__DAGS_FOLDER:-}"
 variables="$(_control airflow-environment)" || exit 1
 eval "$variables"
 if [ ! -e "$AIRFLOW_HOME/.migrated" ]; then
@@ -96,6 +98,8 @@ fi
 
 if $with_airflow; then
   trap - INT TERM HUP
+  # Empty: the folder of airflow.cfg, else the example DAGs.
+  export AIRFLOW__CORE__DAGS_FOLDER="$own_dags"
   exec "$FLINKLIKE_PYTHON" -m runtime.entrypoint.control airflow-standalone "${options[@]}"
 fi
 

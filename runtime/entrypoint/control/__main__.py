@@ -13,7 +13,13 @@ from runtime.common.errors import FlinklikeError
 from runtime.common.printable import printable
 from runtime.config.layout import Layout
 from runtime.config.loading import load, parse_dynamic
-from runtime.entrypoint.control.airflow import airflow_environment, check_example, run_standalone, shell_exports
+from runtime.entrypoint.control.airflow import (
+    airflow_environment,
+    check_example,
+    run_standalone,
+    shell_exports,
+    standalone_environment,
+)
 from runtime.entrypoint.control.cluster import ROLL, ClusterControl
 from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, Daemon, drain_patience
 from runtime.entrypoint.control.plan import options_of_next
@@ -102,7 +108,8 @@ def _run_cluster(name: str, arguments: list[str]) -> int:
         case "airflow-environment":
             sys.stdout.write(shell_exports(_airflow_variables(control)))
         case "airflow-standalone":
-            return run_standalone(control.layout, {**os.environ, **_airflow_variables(control)}, sys.stdout)
+            environment = standalone_environment(_airflow_variables(control), os.environ)
+            return run_standalone(control.layout, environment, sys.stdout)
         case "start-cluster":
             control.start()
         case "status-cluster":

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import os
 import shlex
 import signal
+import site
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TextIO
 
@@ -38,6 +41,8 @@ _STOP_TIMEOUT = 15.0
 _KILL_TIMEOUT = 5.0
 _LOG = "standalone.log"
 _LOG_INTERVAL = 60.0
+_DISTRIBUTION = "airflow-flinklike"
+_DAGS_FOLDER = "AIRFLOW__CORE__DAGS_FOLDER"
 _COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
 
 
@@ -50,6 +55,35 @@ def check_example(configuration: Configuration) -> None:
             " bin/start-cluster.sh, or by bin/quickstart.sh --airflow for DAGs of your own"
         )
         raise InvalidInputError(message)
+
+
+def standalone_environment(variables: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The environment of `airflow standalone`: `variables` are those of `airflow_environment`, `given` is the caller's.
+
+    The DAG folder is the caller's, else that of airflow.cfg, else the one with the example DAGs.
+    """
+    home = Path(variables["AIRFLOW_HOME"])
+    own = given.get(_DAGS_FOLDER) or _configured_dags(home / "airflow.cfg")
+    return {**given, **variables, **({_DAGS_FOLDER: own} if own else {})}
+
+
+def _configured_dags(file: Path) -> str:
+    """The DAG folder in airflow.cfg; "" for the one that Airflow writes there at its first start."""
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read(file, encoding="utf-8")
+    except (configparser.Error, UnicodeDecodeError) as error:
+        message = f"{file} cannot be read: {error}"
+        raise InvalidInputError(message) from error
+    found = parser.get("core", "dags_folder", fallback="").strip()
+    return "" if found == str(file.parent / "dags") else found
+
+
+def _import_path(home: Path, given: str, installed: Iterable[str]) -> str:
+    """PYTHONPATH without the checkout, where Python finds it installed: Airflow would find its plugin twice."""
+    if not any(distributions(name=_DISTRIBUTION, path=list(installed))):
+        return given
+    return os.pathsep.join(one for one in given.split(os.pathsep) if one and Path(one).resolve() != home.resolve())
 
 
 def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequence[str]) -> dict[str, str]:
@@ -67,12 +101,13 @@ def airflow_environment(layout: Layout, configuration: Configuration, rest: Sequ
     }
     return {
         "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(layout.home / "dags"),
+        _DAGS_FOLDER: str(layout.home / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__TEST_CONNECTION": "Enabled",
         "AIRFLOW_CONN_FLINKLIKE_DEFAULT": json.dumps(connection),
         "FLINKLIKE_DATA_DIR": str(data),
+        "PYTHONPATH": _import_path(layout.home, os.environ.get("PYTHONPATH", ""), site.getsitepackages()),
     }
 
 
@@ -93,7 +128,7 @@ def shell_exports(environment: Mapping[str, str]) -> str:
 def run_standalone(layout: Layout, environment: Mapping[str, str], out: TextIO) -> int:
     """Run `airflow standalone` until Ctrl-C, SIGTERM or SIGHUP; print address and login once all its parts are healthy.
 
-    A running one is only shown: two would share one database. `environment` includes `airflow_environment`.
+    A running one is only shown: two would share one database. `environment` is a `standalone_environment`.
     """
     home = Path(environment["AIRFLOW_HOME"])
     pids = _pids(layout)
@@ -171,7 +206,7 @@ def _wait_ended(process: subprocess.Popen[bytes], log: Path) -> int:
 
 def _greeting(base: str, environment: Mapping[str, str]) -> str:
     login = f"admin / {_password(Path(environment['AIRFLOW_HOME']))}"
-    files = sorted(Path(environment["AIRFLOW__CORE__DAGS_FOLDER"]).glob("*.py"))
+    files = sorted(Path(environment[_DAGS_FOLDER]).glob("*.py"))
     return f"Airflow: {base}  login: {login}\nDAG files: {', '.join(file.stem for file in files)}.\n"
 
 
