@@ -81,4 +81,9 @@ class ConfJudge:
         if is_without_effect(key, self._warm):
             master = self._warm.get("spark.master")
             return f"{key} has no effect: Spark's tasks run in the driver's JVM here (spark.master {master})"
-        return f"{key} is static: the warm Spark session was started with {self._warm.get(key)!r}"
+        warm = self._warm.get(key)
+        begun = "without it" if warm is None else f"with {warm!r}"
+        return (
+            f"{key} is static and has no effect here: the Spark session was started {begun}. Give it as conf of the "
+            "job (--conf, conf= or spark_conf=), which then gets a Spark environment, or leave it out"
+        )

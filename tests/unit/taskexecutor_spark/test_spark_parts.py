@@ -111,6 +111,20 @@ def test_static_keys_warn_once_each() -> None:
     assert [warning.category for warning in caught] == [StaticConfWarning, StaticConfWarning]
 
 
+def test_a_warning_of_static_conf_is_a_line_with_the_key_and_what_to_do() -> None:
+    judge = ConfJudge(StaticConfPolicy.WARN, {"spark.driver.extraJavaOptions": "-Xss4m"})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        judge.settable({"spark.driver.extraJavaOptions": "-Xss8m", "spark.serializer": "x"})
+    shown = [warnings.formatwarning(one.message, one.category, one.filename, one.lineno) for one in caught]
+    todo = "Give it as conf of the job (--conf, conf= or spark_conf=), which then gets a Spark environment"
+    assert shown == [
+        f"Spark conf:1: StaticConfWarning: {key} is static and has no effect here: "
+        f"the Spark session was started {begun}. {todo}, or leave it out\n"
+        for key, begun in (("spark.driver.extraJavaOptions", "with '-Xss4m'"), ("spark.serializer", "without it"))
+    ]
+
+
 def test_static_keys_can_be_refused_all_at_once() -> None:
     judge = ConfJudge(StaticConfPolicy.FAIL, WARM)
     with pytest.raises(StaticConfError) as refused:

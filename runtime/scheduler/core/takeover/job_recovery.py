@@ -34,10 +34,11 @@ Subtask = tuple[VertexId, int]
 
 @dataclass(frozen=True, slots=True)
 class HandledAttempt:
-    """An attempt that has failed and waits for its restart, which is due at `due_millis`."""
+    """An attempt that has failed, by the clock of the owner at the time, and waits for its restart at `due_millis`."""
 
     attempt_id: ExecutionAttemptId
     failure: FailureInfo
+    failed_millis: int
     due_millis: int
 
 
@@ -82,15 +83,19 @@ class RecoveredJob:
                 assert_never(event)
 
     def put_failed(self, at_millis: int) -> None:
-        """After adoption: handled attempts that no TaskManager has are FAILED, and wait for their restart as before."""
+        """After adoption: handled attempts that no TaskManager has are FAILED, and wait for their restart as before.
+
+        They failed when their failure was handled, not at the takeover, which may come much later.
+        """
         for (vertex_id, index), handled in self.handled.items():
             current = self.graph.vertices[vertex_id].executions[index]
             if current.state is ExecutionState.CREATED:
-                execution = Execution(handled.attempt_id, current.ordinal, at_millis)
+                failed_millis = min(handled.failed_millis, at_millis)
+                execution = Execution(handled.attempt_id, current.ordinal, failed_millis)
                 execution.failure = handled.failure
                 execution.may_have_begun = True
                 self.graph.adopt(execution)
-                self.graph.transition(execution, ExecutionState.FAILED, at_millis)
+                self.graph.transition(execution, ExecutionState.FAILED, failed_millis)
 
     def _fail(self, event: FailureHandled) -> None:
         self.failures.add(event.exception, is_concurrent=event.is_concurrent)
@@ -100,7 +105,7 @@ class RecoveredJob:
         earliest = self._due_millis if event.is_concurrent else 0  # it falls into the pause of the one before
         self._due_millis = max(event.at_millis + pause_millis, earliest)
         for attempt_id in event.attempts:
-            handled = HandledAttempt(attempt_id, event.exception.failure, self._due_millis)
+            handled = HandledAttempt(attempt_id, event.exception.failure, event.at_millis, self._due_millis)
             self.handled[attempt_id.vertex_id, attempt_id.subtask_index] = handled
 
     def _accept(self, event: AttemptFinished) -> None:
