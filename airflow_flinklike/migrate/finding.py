@@ -40,6 +40,7 @@ class _Finder:
         self._dags = Dags(tree)
         self._found = Found(tree)
         self._subclasses: dict[str, Kind] = {}
+        self._taken = taken_names(self._tree)
 
     def find(self) -> Found:
         for node in self._tree.nodes:
@@ -48,18 +49,22 @@ class _Finder:
         for node in self._tree.nodes:
             if isinstance(node, ast.Name | ast.Attribute) and not self._is_part(node):
                 self._read_reference(node)
-        taken = taken_names(self._tree)
         for place in self._found.places:
-            if any(isinstance(node, ast.JoinedStr) for node in self._tree.ancestors(place.reference)):
-                place.obstacles.append("it stands in an f-string")
-            if (name := new_names(place.kind)[1]) in taken:
-                place.obstacles.append(f"the file uses the name {name} for something else")
-        sensors = [name for name, _ in self._found.others if name == "LivySensor"]
-        for place in self._found.places:
-            if place.kind is Kind.LIVY and sensors:
-                place.obstacles.append("a LivySensor waits for a batch: use a FlinklikeJobSensor with job_id for it")
+            place.obstacles += self._obstacles(place)
         self._found.places.sort(key=lambda place: (place.line, place.reference.col_offset))
         return self._found
+
+    def _obstacles(self, place: Place) -> Iterator[str]:
+        """Reasons against a move that other parts of the file give."""
+        if (name := new_names(place.kind)[1]) in self._taken:
+            yield f"the file uses the name {name} for something else"
+        if any(isinstance(node, ast.JoinedStr) for node in self._tree.ancestors(place.reference)):
+            yield "it stands in an f-string"
+        is_there = self._tree.imports_in_reach(place.reference) or self._tree.imports.is_by_star(place.reference)
+        if not is_there:
+            yield "its class is imported in another function"
+        if place.kind is Kind.LIVY and any(name == "LivySensor" for name, _ in self._found.others):
+            yield "a LivySensor waits for a batch: use a FlinklikeJobSensor with job_id for it"
 
     def _is_part(self, node: ast.expr) -> bool:
         """True for `a.b` of `a.b.c`, unless it alone names the operator, as in `Operator.partial`."""

@@ -87,23 +87,8 @@ class _ImportEdits:
 
     def _importers(self, node: ast.expr) -> list[Import]:
         """The imports that give an expression its meaning."""
-        near = self._in_reach(node)
+        near = self._tree.imports_in_reach(node)
         return [one for one in near if _fits(one, node)] or near
-
-    def _in_reach(self, node: ast.expr) -> list[Import]:
-        """The imports of an expression's first name: of the nearest function that has one, else of the module."""
-        root = dotted(node).partition(".")[0]
-        candidates = [one for one in self._tree.imports.imports if one.local == root]
-        for scope in [*self._tree.ancestors(node)]:
-            if isinstance(scope, ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
-                near = [one for one in candidates if self._function_of(one.statement) is scope]
-                if near:
-                    return near
-        return []
-
-    def _function_of(self, statement: ast.stmt) -> ast.AST:
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
-        return next(node for node in self._tree.ancestors(statement) if isinstance(node, functions))
 
     def _is_used(self, one: Import) -> bool:
         """True if another expression, or a text such as those of `__all__`, has the name."""
@@ -120,7 +105,7 @@ class _ImportEdits:
     def _chains(self, one: Import) -> Iterator[str]:
         """The expressions that begin with an imported name and keep it, as `a.b.c` for `a`."""
         for node in self._tree.nodes:
-            if isinstance(node, ast.Name) and node.id == one.local and one in self._in_reach(node):
+            if isinstance(node, ast.Name) and node.id == one.local and one in self._tree.imports_in_reach(node):
                 chain: ast.expr = node
                 while chain not in self._renamed and isinstance(parent := self._tree.parents[chain], ast.Attribute):
                     chain = parent

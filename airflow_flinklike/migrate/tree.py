@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from airflow_flinklike.migrate.imports import ImportTable
+from airflow_flinklike.migrate.imports import Import, ImportTable, dotted
 from airflow_flinklike.migrate.values import Evaluator, Scope, ScopeNode, changed_names
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_IMPORTING = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class Tree:
@@ -48,6 +49,20 @@ class Tree:
             outer = None if isinstance(node, ast.Module) else self.scope(node)
             self._scopes[node] = Scope(node, outer)
         return self._scopes[node]
+
+    def imports_in_reach(self, node: ast.expr) -> list[Import]:
+        """The imports of an expression's first name: of the nearest function that has one, else of the module."""
+        root = dotted(node).partition(".")[0]
+        candidates = [one for one in self.imports.imports if one.local == root]
+        for scope in self.ancestors(node) if candidates else ():
+            if isinstance(scope, _IMPORTING):
+                near = [one for one in candidates if self._importing(one.statement) is scope]
+                if near:
+                    return near
+        return []
+
+    def _importing(self, statement: ast.stmt) -> ast.AST:
+        return next(node for node in self.ancestors(statement) if isinstance(node, _IMPORTING))
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression where it stands."""

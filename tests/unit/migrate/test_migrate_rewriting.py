@@ -79,6 +79,14 @@ def test_each_function_imports_for_itself(tmp_path: Path) -> None:
     assert changed.index(_NEW) < changed.index(_SUBMIT)
 
 
+def test_a_call_without_its_import_stays(tmp_path: Path) -> None:
+    text = f"def a():\n    {_SUBMIT}\ndef b():\n    SparkSubmitOperator(task_id='a', application='a.py')\n"
+    assert verdicts(tmp_path, text) == [Verdict.STAYS]
+    assert verdicts(tmp_path, f"{_SUBMIT}\nx = f\"{{SparkSubmitOperator(task_id='a', application='a')}}\"\n") == [
+        Verdict.STAYS
+    ]
+
+
 def test_the_connection_can_be_named(tmp_path: Path) -> None:
     text = (
         f"{_SUBMIT}\n"
