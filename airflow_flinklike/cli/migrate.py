@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.printable import printable
 
 if TYPE_CHECKING:
     from airflow_flinklike.migrate.analysis import FileReport
@@ -59,17 +60,24 @@ def migrate(
     for one in reports:
         one.settle()
     changes = patch_of(reports)
-    if write:
-        for one in reports:
-            one.write()
-    if patch and patch != "-":
-        _write_patch(Path(patch), changes)
-    sys.stdout.write(changes if patch == "-" else _rendered(reports, report, start_seconds))
+    for one in reports if write else ():
+        one.write()
+    if patch == "-":
+        sys.stdout.buffer.write(changes)
+        _tell_problems(reports)
+    else:
+        if patch:
+            _write_patch(Path(patch), changes)
+        sys.stdout.write(_rendered(reports, report, start_seconds))
     if any(one.problem for one in reports):
-        for one in reports if patch == "-" else ():
-            if one.problem:
-                sys.stderr.write(f"flinklike: {one.path}: {one.problem}\n")
         raise typer.Exit(1)
+
+
+def _tell_problems(reports: list[FileReport]) -> None:
+    """Where no report does."""
+    for one in reports:
+        if one.problem:
+            sys.stderr.write(f"flinklike: {printable(f'{one.path}: {one.problem}')}\n")
 
 
 def _rendered(reports: list[FileReport], form: Form, start_seconds: float) -> str:
@@ -82,9 +90,9 @@ def _rendered(reports: list[FileReport], form: Form, start_seconds: float) -> st
     return as_markdown(reports, summary) if form is Form.MARKDOWN else as_text(reports, summary)
 
 
-def _write_patch(path: Path, changes: str) -> None:
+def _write_patch(path: Path, changes: bytes) -> None:
     try:
-        path.write_bytes(changes.encode())
+        path.write_bytes(changes)
     except OSError as error:
         message = f"--patch {path} cannot be written: {error.strerror}"
         raise InvalidInputError(message) from error

@@ -124,7 +124,9 @@ def _environment_text(key: str | None, summary: Summary) -> str:
         return "the warm one"
     if is_own(key):
         return key
-    tasks = summary.environments[key].tasks if key in summary.environments else 1
+    if key not in summary.environments:  # one of several of a mapped task
+        return key[:_KEY_LENGTH]
+    tasks = summary.environments[key].tasks
     return f"{key[:_KEY_LENGTH]} ({'for it alone' if tasks == 1 else f'{tasks} tasks share it'})"
 
 

@@ -161,11 +161,18 @@ def test_write_moves_what_moves_and_nothing_the_second_time(run: Run, folder: Pa
 
 
 def test_the_patch_is_what_write_does(run: Run, folder: Path, tmp_path: Path) -> None:
+    classic = (folder / "01_classic_with.py").read_text()
+    (folder / "marked.py").write_bytes(classic.encode("utf-8-sig"))
+    (folder / "latin.py").write_bytes(f"# coding: latin-1\n\n# ä\n{classic}".encode("latin-1"))
+    (folder / "windows.py").write_bytes(classic.replace("\n", "\r\n").encode())
+    (folder / "no_end.py").write_bytes(
+        (STYLES / "28_star_import.dag").read_bytes().replace(b"*", b"SparkSubmitOperator").rstrip()
+    )
     before = texts(folder)
     assert run("dags", "--patch", "changes.patch").code == 0
     assert texts(folder) == before
-    shown = run("dags", "--patch", "-")
-    assert shown.out == (tmp_path / "changes.patch").read_text()
+    shown = run("dags/01_classic_with.py", "--patch", "-")
+    assert shown.out.encode() in (tmp_path / "changes.patch").read_bytes()
     subprocess.run(["git", "apply", "-p1", "changes.patch"], cwd=tmp_path, check=True)
     patched = texts(folder)
     for name, content in before.items():

@@ -6,12 +6,19 @@ import ast
 import io
 import tokenize
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_flinklike.migrate.analysis import FileReport, analyse
+from airflow_flinklike.migrate.finding import find_tasks
+from airflow_flinklike.migrate.judging import judge
 from airflow_flinklike.migrate.model import Verdict
+from airflow_flinklike.migrate.rewriting import rewrite
+from airflow_flinklike.migrate.shared import settle
 
 DAGS = Path(__file__).parent / "dags"
 
@@ -264,3 +271,38 @@ def test_line_ends_stay(name: str, newline: str, tmp_path: Path) -> None:
     assert report.changed_text is not None
     assert report.changed_text.count("\n") == report.changed_text.count(newline)
     assert report.changed_text.count("\r") == (report.changed_text.count("\n") if newline == "\r\n" else 0)
+
+
+_TEXTS = [path.read_text(encoding="utf-8") for path in sorted(DAGS.glob("*.dag"))]
+
+
+@st.composite
+def spoiled(draw: st.DrawFn) -> str:
+    """A style with lines that are missing, have come from another file, or have comments in odd places."""
+    lines = draw(st.sampled_from(_TEXTS)).splitlines()
+    for _ in range(draw(st.integers(1, 4))):
+        index = draw(st.integers(0, len(lines) - 1))
+        match draw(st.sampled_from(["drop", "add", "behind", "comma", "bracket"])):
+            case "drop" if len(lines) > 1:
+                del lines[index]
+            case "add":
+                lines.insert(index, draw(st.sampled_from(draw(st.sampled_from(_TEXTS)).splitlines())))
+            case "behind":
+                lines[index] += "  # behind"
+            case "comma":
+                lines[index] = lines[index].replace(",", ",  # comma\n   ", 1)
+            case _:
+                lines[index] = lines[index].replace("(", "(  # bracket\n", 1)
+    return "\n".join(lines) + "\n"
+
+
+@given(spoiled(), st.sampled_from(["flinklike_default", "cluster_b"]))
+def test_whatever_a_file_looks_like_its_rewrite_is_python_with_all_its_comments(text: str, conn_id: str) -> None:
+    with suppress(SyntaxError):
+        found = find_tasks(text)
+        judgements = settle(found, {place: judge(place, conn_id) for place in found.places})
+        changed = rewrite(text, found, judgements)
+        assert comments(changed) == comments(text)
+        again = find_tasks(changed)
+        left = settle(again, {place: judge(place, conn_id) for place in again.places})
+        assert not [place.line for place, judgement in left.items() if judgement.moves]
