@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from airflow_flinklike.exceptions import PipelineError, SourceMissingError
 from runtime.jobgraph.graph import INLINE_BYTES_MAX, Artifact
@@ -59,8 +60,12 @@ class ArtifactCollector:
         return artifact
 
     def of_file(self, kind: str, given: FilePath, *, suffixes: tuple[str, ...] = ()) -> Artifact:
-        """An artifact from a local file; archives and files may have an alias: `x.zip#alias`. Raises PipelineError."""
+        """An artifact from a local file, or from a URL, which tasks fetch; archives and files may have an alias:
+        `x.zip#alias`. Raises PipelineError.
+        """
         text = os.fspath(given)
+        if is_elsewhere(text) and kind not in _OF_THE_CLIENT:
+            return _remote(kind, text, suffixes)
         location, alias = _split_alias(text) if kind in {"archive", "file"} else (text, "")
         path = local_path(kind, location)
         if suffixes and path.suffix not in suffixes and not path.name.endswith(suffixes):
@@ -81,8 +86,25 @@ class ArtifactCollector:
     def of_jars(self, given: Iterable[FilePath]) -> tuple[tuple[Artifact, ...], tuple[str, ...]]:
         """Artifacts from jars of the client, and the URLs of others, which the job's Spark finds itself."""
         jars = [os.fspath(jar) for jar in listed(given)]
-        elsewhere = tuple(jar for jar in jars if _is_elsewhere(jar))
+        elsewhere = tuple(jar for jar in jars if is_elsewhere(jar))
         return self.of_files("jar", [jar for jar in jars if jar not in elsewhere], suffixes=JAR_SUFFIXES), elsewhere
+
+
+def _remote(kind: str, text: str, suffixes: tuple[str, ...]) -> Artifact:
+    """A file that tasks fetch. Raises PipelineError."""
+    url, alias = _split_alias(text) if kind in {"archive", "file"} else (text, "")
+    name = unquote(urlsplit(url).path).rstrip("/").rpartition("/")[2]
+    if not name:
+        message = f"{kind} {text!r} names no file"
+        raise PipelineError(message)
+    if suffixes and not name.endswith(suffixes):
+        message = f"{kind} {text!r}: expected a file ending in {', '.join(suffixes)}"
+        raise PipelineError(message)
+    return Artifact.of_url(f"{name}#{alias}" if alias else name, url)
+
+
+_OF_THE_CLIENT = frozenset({"wheel"})
+"""Files that a TaskManager unpacks before a task runs."""
 
 
 def listed(given: Iterable[FilePath]) -> list[FilePath]:
@@ -92,13 +114,13 @@ def listed(given: Iterable[FilePath]) -> list[FilePath]:
     return list(given)
 
 
-def _is_elsewhere(location: str) -> bool:
+def is_elsewhere(location: str) -> bool:
     """True for a URL of another scheme than file: it names no file of the client."""
     scheme = _SCHEME.match(location)
     return scheme is not None and scheme.group(1).lower() != "file"
 
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 JAR_SUFFIXES = (".jar",)
 PY_FILE_SUFFIXES = (".py", ".zip", ".egg", ".whl")
 ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".jar")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath, local_path
+from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath, is_elsewhere, local_path
 from airflow_flinklike.api.builder_conf import builder_conf
 from airflow_flinklike.api.job_program import JobOptions
 from airflow_flinklike.api.program import Program
@@ -61,6 +61,8 @@ class ScriptJob(Program):
         return [vertex], []
 
     def _builder_conf(self) -> dict[str, str]:
+        if is_elsewhere(os.fspath(self.application)):
+            return {}
         text = (
             local_path("script", os.fspath(self.application)).read_bytes()[:_SCANNED_BYTES_MAX].decode(errors="replace")
         )

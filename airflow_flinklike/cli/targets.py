@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_flinklike.api.application import application_job
+from airflow_flinklike.api.artifacts import is_elsewhere
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.job_source import build_job, import_reference, importable
 from airflow_flinklike.api.program import Program
@@ -63,6 +64,8 @@ class ScriptOptions:
 def is_script(target: str) -> bool:
     """True for a file that runs as an application, with arguments behind it."""
     path = Path(target)
+    if is_elsewhere(target):
+        return True
     return path.suffix in {".py", ".jar"} or (path.suffix != ".json" and path.is_file())
 
 

@@ -30,7 +30,7 @@ _LOCAL = {"spark.master": "local[*]"}
 _OFFER = SparkOffer(_LOCAL, environment_bytes=1 << 60)
 _OWN_JOB = "the job's own"
 _VARIANTS_MAX = 100
-_FILES = ("py_files", "files", "archives")
+_FILES = ("application", "file", "py_files", "files", "archives")
 _CONF_OF = {Kind.PYSPARK: "config_kwargs"}
 _STARTS = {**CONF_OF, "jars": JARS}
 _COUNTED = frozenset({"conf", "config_kwargs", *_STARTS})
@@ -184,18 +184,15 @@ def _of_values(place: Place) -> Iterator[str]:
         yield f"{name}: the call names none"
     if isinstance(application, str) and application.endswith((".R", ".r")):
         yield f"{name}: applications in R do not run on the cluster"
-    if isinstance(application, str) and is_remote(application) and not _is_jar(place):
-        yield f"{name} {application}: an application is a file of Airflow's workers; bring it there, or pack it"
-    for one in _FILES:
-        remote = [path for path in _paths(_value(place, one)) if is_remote(path)]
-        if remote:
-            yield f"{one} {remote[0]}: files of a job are files of Airflow's workers; read others in the job"
 
 
 def _notes(place: Place) -> Iterator[str]:
     new = sorted(NEW[place.kind] & place.default_names - {name for name in place.parameters if _is_given(place, name)})
     if new:
         yield f"{', '.join(new)}: default_args give it, and it counts for this task from now on"
+    remote = [path for one in _FILES for path in _paths(_value(place, one)) if is_remote(path)]
+    if remote:
+        yield f"{remote[0]} is fetched where the task runs, with the credentials of the TaskManagers or of the job"
     if place.kind is Kind.LIVY:
         yield "its XCom is the job's value, or its id where it does not wait, and no batch id"
     if place.kind is Kind.SPARK_SQL:

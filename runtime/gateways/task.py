@@ -90,7 +90,8 @@ class InputGate:
 class BlobReference:
     """A file of the job: its object in the blob store, and its name in the job's directory.
 
-    A small file travels in `inline` and then has no object: `key` is "".
+    A small file travels in `inline` and then has no object: `key` is "". A file with a `url` has neither: the slot
+    process fetches it.
     """
 
     key: str
@@ -98,6 +99,7 @@ class BlobReference:
     size_bytes: int
     name: str
     inline: bytes = b""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,12 @@ class JobGraphModel(BaseModel):
 
 
 class Artifact(JobGraphModel):
-    """One file of a job. Exactly one of `key` and `inline` is set once the job is submitted.
+    """One file of a job. Exactly one of `key`, `inline` and `url` is set once the job is submitted.
 
     `name` is the file's name in the job's directory; for files and archives also, as in spark-submit, `x.zip#alias`.
     `key` is the object in the blob store, "<sha256>-<upload id>"; `inline` is base64. While both are None the file
-    has not been uploaded: only the client that builds the graph has such an artifact.
+    has not been uploaded: only the client that builds the graph has such an artifact. A file with a `url` is none of
+    the client's: each task fetches it where it runs. Its content is not known before, so `sha256` is that of the URL.
     """
 
     name: str
@@ -40,6 +41,12 @@ class Artifact(JobGraphModel):
     size_bytes: int
     key: str | None = None
     inline: str | None = None
+    url: str | None = Field(default=None, exclude_if=lambda url: url is None)
+
+    @classmethod
+    def of_url(cls, name: str, url: str) -> Artifact:
+        """An artifact that tasks fetch."""
+        return cls(name=name, sha256=hashlib.sha256(url.encode()).hexdigest(), size_bytes=0, url=url)
 
     @classmethod
     def of_bytes(cls, name: str, data: bytes) -> Artifact:
@@ -50,7 +57,7 @@ class Artifact(JobGraphModel):
     @property
     def is_pending(self) -> bool:
         """True until the file is inline or uploaded."""
-        return self.key is None and self.inline is None
+        return self.key is None and self.inline is None and self.url is None
 
     def inline_bytes(self) -> bytes:
         """The content of an inline artifact, b"" for one in the blob store."""

@@ -24,6 +24,8 @@ FILE_NAME_BYTES_MAX = 255
 _TARGET = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 _CLASS = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)*\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,31}:[^\s\x00-\x20\x7f]+\Z")
+_URL_LENGTH_MAX = 4096
 _UPLOAD_ID = re.compile(r"[0-9A-Za-z_.]{1,64}\Z")
 
 
@@ -62,6 +64,8 @@ def artifact_problems(kind: str, artifact: Artifact) -> Iterator[str]:
         yield f"{label}: size is {artifact.size_bytes} bytes"
     if artifact.key is not None and artifact.inline is not None:
         yield f"{label}: has both a key and inline content"
+    if artifact.url is not None:
+        yield from _url_problems(label, artifact, artifact.url)
     if artifact.is_pending:
         yield f"{label}: was not uploaded: it has neither a key nor inline content"
     if artifact.inline is not None:
@@ -70,6 +74,17 @@ def artifact_problems(kind: str, artifact: Artifact) -> Iterator[str]:
         digest, _, upload = artifact.key.partition("-")
         if digest != artifact.sha256 or not _UPLOAD_ID.match(upload):
             yield f"{label}: key {artifact.key[:120]!r} is not '<its sha256>-<upload id>'"
+
+
+def _url_problems(label: str, artifact: Artifact, url: str) -> Iterator[str]:
+    if artifact.key is not None or artifact.inline is not None:
+        yield f"{label}: has both a URL and content"
+    if len(url) > _URL_LENGTH_MAX or not _URL.match(url):
+        yield f"{label}: {url[:80]!r} is not a URL"
+    if artifact != Artifact.of_url(artifact.name, url).model_copy(
+        update={"key": artifact.key, "inline": artifact.inline}
+    ):
+        yield f"{label}: of a file with a URL the size is 0, and sha256 that of the URL"
 
 
 def file_name_problems(kind: str, artifact: Artifact) -> Iterator[str]:

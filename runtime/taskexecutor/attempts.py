@@ -240,4 +240,5 @@ class Attempts:
             partition_directory=partitions,
             user=user,
             jars=directory.jars,
+            remote=directory.remote,
         )

@@ -25,6 +25,7 @@ from runtime.gateways.task import BlobReference, JobInformation, TaskInformation
 from runtime.taskexecutor.directories.jar_files import JarFiles
 from runtime.taskexecutor.directories.placing import place, plain_name, twice, vacant
 from runtime.taskexecutor.directories.shared_work import SharedWork
+from runtime.taskexecutor.slot_protocol.wire import RemoteFile
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
 from runtime.taskexecutor.unpacking.messages import ArchiveToUnpack
 from runtime.taskexecutor.unpacking.process import unpack_archives, unpack_archives_as
@@ -54,6 +55,7 @@ class JobDirectory:
     python_path: tuple[Path, ...]
     brought: tuple[str, ...] = ()
     jars: tuple[Path, ...] = ()
+    remote: tuple[RemoteFile, ...] = ()
 
 
 class JobDirectories:
@@ -88,10 +90,12 @@ class JobDirectories:
         """
         prepared = self._prepared.get(job.job_id)
         if prepared is None:
-            if _has_files(job):
-                prepared = await self._preparing.run(job.job_id, lambda: self._prepare(job))
+            local = _without_remote(job)
+            if _has_files(local):
+                prepared = await self._preparing.run(job.job_id, lambda: self._prepare(local))
             else:
                 prepared = self._empty(job.job_id)
+            prepared = _with_remote(prepared, job)
             if job.jars:
                 prepared = replace(prepared, jars=await self._jars.prepare(job.job_id, job.jars))
             self._prepared[job.job_id] = prepared
@@ -100,7 +104,7 @@ class JobDirectories:
     async def code_files(self, job_id: JobId, task: TaskInformation) -> Mapping[str, Path]:
         """The local file of each code blob, by its sha256."""
         files: dict[str, Path] = {}
-        for blob in task.code_blobs:
+        for blob in (blob for blob in task.code_blobs if not blob.url):
             path = self._code_path(job_id, blob)
             if not path.exists():
                 path = await self._fetching.run((job_id, blob.sha256), partial(self._fetch_code, job_id, blob))
@@ -194,6 +198,45 @@ def _remove(root: Path) -> bool:
         return True
     logger.warning("files of a job stay behind: %s", failures[0] if failures else root)
     return False
+
+
+def _without_remote(job: JobInformation) -> JobInformation:
+    """The job with the files alone that travel with it."""
+    return replace(
+        job,
+        py_files=_local(job.py_files),
+        files=_local(job.files),
+        archives=_local(job.archives),
+        wheels=_local(job.wheels),
+    )
+
+
+def _local(blobs: tuple[BlobReference, ...]) -> tuple[BlobReference, ...]:
+    return tuple(blob for blob in blobs if not blob.url)
+
+
+def _with_remote(prepared: JobDirectory, job: JobInformation) -> JobDirectory:
+    """What the slot process fetches lies in the working directory; modules and packages are imported from there."""
+    remote: list[RemoteFile] = []
+    names: list[str] = []
+    python_path = [*prepared.python_path]
+    for group, is_archive in ((job.files, False), (job.archives, True)):
+        for blob in (blob for blob in group if blob.url):
+            names.append(_name_in_work(blob))
+            remote.append(RemoteFile(blob.url, str(prepared.work / names[-1]), is_archive))
+    for blob in (blob for blob in job.py_files if blob.url):
+        names.append(plain_name(blob.name))
+        path = prepared.work / names[-1]
+        remote.append(RemoteFile(blob.url, str(path)))
+        if path.name.lower().endswith(_IN_SYS_PATH_AS_THEY_ARE):
+            python_path.append(path)
+    if not remote:
+        return prepared
+    for name in names:
+        if names.count(name) > 1 or name in prepared.brought:
+            raise twice(prepared.work / name)
+    brought = (*prepared.brought, *names)
+    return replace(prepared, python_path=tuple(python_path), brought=brought, remote=tuple(remote))
 
 
 def _has_files(job: JobInformation) -> bool:

@@ -71,11 +71,12 @@ _OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep  # noqa: PTH120 - co
 
 
 def _stack_of(error: BaseException) -> str:
+    if isinstance(error, causes.IN_ONE_SENTENCE):
+        return "".join(traceback.format_exception_only(error))
     try:
         stack = traceback.TracebackException.from_exception(error)
         whole = list(stack.stack)
-        # A sentence of ours about what the user has brought, or about the end of another program.
-        if isinstance(error, InvalidInputError | causes.ApplicationError):
+        if isinstance(error, InvalidInputError):  # a sentence of ours about what the user has brought
             whole = [frame for frame in whole if not frame.filename.startswith(_OURS)]
         users = next((i for i, frame in enumerate(whole) if not frame.filename.startswith(_OURS)), 0)
         stack.stack = traceback.StackSummary.from_list(whole[users:])

@@ -23,6 +23,8 @@ def script_file(code: ScriptCode, code_files: dict[str, str], job_directory: str
 def artifact_file(application: Artifact, code_files: dict[str, str], job_directory: str) -> Path:
     """The file of a job's code under its own name in the job's directory. Raises UnusableCodeError."""
     target = Path(job_directory) / Path(application.name).name
+    if application.url is not None:
+        return target  # it was fetched
     content = _content(application, code_files)
     if not target.is_file() or target.read_bytes() != content:
         target.write_bytes(content)

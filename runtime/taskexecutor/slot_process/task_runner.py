@@ -32,7 +32,13 @@ from runtime.taskexecutor.slot_process.vanishing_files import vanishing_files
 from runtime.taskexecutor.slot_process.written_outputs import made_outputs, written_outputs
 from runtime.taskexecutor.slot_protocol.failures import of_system
 from runtime.taskexecutor.slot_protocol.sizes import format_bytes
-from runtime.taskexecutor.slot_protocol.wire import OUTCOME_BYTES_MAX, TaskOutcome, WorkOrder, decode_outcome
+from runtime.taskexecutor.slot_protocol.wire import (
+    OUTCOME_BYTES_MAX,
+    RemoteFile,
+    TaskOutcome,
+    WorkOrder,
+    decode_outcome,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -97,6 +103,7 @@ class TaskRunner:
 
     def _run_operators(self, order: WorkOrder, state: AttemptState, result: _Result) -> None:
         operators = parse_operators(order.operators)
+        self._fetch(order, operators[0])
         if isinstance(operators[0].code, ScriptCode):
             result.script = script_file(operators[0].code, order.code_files, order.job_directory)
             returned_by(run_script, result.script, operators[0].code.args)
@@ -116,6 +123,17 @@ class TaskRunner:
             result.partitions = exchange.write_outputs(operators[-1].name, value)
         else:
             result.value = self._terminal_value(operators[-1], value)
+
+    def _fetch(self, order: WorkOrder, first: Operator) -> None:
+        application = first.code.artifact
+        files = [*order.remote]
+        if application is not None and application.url is not None:
+            files.append(RemoteFile(application.url, f"{order.job_directory}/{application.name}"))
+        if files:
+            # As for applications in jars.
+            from runtime.taskexecutor.slot_process.fetching import fetch_all
+
+            fetch_all(files, self._attachment.session)
 
     def _run_application(self, code: JarCode, order: WorkOrder, result: _Result) -> None:
         # Nothing else needs it, and the template would load it for all.

@@ -109,6 +109,15 @@ def _kind(number: int) -> FrameKind:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file that the slot process fetches before user code runs, to `path`; an archive is unpacked there."""
+
+    url: str
+    path: str
+    is_archive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WorkOrder:
     """One attempt, as the slot process gets it. The `bytes` fields are JSON text.
 
@@ -140,6 +149,7 @@ class WorkOrder:
     brought: tuple[str, ...] = ()
     user: TaskUser | None = None
     jars: tuple[str, ...] = ()
+    remote: tuple[RemoteFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

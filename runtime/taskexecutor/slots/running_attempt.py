@@ -242,6 +242,7 @@ def work_order(work: SlotWork) -> WorkOrder:
         brought=work.brought,
         user=work.user,
         jars=tuple(map(str, work.jars)),
+        remote=work.remote,
     )
 
 

@@ -20,6 +20,7 @@ from runtime.gateways.task import (
 )
 from runtime.taskexecutor.containment.cgroups import SlotCgroups
 from runtime.taskexecutor.containment.users import TaskUser
+from runtime.taskexecutor.slot_protocol.wire import RemoteFile
 from runtime.taskexecutor.task_environment import TaskEnvironment
 
 
@@ -59,7 +60,8 @@ class SlotWork:
     `secrets` are values by name, `brought` the names of what the job has in `job_directory` from the beginning.
     Partitions go under `<partition_directory>/<partition id>`, `<exchange_directory>/<job id>` unless it is named; logs
     under `<log_directory>/<attempt id>/`. `user`: the user it runs as, None: as the TaskManager's user (R50). `jars`:
-    what the job brings for the class path of its Spark.
+    what the job brings for the class path of its Spark. `remote` files are in `job_directory` once the slot process has
+    fetched them, and count as `brought`.
     """
 
     job: JobInformation
@@ -74,6 +76,7 @@ class SlotWork:
     partition_directory: str = ""
     user: TaskUser | None = None
     jars: tuple[Path, ...] = ()
+    remote: tuple[RemoteFile, ...] = ()
 
 
 class ProcessGuard(Protocol):

@@ -13,7 +13,7 @@ from airflow_flinklike import Pipeline, function_job, script_job
 from airflow_flinklike.api.artifacts import ArtifactCollector
 from airflow_flinklike.api.function import FunctionCall, bind_call
 from airflow_flinklike.exceptions import JobCanceledError, JobFailedError, LocalClusterError, PipelineError
-from runtime.jobgraph.graph import INLINE_BYTES_MAX, OperatorKind, PickledCode, ScriptCode
+from runtime.jobgraph.graph import INLINE_BYTES_MAX, Artifact, OperatorKind, PickledCode, ScriptCode
 from runtime.jobgraph.parsing import parse_job_graph
 
 LARGE = b"x" * (INLINE_BYTES_MAX + 1)
@@ -84,7 +84,9 @@ def test_the_name_of_a_script_job_is_that_of_its_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"py_files": ["s3://bucket/lib.py"]}, "only local files can be sent along"),
+        ({"wheels": ["s3://bucket/lib.whl"]}, "only local files can be sent along"),
+        ({"files": ["s3://bucket"]}, "file 's3://bucket' names no file"),
+        ({"py_files": ["s3://bucket/lib.tar"]}, r"expected a file ending in \.py, \.zip, \.egg, \.whl"),
         ({"files": ["missing.csv"]}, "file 'missing.csv' does not exist"),
         ({"files": ["."]}, "is a directory"),
         ({"py_files": ["{folder}/a.csv"]}, r"expected a file ending in \.py, \.zip, \.egg, \.whl"),
@@ -200,3 +202,22 @@ def test_errors_cross_processes() -> None:
     assert pickle.loads(pickle.dumps(JobCanceledError("ab"))).job_id == "ab"
     refused = pickle.loads(pickle.dumps(PipelineError("both", ("a", "b"))))
     assert refused.problems == ("a", "b")
+
+
+def test_a_url_is_left_to_the_tasks(folder: Path) -> None:
+    graph = script_job(
+        "s3://bucket/jobs/etl.py",
+        py_files="hdfs:/libs/lib.zip, local:///opt/one.py",
+        files=["https://host/a%20b.csv?signed=1#b.csv"],
+        archives=[folder / "lib.zip"],
+        jars="s3://bucket/x.jar, local:/opt/y.jar",
+    ).job_graph()
+    (operator,) = graph.vertices[0].operators
+    assert operator.code.artifact == Artifact.of_url("etl.py", "s3://bucket/jobs/etl.py")
+    assert graph.py_files == (
+        Artifact.of_url("lib.zip", "hdfs:/libs/lib.zip"),
+        Artifact.of_url("one.py", "local:///opt/one.py"),
+    )
+    assert graph.files == (Artifact.of_url("a b.csv#b.csv", "https://host/a%20b.csv?signed=1"),)
+    assert graph.archives[0].url is None
+    assert (graph.jars, graph.spark_conf["spark.jars"]) == ((), "s3://bucket/x.jar,local:/opt/y.jar")

@@ -99,6 +99,12 @@ WRONG: dict[str, tuple[Callable[[], JobGraph], str]] = {
         "py-files and wheels are for Python",
     ),
     "jar with secrets": (lambda: graph(*jar_graph().vertices, secrets=("A",)), "secrets are read by Python code"),
+    "url with content": (lambda: lone(files=(artifact(url="s3://b/a.txt"),)), "has both a URL and content"),
+    "no url": (lambda: lone(files=(Artifact.of_url("a.txt", "a b"),)), "'a b' is not a URL"),
+    "url with another digest": (
+        lambda: lone(files=(Artifact.of_url("a.txt", "s3://b/a").model_copy(update={"sha256": "0" * 64}),)),
+        "of a file with a URL the size is 0, and sha256 that of the URL",
+    ),
     "jar twice": (lambda: lone(jars=(artifact(name="a.jar"),) * 2), "jar 'a.jar' is given more than once"),
     "jar elsewhere": (lambda: lone(jars=(artifact(name="../a.jar"),)), "the name must be a plain file name"),
     "splits": (lambda: graph(source("a", splits=(nested(70),))), "vertex 'a': splits: nested deeper"),

@@ -97,7 +97,7 @@ VERDICTS = {
         "15 etl: moves x1",
         "16 fire: moves x1",
         "17 scala: jar x1",
-        "18 remote: stays x1",
+        "18 remote: moves x1",
     ],
     "20_livy_sensor": [
         "8 batch: stays x1",
@@ -157,8 +157,8 @@ VERDICTS = {
         "22 delta_too: environment x1",
     ],
     "34_remote_files": [
-        "7 s3: stays x1",
-        "8 hdfs_lib: stays x1",
+        "7 s3: moves x1",
+        "8 hdfs_lib: moves x1",
         "9 file_url: moves x1",
         "10 r: stays x1",
     ],

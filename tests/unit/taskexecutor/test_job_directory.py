@@ -266,3 +266,31 @@ async def test_jars_lie_by_content_as_long_as_a_job_or_an_environment_has_them(b
 async def test_a_jar_with_a_name_that_leads_elsewhere_is_refused(box: Box) -> None:
     with pytest.raises(InvalidInputError, match="no plain file name"):
         await box.directories.prepare(job_information(jars=(inline("../lib.jar", b"x"),)))
+
+
+async def test_what_a_url_names_is_left_to_the_slot_process(box: Box) -> None:
+    def at(url: str, name: str) -> BlobReference:
+        return BlobReference("", hashlib.sha256(url.encode()).hexdigest(), 0, name, url=url)
+
+    job = job_information(
+        files=(inline("here.txt", b"1"), at("s3://b/a.csv", "a.csv#b.csv")),
+        archives=(at("hdfs://n/env.zip", "env.zip#env"),),
+        py_files=(at("http://h/lib.zip", "lib.zip"), at("local:///opt/one.py", "one.py")),
+    )
+    found = await box.directories.prepare(job)
+    assert [path.name for path in found.work.iterdir()] == ["here.txt"]
+    assert [(file.url, file.path.removeprefix(f"{found.work}/"), file.is_archive) for file in found.remote] == [
+        ("s3://b/a.csv", "b.csv", False),
+        ("hdfs://n/env.zip", "env", True),
+        ("http://h/lib.zip", "lib.zip", False),
+        ("local:///opt/one.py", "one.py", False),
+    ]
+    assert found.python_path == (found.work / "lib.zip",)
+    assert found.brought == ("here.txt", "b.csv", "env", "lib.zip", "one.py")
+    assert not box.blobs.asked
+
+
+async def test_a_fetched_file_takes_no_other_name(box: Box) -> None:
+    url = BlobReference("", "0" * 64, 0, "a.csv", url="s3://b/a.csv")
+    with pytest.raises(InvalidInputError, match=r"two files named a\.csv"):
+        await box.directories.prepare(job_information(files=(inline("a.csv", b"1"), url)))

@@ -117,8 +117,11 @@ def reuse_key(graph: JobGraph, namespace: str = DEFAULT_NAMESPACE) -> str:
     """Equal for jobs that may run one after another in the same slot process (semantics.md, Slots and scheduling).
 
     Made of everything that shapes a process: code and files by digest (not by upload), Spark conf, environment, and the
-    namespace and the names of secrets. Not of params, other names or parallelism.
+    namespace and the names of secrets. Not of params, other names or parallelism. "" for a job with files that are
+    fetched, whose content nothing tells: no other job may follow it.
     """
+    if any(artifact.url for artifact in graph.artifacts()):
+        return ""
     codes = {_code_identity(operator.code) for vertex in graph.vertices for operator in vertex.operators}
     files = {
         kind: [[artifact.name, artifact.sha256] for artifact in artifacts]
@@ -168,6 +171,7 @@ def _references(artifacts: tuple[Artifact, ...]) -> tuple[BlobReference, ...]:
             size_bytes=artifact.size_bytes,
             name=artifact.name,
             inline=artifact.inline_bytes(),
+            url=artifact.url or "",
         )
         for artifact in artifacts
     )

@@ -1,0 +1,130 @@
+"""Files that a URL names: fetched whole or not at all, and what is told when they cannot be."""
+
+from __future__ import annotations
+
+import io
+import threading
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NoReturn
+
+import fsspec
+import pytest
+
+from runtime.taskexecutor.slot_process.causes import FileUnavailableError, RemoteFileError, UnusableCodeError
+from runtime.taskexecutor.slot_process.fetching import fetch, fetch_all, shown
+from runtime.taskexecutor.slot_protocol.wire import RemoteFile
+
+CONTENT = b"rows" * 400_000
+
+
+class Handler(BaseHTTPRequestHandler):
+    """/data: the content; /env.zip: an archive; /bad.zip: none; /half: an answer that breaks off; else that status."""
+
+    def do_GET(self) -> None:
+        path = self.path.strip("/")
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as packed:
+            packed.writestr("lib/one.py", "x = 1")
+        bodies = {"data": CONTENT, "env.zip": archive.getvalue(), "bad.zip": b"PK??", "half": CONTENT}
+        self.send_response(200 if path in bodies else int(path))
+        body = bodies.get(path, b"")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if path == "half" else body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base has it
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{made.server_port}"
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def no_spark() -> NoReturn:
+    message = "Spark is not needed for that"
+    raise AssertionError(message)
+
+
+def test_http_is_read_without_spark(server: str, tmp_path: Path) -> None:
+    fetch(f"{server}/data", tmp_path / "data", no_spark)
+    assert (tmp_path / "data").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_an_archive_is_unpacked_and_not_fetched_again(server: str, tmp_path: Path) -> None:
+    file = RemoteFile(f"{server}/env.zip", str(tmp_path / "env"), is_archive=True)
+    fetch_all([file], no_spark)
+    assert (tmp_path / "env" / "lib" / "one.py").read_text() == "x = 1"
+    (tmp_path / "env" / "own").touch()
+    fetch_all([file], no_spark)
+    assert (tmp_path / "env" / "own").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["env"]
+
+
+def test_a_file_of_the_host_is_linked(tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text("1")
+    fetch(f"local://{tmp_path}/there.csv", tmp_path / "here.csv", no_spark)
+    fetch(f"local:{tmp_path}/there.csv", tmp_path / "too.csv", no_spark)
+    fetch(f"local:{tmp_path}/there.csv", tmp_path / "too.csv", no_spark)
+    assert (tmp_path / "here.csv").read_text() == (tmp_path / "too.csv").read_text() == "1"
+    with pytest.raises(RemoteFileError, match="local:/no/such does not exist on this TaskManager's host"):
+        fetch("local:///no/such", tmp_path / "no", no_spark)
+
+
+def test_other_schemes_are_read_by_fsspec(tmp_path: Path) -> None:
+    fsspec.filesystem("memory").pipe_file("/bucket/data", CONTENT)
+    fetch("memory://bucket/data", tmp_path / "data", no_spark)
+    assert (tmp_path / "data").read_bytes() == CONTENT
+    with pytest.raises(RemoteFileError, match="memory://bucket/none does not exist, as seen from this TaskManager"):
+        fetch("memory://bucket/none", tmp_path / "none", no_spark)
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "told"),
+    [
+        ("404", RemoteFileError, "/404 does not exist, as seen from this TaskManager"),
+        ("403", RemoteFileError, "/403 is answered with 403 Forbidden"),
+        ("503", FileUnavailableError, "/503 is answered with 503 Service Unavailable"),
+        ("half", FileUnavailableError, "/half cannot be fetched now: IncompleteRead"),
+    ],
+)
+def test_what_cannot_be_had_is_one_sentence(
+    server: str, tmp_path: Path, path: str, error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error) as raised:
+        fetch(f"{server}/{path}", tmp_path / "data", no_spark)
+    assert told in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_port_without_a_server_may_have_one_later(tmp_path: Path) -> None:
+    with pytest.raises(FileUnavailableError, match=r"http://127\.0\.0\.1:9/x cannot be fetched now: .*refused"):
+        fetch("http://127.0.0.1:9/x", tmp_path / "x", no_spark)
+
+
+def test_a_damaged_archive_leaves_nothing(server: str, tmp_path: Path) -> None:
+    with pytest.raises(UnusableCodeError, match=r"archive bad\.zip cannot be unpacked"):
+        fetch_all([RemoteFile(f"{server}/bad.zip", str(tmp_path / "bad"), is_archive=True)], no_spark)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("https://me:secret@host/a?X-Signature=1", "https://host/a"),
+        ("s3://bucket/a/b.py", "s3://bucket/a/b.py"),
+        ("hdfs:/a/b", "hdfs:///a/b"),
+    ],
+)
+def test_no_message_shows_what_signs_a_url(url: str, text: str) -> None:
+    assert shown(url) == text
