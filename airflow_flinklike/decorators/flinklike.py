@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast, get_type_hints
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
+from airflow_flinklike.airflow_options import given_or_configured
 from airflow_flinklike.api.function import function_job
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
 from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, one_of
 from airflow_flinklike.operators.resources import resources_of
+from airflow_flinklike.operators.spark_parameters import explanations
 from airflow_flinklike.operators.tolerant import defaults_of
 from runtime.jobgraph.function_call import INJECTED
 
@@ -171,7 +173,13 @@ def decorator_of(
     multiple_outputs: bool | None,
     **kwargs: Any,
 ) -> TaskDecorator:
-    """The task decorator of the operator, already applied where there is a function."""
+    """The task decorator of the operator, already applied where there is a function.
+
+    Raises PipelineError for what `on_unsupported` refuses: a mapped task makes its operator when it runs only.
+    """
+    chosen = given_or_configured("on_unsupported", kwargs.get("on_unsupported"))
+    task_id = str(kwargs.get("task_id") or getattr(function, "__name__", ""))
+    explanations(kwargs, task_id=task_id, on_unsupported=chosen)
 
     def decorate(function: Callable[..., Any]) -> TaskDecorator:
         return task_decorator_factory(

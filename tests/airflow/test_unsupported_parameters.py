@@ -150,3 +150,8 @@ def test_scalars_and_blanks_as_users_write_them(script: str, tmp_path: Path) -> 
 def test_a_pipeline_is_still_told_what_is_its_own() -> None:
     with pytest.raises(PipelineError, match="conf can be given with application= only"):
         FlinklikeSubmitOperator(task_id="p", pipeline=job("finish"), conf={"a": "b"})
+
+
+def test_a_decorator_refuses_before_it_is_mapped() -> None:
+    with pytest.raises(PipelineError, match="proxy_user has no effect"):
+        task.flinklike(proxy_user="etl", on_unsupported="fail")
