@@ -448,7 +448,9 @@ def marked(short: Mapping[str, Scenario], long: Mapping[str, Scenario]) -> list[
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowPair]:
-    with AirflowPair(tmp_path_factory.mktemp("cases")) as made:
+    # On a busy machine a cluster may take longer than a minute to come back.
+    patience = {"AIRFLOW__FLINKLIKE__FIRST_CONTACT_TIMEOUT": "600"}
+    with AirflowPair(tmp_path_factory.mktemp("cases"), environment=patience) as made:
         yield made
 
 

@@ -10,7 +10,7 @@ from tests.kit.airflow.rest import PATIENCE
 from tests.kit.host.levels import reached
 
 CANCEL_SECONDS = 10.0
-DOWN_SECONDS = 60.0
+DOWN_SECONDS = 30.0
 INSISTING_SECONDS = 75.0
 """`orphan_timeout` of the insisting DAG."""
 
