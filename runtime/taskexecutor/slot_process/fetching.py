@@ -44,7 +44,7 @@ _REASON_LENGTH_MAX = 300
 
 
 def fetch_all(files: Iterable[RemoteFile], spark: GetSpark) -> None:
-    """Fetch what is not there yet. Raises RemoteFileError for what cannot be had, FileUnavailableError for what may be."""
+    """Fetch what is not there yet. Raises RemoteFileError, and FileUnavailableError for what may be there later."""
     limits = Budget(UnpackLimits())
     for file in files:
         target = Path(file.path)
