@@ -197,6 +197,7 @@ def slot_settings(
         inline_bytes_max=configuration.get(tm.EXCHANGE_INLINE_MAX),
         log_bytes_max=configuration.get(tm.ATTEMPT_LOG_MAX),
         is_static_conf_fatal=configuration.get(tm.SCRIPT_STATIC_CONF) == "fail",
+        moves_scripts=configuration.get(tm.SCRIPT_STATIC_CONF) == "environment",
         spark_cluster=_spark_cluster(configuration) if registration.has_spark else "",
         environment=environment,
         attaches_ahead=configuration.get(tm.SLOT_UIDS) is None,

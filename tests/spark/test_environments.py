@@ -12,6 +12,7 @@ import pytest
 
 from runtime.common.states import ExecutionState
 from tests.kit.spark.slot_box import SlotBox
+from tests.kit.spark.slot_work import script
 from tests.kit.spark.spark_box import SparkBox, wait_until
 from tests.spark.test_jars import MADE
 
@@ -191,3 +192,53 @@ def test_hive_support_has_a_metastore_of_its_job(slots: SlotBox) -> None:
     for job in "12":
         assert slots.value(slots.work(use_hive, spark_conf=hive, job_id=job * 32)) == ["hive", 2, 1]
     assert len(slots.made) == 2
+
+
+MOVES = """
+import os, sys
+from pyspark.sql import SparkSession
+
+runs = open("runs", "a")
+runs.write("x")
+runs.close()
+spark = SparkSession.builder.config("spark.ser" + "ializer", sys.argv[1]).config("spark.my.key", "7").getOrCreate()
+print(len(open("runs").read()), spark.sparkContext.getConf().get("spark.serializer"), spark.range(4).count())
+spark = SparkSession.builder.config("spark.driver." + "memory", "700m").getOrCreate()
+print(spark.conf.get("spark.my.key"))
+"""
+
+
+@pytest.fixture
+def moving(box: SparkBox, tmp_path: Path) -> Iterator[SlotBox]:
+    made = SlotBox(box, tmp_path, environment_bytes=2 * GIB + 512 * (1 << 20), moves_scripts=True)
+    yield made
+    made.stop()
+
+
+def test_a_script_that_computes_its_static_conf_begins_again_with_it(moving: SlotBox) -> None:
+    report = moving.report(moving.work(script(MOVES, "org.apache.spark.serializer.KryoSerializer")))
+    assert report.state is ExecutionState.FINISHED, report.failure
+    kryo = "org.apache.spark.serializer.KryoSerializer"
+    assert moving.bench.log(report).splitlines() == [f"2 {kryo} 4", "7"]
+    told = moving.bench.log(report, "stderr")
+    assert told.count("the script asks for static Spark conf: spark.serializer: it begins again") == 1
+    assert "spark.driver.memory is static and has no effect here" in moving.bench.log(report, "log")
+    assert len(moving.made) == 1
+
+
+def test_static_conf_that_no_job_can_have_moves_no_script(moving: SlotBox) -> None:
+    code = MOVES.replace('"spark.ser" + "ializer"', '"spark.local" + ".dir"').replace("spark.serializer", "a.b")
+    report = moving.report(moving.work(script(code, "/tmp")))
+    assert report.state is ExecutionState.FINISHED, report.failure
+    assert moving.bench.log(report).splitlines() == ["1 None 4", "7"]
+    assert "spark.local.dir is static and has no effect here" in moving.bench.log(report, "log")
+    assert not moving.made
+
+
+def test_conf_that_does_not_fit_leaves_the_script_where_it_is(moving: SlotBox) -> None:
+    code = MOVES.replace('"spark.ser" + "ializer"', '"spark.driver" + ".memory"').replace("runtime", "r")
+    report = moving.report(moving.work(script(code, "90g")))
+    assert report.state is ExecutionState.FINISHED, report.failure
+    assert moving.bench.log(report).splitlines()[0].startswith("2 ")
+    assert "spark.driver.memory is static and has no effect here" in moving.bench.log(report, "log")
+    assert not moving.made

@@ -250,9 +250,11 @@ SLOT_PROCESS_REUSE = bool_option(
 SCRIPT_STATIC_CONF = choice_option(
     "script.static-conf",
     "warn",
-    "What happens when a script sets static Spark conf that the warm session cannot take.",
+    "What happens when a script sets static Spark conf that the warm session cannot take. With environment, a script "
+    "that sets it for its first session ends there, and begins again in a Spark environment that has it.",
     "warn",
     "fail",
+    "environment",
 )
 EXCHANGE_DIR = string_option(
     "exchange.dir",

@@ -85,6 +85,7 @@ class AttachedSpark:
         self._binding: JobBinding | None = None
         self._judge: ConfJudge | None = None
         self._is_active = False
+        self._has_asked = False
         self._activating = threading.RLock()
         self._plain_environment = dict(context.environment)
         self._tasks_looked_at = 0
@@ -112,7 +113,7 @@ class AttachedSpark:
         """Work for this job from now on. No call to the JVM. A process that is used again binds again."""
         self._binding = binding
         self._judge = None
-        self._is_active = False
+        self._is_active = self._has_asked = False
         self._context.environment = dict(self._plain_environment)
         if binding.shares_files:
             shared_files.share_temporary_files()
@@ -160,14 +161,17 @@ class AttachedSpark:
         from pyspark.errors import PySparkException
 
         try:
-            self.apply_conf(conf)
+            self._set(self._judged(conf, is_first=False))
         except PySparkException as error:
             message = f"the Spark conf of the job is refused: {str(error).splitlines()[0]}"
             raise RefusedConfError(message) from None
 
     def apply_conf(self, conf: Mapping[str, str]) -> None:
         """Set what a living session can take; the rest by the job's static conf policy."""
-        for key, value in self.judge_conf(conf).items():
+        self._set(self.judge_conf(conf))
+
+    def _set(self, conf: Mapping[str, str]) -> None:
+        for key, value in conf.items():
             self._slot.configure(key, value)
             self._context._conf.set(key, value)  # noqa: SLF001 - what `getConf` copies
             if key.startswith(EXECUTOR_ENV):
@@ -179,10 +183,16 @@ class AttachedSpark:
         return {key: value for key, value in conf if warm.get(key) != value}
 
     def judge_conf(self, conf: Mapping[str, str]) -> dict[str, str]:
-        """The part of `conf` that can be set. One warning per other key and job, or StaticConfError."""
+        """The part of `conf` of user code that can be set. One warning per other key and job, or StaticConfError; or
+        OtherSparkNeededError, for the first conf of a script.
+        """
+        is_first, self._has_asked = not self._has_asked, True
+        return self._judged(conf, is_first=is_first)
+
+    def _judged(self, conf: Mapping[str, str], *, is_first: bool) -> dict[str, str]:
         if self._judge is None:
             self._judge = ConfJudge(self.binding.static_conf, self.session.conf)
-        return self._judge.settable(conf)
+        return self._judge.settable(conf, is_first=is_first)
 
     def use_own_workers(self) -> None:
         """Give the job Python workers of its own, in its directory (pitfall 1: never through the shared context)."""

@@ -99,7 +99,7 @@ class SparkAttachment:
                 python_path=order.python_path,
                 own_workers=order.ships_files,
                 spark_conf=json.loads(order.spark_conf),
-                static_conf=self._policy,
+                static_conf=StaticConfPolicy.ENVIRONMENT if order.may_move else self._policy,
                 on_first_use=lambda: self._tell_first_use(order),
                 shares_files=order.user is not None,
             )

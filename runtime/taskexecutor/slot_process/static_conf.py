@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.spark_conf import conf_text, is_ignored, is_same, is_static, is_without_effect
+from runtime.common.spark_conf import conf_text, is_ignored, is_owned, is_same, is_static, is_without_effect
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +25,7 @@ class StaticConfPolicy(Enum):
 
     WARN = "warn"
     FAIL = "fail"
+    ENVIRONMENT = "environment"
 
 
 class StaticConfWarning(UserWarning):
@@ -35,6 +36,17 @@ class StaticConfError(InvalidInputError):
     """The job asks for static conf that this TaskManager's Spark was not started with."""
 
 
+class OtherSparkNeededError(BaseException):
+    """A script asks for static conf before it has used Spark: it begins again in an environment that has it (R53).
+
+    No Exception, since `except Exception` of a script is not meant for it.
+    """
+
+    def __init__(self, conf: Mapping[str, str]) -> None:
+        super().__init__(f"static Spark conf: {', '.join(sorted(conf))}")
+        self.conf = dict(conf)
+
+
 class ConfJudge:
     """Judges the conf of one job by what the JVM was started with (`warm`); remembers what it has warned of."""
 
@@ -43,10 +55,12 @@ class ConfJudge:
         self._warm = warm
         self._warned: set[str] = set()
 
-    def settable(self, conf: Mapping[str, object]) -> dict[str, str]:
-        """The keys that can be set. Raises StaticConfError with all keys that cannot, when the policy is FAIL."""
+    def settable(self, conf: Mapping[str, object], *, is_first: bool = False) -> dict[str, str]:
+        """The keys that can be set. Raises StaticConfError with all keys that cannot, when the policy is FAIL, and
+        OtherSparkNeededError when it is ENVIRONMENT and the code has not used Spark before (`is_first`).
+        """
         taken: dict[str, str] = {}
-        refused: list[str] = []
+        refused: dict[str, str] = {}
         for key, raw in conf.items():
             value = conf_text(raw)
             if is_ignored(key):
@@ -55,10 +69,13 @@ class ConfJudge:
                 if is_without_effect(key, self._warm):
                     self._warn(key)
                 elif not is_same(value, self._warm.get(key)):
-                    refused.append(key)
+                    refused[key] = value
             else:
                 taken[key] = value
-        self._refuse(refused)
+        possible = {key: value for key, value in refused.items() if not is_owned(key)}
+        if possible and is_first and self._policy is StaticConfPolicy.ENVIRONMENT:
+            raise OtherSparkNeededError(possible)
+        self._refuse(list(refused))
         return taken
 
     def _refuse(self, keys: list[str]) -> None:

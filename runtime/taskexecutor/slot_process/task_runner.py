@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from runtime.taskexecutor.slot_process.json_values import encode_value
 from runtime.taskexecutor.slot_process.lost_partitions import with_lost_partitions
 from runtime.taskexecutor.slot_process.script import returned_by, run_script, script_file
 from runtime.taskexecutor.slot_process.spark_attachment import SparkAttachment, is_data_frame
+from runtime.taskexecutor.slot_process.static_conf import OtherSparkNeededError
 from runtime.taskexecutor.slot_process.task_context import AttemptState, SlotTaskContext
 from runtime.taskexecutor.slot_process.vanishing_files import vanishing_files
 from runtime.taskexecutor.slot_process.written_outputs import made_outputs, written_outputs
@@ -40,6 +41,7 @@ from runtime.taskexecutor.slot_protocol.wire import (
     decode_outcome,
 )
 
+_BEGINS_AGAIN = "the script asks for {}: it begins again, in a Spark environment that has it where that can be\n"
 _logger = logging.getLogger(__name__)
 
 
@@ -50,6 +52,7 @@ class _Result:
     partitions: tuple[PartitionDescriptor, ...] = ()
     failure: FailureInfo | None = None
     is_spark_lost: bool = False
+    needed_conf: dict[str, str] = field(default_factory=dict)
 
 
 class TaskRunner:
@@ -158,10 +161,12 @@ class TaskRunner:
             error.add_note(hint)
         if isinstance(error, SystemExit):
             error = TaskError("sys.exit() was called while the code was loaded").with_traceback(error.__traceback__)
+        if isinstance(error, OtherSparkNeededError):
+            result.needed_conf = error.conf
         failure = own_failures.of_exception(error, timestamp_millis=time.time_ns() // 1_000_000)
         result.failure = with_lost_partitions(failure, order)
         result.is_spark_lost = self._attachment.is_connection_error(error)
-        sys.stderr.write(failure.stack_trace)
+        sys.stderr.write(_BEGINS_AGAIN.format(error) if result.needed_conf else failure.stack_trace)
 
     def _blame_lost_spark(self, result: _Result) -> None:
         """R36: an exception of any class that user code met because Spark was lost is not its fault."""
@@ -219,6 +224,7 @@ class TaskRunner:
             is_clean=is_clean,
             is_reusable=is_finished and is_clean and result.script is None,
             is_spark_lost=result.is_spark_lost,
+            needed_conf=result.needed_conf,
         )
 
 

@@ -124,7 +124,8 @@ class WorkOrder:
     `partition_directory`: the directory of the job's result partitions. `log_directory`: the directory of the attempt's
     logs. `ships_files`: the job brings files or an environment, so that its Python workers must be its own. `brought`:
     names in its directory that the job has brought. `user`: the user of the slot; None: the TaskManager's user. `jars`:
-    for the class path of a Java application.
+    for the class path of a Java application. `may_move`: a script that needs another Spark for its static conf ends at
+    its first session, and says so.
     """
 
     attempt_id: ExecutionAttemptId
@@ -150,6 +151,7 @@ class WorkOrder:
     user: TaskUser | None = None
     jars: tuple[str, ...] = ()
     remote: tuple[RemoteFile, ...] = ()
+    may_move: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ class TaskOutcome:
 
     `is_clean`: nothing of the attempt is left in the process, neither threads nor children nor active Spark jobs.
     `is_reusable`: another task may run in the process. `is_spark_lost`: it failed because the JVM did not answer.
+    `needed_conf`: the static Spark conf for which the script has to begin again in another Spark.
     """
 
     state: ExecutionState
@@ -169,6 +172,7 @@ class TaskOutcome:
     is_clean: bool
     is_reusable: bool
     is_spark_lost: bool
+    needed_conf: dict[str, str] = field(default_factory=dict)
 
 
 _ORDERS = TypeAdapter(WorkOrder)

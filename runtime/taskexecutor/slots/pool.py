@@ -32,7 +32,8 @@ from runtime.taskexecutor.slots.sessions import SlotSessions
 from runtime.taskexecutor.slots.slot import Slot
 from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.spark_users import SparkUsers
-from runtime.taskexecutor.slots.spark_wishes import spark_wish
+from runtime.taskexecutor.slots.spark_wishes import is_script, spark_wish
+from runtime.taskexecutor.slots.template_handle import ProcessExit
 from runtime.taskexecutor.slots.templates import RESTART_PAUSE, Templates
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment
@@ -199,6 +200,7 @@ class SlotProcessPool:
         slot = self._slots[slot_index]
         assert slot.attempt is None, f"slot {slot_index} runs an attempt already"
         attempt = slot.attempt = RunningAttempt(work, listener, self._clock, self._spec_of(work))
+        attempt.may_move = self._settings.moves_scripts and self._environments is not None and is_script(work)
         self._monitor.wake()
         try:
             report = await self._run(slot, attempt)
@@ -237,6 +239,14 @@ class SlotProcessPool:
         ending = await attempt.ending
         if self._spark_users is not None:
             await self._spark_users.name_loss(attempt, process, ending)
+        if await self._has_moved(attempt, process, ending):
+            return await self._run(slot, attempt)
+        return await self._ended(slot, attempt, process, ending)
+
+    async def _ended(
+        self, slot: Slot, attempt: RunningAttempt, process: SlotProcess, ending: TaskOutcome | ProcessExit
+    ) -> TaskExecutionReport:
+        """The terminal report, once nothing of the attempt is left. A process that may run another task is kept."""
         if isinstance(ending, TaskOutcome) and await self._has_ended(attempt, process, ending):
             if ending.is_reusable and self._settings.is_reuse_enabled and attempt.kill_failure is None:
                 self._keep(slot, process, attempt)
@@ -247,6 +257,22 @@ class SlotProcessPool:
         if process.jvm_change is not None:
             jvm_changes.tell(attempt.work, process.jvm_change)
         return attempt.report_of(ending)
+
+    async def _has_moved(
+        self, attempt: RunningAttempt, process: SlotProcess, ending: TaskOutcome | ProcessExit
+    ) -> bool:
+        """R53: True for a script that is to begin again in another environment; nothing of it is left then (R15)."""
+        if self._environments is None or not isinstance(ending, TaskOutcome) or not ending.needed_conf:
+            return False
+        if not attempt.may_move or attempt.is_over_before_it_runs:
+            return False
+        wish = spark_wish(attempt.work)
+        attempt.move(self._environments.spec_of(replace(wish, script={**wish.script, **ending.needed_conf})))
+        await self._end_process(process)
+        self._sessions.release(process)
+        if process.left_behind:
+            attempt.note_left_behind(process.left_behind)
+        return True
 
     async def _has_ended(self, attempt: RunningAttempt, process: SlotProcess, outcome: TaskOutcome) -> bool:
         """R29: False if something of the attempt may live. It ends with its slot process, before the report."""

@@ -37,6 +37,8 @@ class RunningAttempt:
         self.spec = spec
         """The Spark environment that it gets."""
         self.attempt_id: ExecutionAttemptId = work.task.attempt_id
+        self.may_move = False
+        """True if a script may begin again in another Spark environment: it has not yet."""
         self.process: SlotProcess | None = None
         self.ending: asyncio.Future[TaskOutcome | ProcessExit] | None = None
         self.is_cancelled = False
@@ -49,11 +51,16 @@ class RunningAttempt:
         self._clock = clock
         self._fraction, self._text, self._waits = 0.0, "", ""
         self._spark = SparkProgress()
-        self._is_over = False
+        self._is_over = self._is_running = False
 
     @cached_property
     def _order(self) -> WorkOrder:
-        return work_order(self.work)
+        return replace(work_order(self.work), may_move=self.may_move)
+
+    def move(self, spec: EnvironmentSpec) -> None:
+        """Its script begins again, in another process, with that environment, and not once more."""
+        self.spec, self.may_move = spec, False
+        del self._order
 
     @property
     def reuse_key(self) -> ReuseKey:
@@ -106,7 +113,10 @@ class RunningAttempt:
         return ""
 
     def tell_running(self) -> None:
-        """The work is handed over."""
+        """The work is handed over; told once."""
+        if self._is_running:
+            return
+        self._is_running = True
         self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
 
     def tell_terminal(self, report: TaskExecutionReport) -> None:

@@ -14,6 +14,11 @@ _OF_SCRIPTS = b'"builder_conf"'
 _OF_JARS = b'"type":"jar"'
 
 
+def is_script(work: SlotWork) -> bool:
+    """True for the task of a script."""
+    return b'"type":"script"' in work.task.task.operators
+
+
 def spark_wish(work: SlotWork) -> SparkWish:
     """What the job asks of Spark, as its owner has told the ResourceManager. Jobs without conf cost no parsing."""
     conf, operators = work.job.spark_conf, work.task.task.operators

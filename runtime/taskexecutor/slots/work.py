@@ -29,6 +29,7 @@ class SlotSettings:
     """How slots work on this TaskManager. Durations in seconds; `memory_bytes_max` is per slot, 0 = no limit.
 
     `keep_idle`: how long a process that has run a task waits for another one that may run in it.
+    `moves_scripts`: a script that sets static conf begins again in a Spark environment that has it.
     `spark_cluster`: the master whose executors run Spark's tasks on other hosts, "" when they run in the JVM here.
     `attaches_ahead`: idle processes get a session. Where slots have users they are root's, and hear nothing of a JVM.
     """
@@ -41,6 +42,7 @@ class SlotSettings:
     inline_bytes_max: int = 256 * 1024
     log_bytes_max: int = 10 * 1024 * 1024
     is_static_conf_fatal: bool = False
+    moves_scripts: bool = False
     spark_cluster: str = ""
     sample_interval: float = 0.2
     progress_interval: float = 1.0
