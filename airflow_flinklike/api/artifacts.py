@@ -93,7 +93,16 @@ class ArtifactCollector:
 def _remote(kind: str, text: str, suffixes: tuple[str, ...]) -> Artifact:
     """A file that tasks fetch. Raises PipelineError."""
     url, alias = _split_alias(text) if kind in {"archive", "file"} else (text, "")
-    name = unquote(urlsplit(url).path).rstrip("/").rpartition("/")[2]
+    try:
+        parts = urlsplit(url)
+        is_web, has_user, _ = parts.scheme in {"http", "https"}, parts.username is not None, parts.port
+    except ValueError as error:
+        message = f"{kind} {text!r} is no URL: {error}"
+        raise PipelineError(message) from error
+    if is_web and (has_user or not parts.hostname):
+        message = f"{kind} {text.rpartition('@')[2]!r}: expected http(s)://host/path, without a user (use a signed URL)"
+        raise PipelineError(message)
+    name = unquote(parts.path).rstrip("/").rpartition("/")[2]
     if not name:
         message = f"{kind} {text!r} names no file"
         raise PipelineError(message)

@@ -39,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_TARGET = "module:pipeline, file.py:pipeline, a script.py, or a JobGraph as .json"
+_TARGET = "module:pipeline, file.py:pipeline, a script.py, an app.jar, or a JobGraph as .json"
 
 app.add_typer(processes.task_managers)
 app.add_typer(processes.job_masters)

@@ -87,8 +87,8 @@ def _changes(place: Place, conn_id: str) -> Iterator[Change]:
             pass  # an operator takes from default_args what it knows
         elif name in DROPPED[kind]:
             yield Change(Act.DROP, name, why=DROPPED[kind][name])
-        elif name in HOLDING[kind] and not says_something(given[name].value):
-            yield Change(Act.DROP, name)
+        elif name in HOLDING[kind] and not says_something(given[name].value) and name not in place.default_names:
+            yield Change(Act.DROP, name)  # where default_args give it, an empty value here takes it back
     yield from _of_connection(place, conn_id)
     for key in _dropped_keys(place):
         yield Change(Act.DROP_KEY, _CONF_OF.get(kind, "conf"), key, OWNED[key])
@@ -182,17 +182,27 @@ def _of_values(place: Place) -> Iterator[str]:
     application = _value(place, name)
     if place.kind in {Kind.SPARK_SUBMIT, Kind.LIVY} and place.calls and not _is_given_somehow(place, name):
         yield f"{name}: the call names none"
+    yield from _of_jars(place, application)
     if isinstance(application, str) and application.endswith((".R", ".r")):
         yield f"{name}: applications in R do not run on the cluster"
+
+
+def _of_jars(place: Place, application: Any) -> Iterator[str]:
+    """What an application in a jar cannot have, and a script neither."""
+    main = "class_name" if place.kind is Kind.LIVY else "java_class"
+    if not _is_jar(place):
+        return
+    if says_something(_value(place, "py_files")):
+        yield "py_files: an application in a jar reads no Python files: take them out"
+    if isinstance(application, str) and application.endswith(".py"):
+        yield f"{main}: {application} is a script, and has no main class: take it out"
 
 
 def _notes(place: Place) -> Iterator[str]:
     new = sorted(NEW[place.kind] & place.default_names - {name for name in place.parameters if _is_given(place, name)})
     if new:
         yield f"{', '.join(new)}: default_args give it, and it counts for this task from now on"
-    remote = [path for one in _FILES for path in _paths(_value(place, one)) if is_remote(path)]
-    if remote:
-        yield f"{remote[0]} is fetched where the task runs, with the credentials of the TaskManagers or of the job"
+    yield from _of_urls(place)
     if place.kind is Kind.LIVY:
         yield "its XCom is the job's value, or its id where it does not wait, and no batch id"
     if place.kind is Kind.SPARK_SQL:
@@ -226,6 +236,16 @@ def _is_jar(place: Place) -> bool:
         given = application.value
     is_jar_file = any(isinstance(one, str) and one.endswith(".jar") for one in given)
     return is_jar_file or (main in place.parameters and says_something(place.parameters[main].value))
+
+
+def _of_urls(place: Place) -> Iterator[str]:
+    """Where the files are read that a URL names: one note for each kind."""
+    given = [place.parameters[name].value for name in _FILES if name in place.parameters]
+    paths = [path for value in given for path in _paths(value) if is_remote(path)]
+    if found := [path for path in paths if path.startswith("local:")]:
+        yield f"{found[0]} is a file of each TaskManager's host"
+    if found := [path for path in paths if not path.startswith("local:")]:
+        yield f"{found[0]} is fetched where the task runs, with the credentials of the TaskManagers or of the job"
 
 
 def is_remote(path: str) -> bool:

@@ -197,7 +197,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     def _is_shared(self, field: str, default_args: Mapping[str, Any]) -> bool:
         """True for a value that the tasks of the DAG have from `default_args`."""
         value = getattr(self, field)
-        names = (field, "env_vars") if field == "environment" else (field,)
+        names = (field, {"environment": "env_vars", "job_resources": "resources"}.get(field, field))
         return bool(value) and any(is_shared(name, value, default_args) for name in names)
 
     def build_program(self, context: Context) -> JobProgram:

@@ -48,7 +48,8 @@ class SparkSubmitTolerance(BaseOperator):
         **kwargs: Any,
     ) -> None:
         given = {name: value for name, value in locals().items() if name in UNSUPPORTED}
-        super().__init__(**kwargs)
+        # Airflow's `resources` are those of a queue: it would make such of the job's, from `default_args` too.
+        super().__init__(**{"resources": None, **kwargs})
         self.on_unsupported: str = given_or_configured("on_unsupported", on_unsupported)
         self._explanations: tuple[Explanation, ...] = ()
         self.tell_when_executed(*explanations(given, task_id=self.task_id, on_unsupported=self.on_unsupported))

@@ -15,6 +15,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import VertexId, is_hex_id
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.jobgraph import limits
+from runtime.jobgraph.code import JarCode, ScriptCode
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator
 from runtime.jobgraph.restart_strategy import restart_strategy_problems
 from runtime.jobgraph.validate_code import artifact_problems, code_problems, file_name_problems
@@ -247,12 +248,33 @@ def _file_problems(graph: JobGraph) -> Iterator[str]:
         for artifact in group:
             yield from artifact_problems(kind, artifact)
             yield from file_name_problems(kind, artifact)
-    placed = [artifact.name.partition("#") for artifact in (*graph.files, *graph.archives)]
-    for name in _duplicates(alias or name for name, _, alias in placed):
-        yield f"two files or archives would be {name[:80]!r} in the job's directory"
+    for artifact in (*graph.wheels, *graph.jars):
+        if artifact.url is not None:
+            yield f"wheel or jar {artifact.name[:80]!r} has a URL: only files of the client are sent (see spark.jars)"
+    for artifact in graph.jars:
+        if "," in artifact.name:
+            yield f"jar {artifact.name[:80]!r}: its name has a comma, which parts the names in spark.jars"
+    yield from _place_problems(graph)
     for kind, group in (("py-file", graph.py_files), ("jar", graph.jars)):
         for name in _duplicates(artifact.name for artifact in group):
             yield f"{kind} {name[:80]!r} is given more than once"
+
+
+def _place_problems(graph: JobGraph) -> Iterator[str]:
+    """Files with one name in the job's directory. An application may be brought as a file too."""
+    codes = [operator.code for vertex in graph.vertices for operator in vertex.operators]
+    applications = [code.artifact for code in codes if isinstance(code, ScriptCode | JarCode)]
+    fetched = [artifact for artifact in graph.py_files if artifact.url is not None]
+    placed = [artifact.name.partition("#") for artifact in (*graph.files, *graph.archives, *fetched)]
+    names = [alias or name for name, _, alias in placed]
+    for name in _duplicates(names):
+        yield f"two files or archives would be {name[:80]!r} in the job's directory"
+    contents = {alias or name: one.sha256 for one in graph.files for name, _, alias in (one.name.partition("#"),)}
+    for application in applications:
+        if application is None or application.name not in names:
+            continue
+        if contents.get(application.name) != application.sha256:
+            yield f"the application and another file would be {application.name[:80]!r} in the job's directory"
 
 
 def _name_problems(kind: str, name: str, *, length_max: int = limits.NAME_LENGTH_MAX) -> Iterator[str]:

@@ -7,6 +7,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 from runtime.jobgraph.code import (
     INLINE_BYTES_MAX,
@@ -26,6 +27,9 @@ _CLASS = re.compile(r"[^\W\d][\w$]*(\.[^\W\d][\w$]*)*\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,31}:[^\s\x00-\x20\x7f]+\Z")
 _URL_LENGTH_MAX = 4096
+_ARGUMENT_BYTES_MAX = 128 * 1024 - 1
+_ARGUMENTS_BYTES_MAX = 1 << 20
+"""Linux takes 128 KiB for one, and at least 2 MiB for all with the environment."""
 _UPLOAD_ID = re.compile(r"[0-9A-Za-z_.]{1,64}\Z")
 
 
@@ -53,6 +57,17 @@ def code_problems(code: CodeReference, python: str | None) -> Iterator[str]:
                 yield f"{code.main_class[:80]!r} is not the name of a class"
             if any("\0" in argument for argument in code.args):
                 yield "an application's argument holds a NUL character"
+            yield from _size_problems(code.args)
+
+
+def _size_problems(arguments: tuple[str, ...]) -> Iterator[str]:
+    """Of arguments of another program."""
+    sizes = [len(argument.encode("utf-8", "surrogatepass")) for argument in arguments]
+    if max(sizes, default=0) > _ARGUMENT_BYTES_MAX or sum(sizes) > _ARGUMENTS_BYTES_MAX:
+        yield (
+            f"arguments of an application have up to {max(sizes)} bytes, and {sum(sizes)} in all: more than "
+            f"{_ARGUMENT_BYTES_MAX} and {_ARGUMENTS_BYTES_MAX}, which a program can be given: use a file"
+        )
 
 
 def artifact_problems(kind: str, artifact: Artifact) -> Iterator[str]:
@@ -79,7 +94,7 @@ def artifact_problems(kind: str, artifact: Artifact) -> Iterator[str]:
 def _url_problems(label: str, artifact: Artifact, url: str) -> Iterator[str]:
     if artifact.key is not None or artifact.inline is not None:
         yield f"{label}: has both a URL and content"
-    if len(url) > _URL_LENGTH_MAX or not _URL.match(url):
+    if len(url) > _URL_LENGTH_MAX or not _URL.match(url) or any(ord(one) < 32 for one in unquote(url)):
         yield f"{label}: {url[:80]!r} is not a URL"
     if artifact != Artifact.of_url(artifact.name, url).model_copy(
         update={"key": artifact.key, "inline": artifact.inline}

@@ -155,3 +155,11 @@ def test_a_pipeline_is_still_told_what_is_its_own() -> None:
 def test_a_decorator_refuses_before_it_is_mapped() -> None:
     with pytest.raises(PipelineError, match="proxy_user has no effect"):
         task.flinklike(proxy_user="etl", on_unsupported="fail")
+
+
+def test_resources_of_default_args_are_the_jobs(script: str) -> None:
+    with DAG("shared", default_args={"resources": {"cpu_cores": 2}}, schedule=None):
+        found = FlinklikeSubmitOperator(task_id="own", application=script)
+        other = FlinklikeSubmitOperator(task_id="pipeline", pipeline="package.module:name")
+    assert found.job_resources == {"cpu_cores": 2}
+    assert (found.resources, other.job_resources) == (None, None)

@@ -141,7 +141,7 @@ def test_a_lost_jvm_fails_its_job_and_no_other(cluster: ScriptCluster, jars: Pat
         ended = client.result_within(json.loads(done.stdout)["job_id"], wait=60)
         assert ended is not None
         assert ended.failure is not None
-        assert "the JVM of the application was ended by signal 9" in str(ended.failure)
+        assert "the JVM of the application was ended by SIGKILL, not by this TaskManager" in str(ended.failure)
 
 
 def test_memory_beyond_that_of_slot_and_jvm_ends_it_with_the_figure(cluster: ScriptCluster, jars: Path) -> None:

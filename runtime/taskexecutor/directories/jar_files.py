@@ -34,6 +34,7 @@ class JarFiles:
         self._open = open_locally
         self._placing: SharedWork[Path, None] = SharedWork("jar", scope)
         self._jobs: dict[str, set[JobId]] = {}
+        self._renamed = 0
 
     async def prepare(self, job_id: JobId, jars: Collection[BlobReference]) -> tuple[Path, ...]:
         """The paths of a job's jars, complete, in their order. Raises what the blob store raises, InvalidInputError."""
@@ -51,11 +52,27 @@ class JarFiles:
             await asyncio.to_thread(place, source, path)
 
     async def delete(self, job_id: JobId, in_use: Collection[str]) -> None:
-        """The job has left. Deletes jars that no job has; those whose sha256 is `in_use` stay for a later departure."""
-        for sha256, jobs in [*self._jobs.items()]:
+        """The job has left. Deletes jars that no job has; those whose sha256 is `in_use` stay for a later departure.
+
+        A jar that is to go has another name at once, so that no job that comes meanwhile finds it.
+        """
+        own = {sha256 for sha256, jobs in self._jobs.items() if job_id in jobs}
+        await self._placing.settle(lambda path: path.parent.name in own)
+        for jobs in self._jobs.values():
             jobs.discard(job_id)
-            if not jobs and sha256 not in in_use:
-                del self._jobs[sha256]
-                failures = await asyncio.to_thread(delete_tree, self._root / sha256)
-                if failures:
-                    logger.warning("a jar of ended jobs stays behind: %s", failures[0])
+        gone = [sha256 for sha256, jobs in self._jobs.items() if not jobs and sha256 not in in_use]
+        for sha256 in gone:
+            del self._jobs[sha256]
+        for doomed in [moved for sha256 in gone if (moved := self._rename(sha256)) is not None]:
+            failures = await asyncio.to_thread(delete_tree, doomed)
+            if failures:
+                logger.warning("a jar of ended jobs stays behind: %s", failures[0])
+
+    def _rename(self, sha256: str) -> Path | None:
+        self._renamed += 1
+        doomed = self._root / f".{sha256}.{self._renamed}"
+        try:
+            (self._root / sha256).rename(doomed)
+        except FileNotFoundError:
+            return None
+        return doomed

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import select
+import signal
 import subprocess
 from collections.abc import Mapping
 from functools import partial
@@ -20,7 +21,7 @@ from runtime.common.spark_environments import HEAP, JARS
 from runtime.jobgraph.graph import JarCode
 from runtime.system.linux import die_with_parent
 from runtime.taskexecutor.driver_jvm.command import UNWANTED, properties_text
-from runtime.taskexecutor.slot_process.causes import ApplicationError
+from runtime.taskexecutor.slot_process.causes import ApplicationError, ApplicationLostError
 from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.script import artifact_file
 from runtime.taskexecutor.slot_protocol.wire import WorkOrder
@@ -33,6 +34,8 @@ _LOOK_MILLIS = 200
 _STDERR_READ_MAX = 256 << 10
 _MESSAGE_LENGTH_MAX = 2000
 _THROWN = re.compile(r'^(?:Exception in thread "[^"\n]*" |Caused by: )(.+)$', re.MULTILINE)
+_REFUSED = re.compile(r"^Error: (.+)$", re.MULTILINE)
+"""What spark-submit says of an application that it does not begin."""
 _HEAP_FULL = "java.lang.OutOfMemoryError"
 _EXIT_OF_FULL_HEAP = 3
 
@@ -43,13 +46,16 @@ def application_file(code: JarCode, order: WorkOrder) -> Path:
 
 
 def run_application(code: JarCode, jar: Path, order: WorkOrder, session: SlotSession, channel: Channel) -> None:
-    """Run it to its end. Raises ApplicationError unless its exit code is 0. A cancel asks the JVM to end."""
+    """Run it to its end. Raises ApplicationError unless its exit code is 0, and
+    ApplicationLostError when something outside has ended it. A cancel asks the JVM to end."""
     conf = application_conf(order, session.conf)
     properties = Path(session.directory) / "spark.properties"
     properties.touch(mode=0o600)
     properties.write_text(properties_text(conf), encoding="ascii")
     main_class = ["--class", code.main_class] if code.main_class else []
-    command = [*session.command, _SUBMIT, "--properties-file", str(properties), *main_class, str(jar), *code.args]
+    # What only Hadoop reads is not here: spark-submit fetches it.
+    application = str(jar) if jar.exists() else str(code.jar.url)
+    command = [*session.command, _SUBMIT, "--properties-file", str(properties), *main_class, application, *code.args]
     stderr = Path(order.log_directory) / "stderr"
     begin = stderr.stat().st_size
     inherited = {key: value for key, value in os.environ.items() if key not in UNWANTED}
@@ -60,6 +66,9 @@ def run_application(code: JarCode, jar: Path, order: WorkOrder, session: SlotSes
         preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - no thread of this process holds a lock
     ) as process:
         _wait(process, channel)
+    if process.returncode in _ENDED_FROM_OUTSIDE and not channel.is_cancelled:
+        message = f"the JVM of the application was ended by {_ENDED_FROM_OUTSIDE[process.returncode]}"
+        raise ApplicationLostError(message)
     if process.returncode:
         raise ApplicationError(failure_of(process.returncode, _end_of(stderr, begin), conf))
 
@@ -97,6 +106,16 @@ def _end_of(stderr: Path, begin: int) -> str:
         return file.read(_STDERR_READ_MAX).decode(errors="replace")
 
 
+_ENDED_FROM_OUTSIDE = {
+    -signal.SIGKILL: "SIGKILL, not by this TaskManager: most likely by the machine's out-of-memory killer",
+    **{
+        128 + number: f"{number.name}, which somebody has sent"
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    },
+}
+"""Exit codes of a JVM that has obeyed a signal are above 128."""
+
+
 def failure_of(code: int, written: str, conf: Mapping[str, str]) -> str:
     """One sentence: the exit code, and the innermost cause of the last exception that no code has caught."""
     if code < 0:
@@ -104,6 +123,6 @@ def failure_of(code: int, written: str, conf: Mapping[str, str]) -> str:
     if code == _EXIT_OF_FULL_HEAP and _HEAP_FULL in written:
         return f"the heap of the application was full ({HEAP} is {conf.get(HEAP, '')}): give it more"
     begin = written.rfind('Exception in thread "')
-    thrown = _THROWN.findall(written[begin:]) if begin >= 0 else []
+    thrown = _THROWN.findall(written[begin:]) if begin >= 0 else _REFUSED.findall(written)
     told = f": {thrown[-1].strip()[:_MESSAGE_LENGTH_MAX]}" if thrown else ""
     return f"the application ended with exit code {code}{told}"

@@ -43,6 +43,10 @@ class ApplicationError(TaskError):
     """A Java application has not ended with exit code 0."""
 
 
+class ApplicationLostError(Exception):
+    """Something outside of a Java application has ended its JVM."""
+
+
 class RemoteFileError(TaskError):
     """A file of the job that is named by a URL is not there, or may not be read."""
 
@@ -55,10 +59,18 @@ class FileUnavailableError(Exception):
     """A file of the job that is named by a URL cannot be read now: its storage, or the way to it, fails."""
 
 
-IN_ONE_SENTENCE = (ApplicationError, RemoteFileError, FileUnavailableError)
+IN_ONE_SENTENCE = (ApplicationError, ApplicationLostError, RemoteFileError, FileUnavailableError)
 """Their text says all: no frame of ours, and no error behind them, helps a user."""
 
-_REPEATED_BY_NATURE = (UnusableCodeError, NonRecoverableError, InvalidInputError, ImportError, SyntaxError)
+_OF_THE_SYSTEM = (SparkUnavailableError, FileUnavailableError, ApplicationLostError)
+_REPEATED_BY_NATURE = (
+    UnusableCodeError,
+    RemoteFileError,
+    NonRecoverableError,
+    InvalidInputError,
+    ImportError,
+    SyntaxError,
+)
 """Only other code helps: what cannot be loaded, what user code declares so, a Spark conf that is refused."""
 
 
@@ -76,7 +88,7 @@ def verdict_of(error: BaseException, chain: Sequence[JavaCause]) -> Verdict:
     """The verdict about an exception that user code did not catch; `chain`: the Java exceptions that it carries."""
     if isinstance(error, MemoryError):
         return Verdict(RESOURCE, Fault.USER)  # its own address space is used up
-    if isinstance(error, SparkUnavailableError | FileUnavailableError) or _LOST_CONNECTIONS & _class_names(error):
+    if isinstance(error, _OF_THE_SYSTEM) or _LOST_CONNECTIONS & _class_names(error):
         return Verdict(SYSTEM, Fault.SYSTEM)
     if any(cause.class_name in _JAVA_OUT_OF_MEMORY for cause in chain):
         return Verdict(RESOURCE, Fault.SYSTEM)  # all jobs share that heap

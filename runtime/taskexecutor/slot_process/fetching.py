@@ -8,18 +8,21 @@ job that fetch the same file at once do no harm.
 from __future__ import annotations
 
 import errno
+import hashlib
 import http.client
 import importlib
 import os
 import shutil
+import string
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.printable import printable
 from runtime.taskexecutor.slot_process.causes import FileUnavailableError, RemoteFileError, UnusableCodeError
 from runtime.taskexecutor.slot_protocol.wire import RemoteFile
 from runtime.taskexecutor.spark_protocol.java_causes import java_chain
@@ -37,7 +40,11 @@ _OF_HADOOP = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs", "s3a", "s3n", "
 """Schemes that are Hadoop's, whatever fsspec makes of their names."""
 _TIMEOUT = 60.0
 _PIECE = 1 << 20
+_BYTES_MAX = UnpackLimits().bytes_max
+"""Of one file. More is data, which the job reads where it is."""
 _NOT_FOUND = frozenset({404, 410})
+_LATER = frozenset({408, 425, 429})
+_OF_THE_HOST = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE})
 _JAVA_NOT_FOUND = frozenset({"java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"})
 _JAVA_NO_SCHEME = "org.apache.hadoop.fs.UnsupportedFileSystemException"
 _REASON_LENGTH_MAX = 300
@@ -63,19 +70,35 @@ def fetch(url: str, target: Path, spark: GetSpark) -> None:
     if scheme.lower() == _LOCAL:
         _link(Path("/" + rest.lstrip("/")), target)
         return
-    building = target.with_name(f".{target.name}.{os.getpid()}.fetched")
+    building = _beside(target, "fetched")
     try:
         _copy(url, scheme.lower(), building, spark)
         building.rename(target)
     except OSError as error:
+        if error.errno in _OF_THE_HOST:
+            raise
         raise _unavailable(url, error) from error
     finally:
         building.unlink(missing_ok=True)
 
 
+def is_of_hadoop(url: str) -> bool:
+    """True if only Hadoop of a Spark can read it."""
+    scheme = url.partition(":")[0].lower()
+    return scheme not in {_LOCAL, *_HTTP} and (scheme in _OF_HADOOP or _fsspec_of(url) is None)
+
+
+def no_session() -> SparkSession:
+    """What a Java application has of Spark before it runs. Raises RemoteFileError."""
+    message = (
+        "a Java application has no Spark before it runs, so its files and archives are files of the client, or URLs of "
+        "local:, http(s): or fsspec; name others in spark.files and spark.archives of its conf"
+    )
+    raise RemoteFileError(message)
+
+
 def _fetch_archive(file: RemoteFile, target: Path, budget: Budget, spark: GetSpark) -> None:
-    packed = target.with_name(f".{os.getpid()}.{_name_of(file.url)}")
-    unpacked = target.with_name(f".{target.name}.{os.getpid()}.unpacked")
+    packed, unpacked = _beside(target, "packed"), _beside(target, "unpacked")
     try:
         fetch(file.url, packed, spark)
         unpack(packed, _name_of(file.url), unpacked, budget)
@@ -88,6 +111,11 @@ def _fetch_archive(file: RemoteFile, target: Path, budget: Budget, spark: GetSpa
     finally:
         packed.unlink(missing_ok=True)
         shutil.rmtree(unpacked, ignore_errors=True)
+
+
+def _beside(target: Path, what: str) -> Path:
+    """A name in the same directory that no file of the job has, and that is not longer than names can be."""
+    return target.with_name(f".{hashlib.sha256(target.name.encode()).hexdigest()[:16]}.{os.getpid()}.{what}")
 
 
 def _name_of(url: str) -> str:
@@ -114,30 +142,48 @@ def _copy(url: str, scheme: str, target: Path, spark: GetSpark) -> None:
         return
     try:
         with files.open(url, "rb") as source, target.open("wb") as copy:
-            shutil.copyfileobj(source, copy, _PIECE)
+            _copy_bounded(url, source, copy)
     except FileNotFoundError as error:
         raise _not_found(url) from error
     except PermissionError as error:
-        message = f"{shown(url)} cannot be read with the credentials of the job: {error}"
-        raise RemoteFileError(message[:_REASON_LENGTH_MAX]) from error
+        message = f"{shown(url)} cannot be read with the credentials of the job: {_without_query(url, error)}"
+        raise RemoteFileError(message) from error
+    except OSError:
+        raise
+    except Exception as error:  # each driver has errors of its own
+        raise _unavailable(url, error) from error
 
 
 def _copy_http(url: str, target: Path) -> None:
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer, target.open("wb") as copy:  # noqa: S310 - http(s)
-            shutil.copyfileobj(answer, copy, _PIECE)
+        asked = urllib.parse.quote(url, safe=string.punctuation)
+        with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer, target.open("wb") as copy:  # noqa: S310 - http(s)
+            _copy_bounded(url, answer, copy)
             if answer.length:  # what lacks: a read of pieces does not tell
                 raise http.client.IncompleteRead(b"", answer.length)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code in _NOT_FOUND:
             raise _not_found(url) from error
-        message = f"{shown(url)} is answered with {error.code} {error.reason}"
-        if error.code < 500:
+        message = f"{shown(url)} is answered with {error.code} {printable(str(error.reason))[:_REASON_LENGTH_MAX]}"
+        if error.code < 500 and error.code not in _LATER:
             raise RemoteFileError(message) from error
         raise FileUnavailableError(message) from error
+    except (ValueError, http.client.InvalidURL) as error:
+        message = f"{shown(url)} is no address that can be asked: {_without_query(url, error)}"
+        raise RemoteFileError(message) from error
     except http.client.HTTPException as error:
         raise _unavailable(url, error) from error
+
+
+def _copy_bounded(url: str, source: IO[bytes], copy: IO[bytes]) -> None:
+    size = 0
+    while data := source.read(_PIECE):
+        size += len(data)
+        if size > _BYTES_MAX:
+            message = f"{shown(url)} is larger than {_BYTES_MAX >> 30} GiB: read it in the job"
+            raise RemoteFileError(message)
+        copy.write(data)
 
 
 def _fsspec_of(url: str) -> Any:
@@ -178,8 +224,15 @@ def _not_found(url: str) -> RemoteFileError:
 
 def _unavailable(url: str, error: Exception) -> FileUnavailableError:
     causes = java_chain(error)
-    reason = causes[-1].message if causes else str(error)
-    return FileUnavailableError(f"{shown(url)} cannot be fetched now: {reason[:_REASON_LENGTH_MAX]}")
+    reason = causes[-1].message[:_REASON_LENGTH_MAX] if causes else _without_query(url, error)
+    return FileUnavailableError(f"{shown(url)} cannot be fetched now: {reason}")
+
+
+def _without_query(url: str, error: Exception) -> str:
+    """What an error says, without what may sign the URL."""
+    query = urllib.parse.urlsplit(url).query
+    text = (str(error) or type(error).__name__).replace(url, shown(url))
+    return printable(text.replace(query, "...") if query else text)[:_REASON_LENGTH_MAX]
 
 
 def shown(url: str) -> str:

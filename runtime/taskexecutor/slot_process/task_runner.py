@@ -129,14 +129,16 @@ class TaskRunner:
 
     def _fetch(self, order: WorkOrder, first: Operator) -> None:
         application = first.code.artifact
-        files = [*order.remote]
-        if application is not None and application.url is not None:
-            files.append(RemoteFile(application.url, f"{order.job_directory}/{application.name}"))
-        if files:
-            # As for applications in jars.
-            from runtime.taskexecutor.slot_process.fetching import fetch_all
+        if not order.remote and (application is None or application.url is None):
+            return
+        # As for applications in jars.
+        from runtime.taskexecutor.slot_process.fetching import fetch_all, is_of_hadoop, no_session
 
-            fetch_all(files, self._attachment.session)
+        is_jar = isinstance(first.code, JarCode)
+        files = [*order.remote]
+        if application is not None and application.url is not None and not (is_jar and is_of_hadoop(application.url)):
+            files.append(RemoteFile(application.url, f"{order.job_directory}/{application.name}"))
+        fetch_all(files, no_session if is_jar else self._attachment.session)
 
     def _run_application(self, code: JarCode, order: WorkOrder, result: _Result) -> None:
         # Nothing else needs it, and the template would load it for all.

@@ -48,7 +48,7 @@ class ApplicationEnvironment:
 
     @property
     def memory_bytes(self) -> int:
-        """0: the memory of the JVM is counted with its slot's."""
+        """0, though it has room: what its JVM uses is measured with its slot, below which it runs."""
         return 0
 
     async def open_session(self, slot_index: int) -> SlotSession:

@@ -109,16 +109,24 @@ class EnvironmentRoom:
         place = self._places.get(lease.key)
         return place if place is not None and place.number == lease.number else None
 
-    def expire(self, now: float, idle_seconds: float, *, key: str = "") -> list[str]:
-        """The environments that no one has used for so long, or of these the one with that key: they end now."""
+    def expire(self, now: float, idle_seconds: float) -> list[str]:
+        """The environments that no one has used for so long: they are to end now."""
         due = [
-            one
-            for one, place in self._places.items()
-            if not (place.users or place.is_ending) and now - place.used_at >= idle_seconds and key in {"", one}
+            key
+            for key, place in self._places.items()
+            if not (place.users or place.is_ending) and now - place.used_at >= idle_seconds
         ]
-        for one in due:
-            self._places[one].is_ending = True
+        for key in due:
+            self._places[key].is_ending = True
         return due
+
+    def end_unused(self, key: str) -> list[str]:
+        """The environment with that key, if no one uses it: it is to end now."""
+        place = self._places.get(key)
+        if place is None or place.users or place.is_ending:
+            return []
+        place.is_ending = True
+        return [key]
 
     def end(self, key: str) -> None:
         """It is lost: no task can have it any more, and its memory is free when its processes are dead."""

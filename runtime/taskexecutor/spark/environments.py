@@ -219,7 +219,7 @@ class SparkEnvironments:
         self._room.release(lease, self._clock.monotonic())
         started = self._started.get(lease.key)
         if started is not None and started.spec.is_application:
-            self._end_all(self._room.expire(self._clock.monotonic(), 0.0, key=lease.key))
+            self._end_all(self._room.end_unused(lease.key))
         self._note_changed()
 
     def _note_changed(self) -> None:

@@ -86,6 +86,13 @@ def test_the_name_of_a_script_job_is_that_of_its_file(folder: Path) -> None:
     [
         ({"wheels": ["s3://bucket/lib.whl"]}, "only local files can be sent along"),
         ({"files": ["s3://bucket"]}, "file 's3://bucket' names no file"),
+        ({"files": ["http://[::1/a.csv"]}, r"file 'http://\[::1/a.csv' is no URL: Invalid IPv6 URL"),
+        ({"files": ["http://host:abc/a.csv"]}, "is no URL: Port could not be cast to integer"),
+        (
+            {"files": ["http://me:secret@host/a.csv"]},
+            r"file 'host/a.csv': expected http\(s\)://host/path, without a user",
+        ),
+        ({"files": ["http:/a/a.csv"]}, r"expected http\(s\)://host/path"),
         ({"py_files": ["s3://bucket/lib.tar"]}, r"expected a file ending in \.py, \.zip, \.egg, \.whl"),
         ({"files": ["missing.csv"]}, "file 'missing.csv' does not exist"),
         ({"files": ["."]}, "is a directory"),
@@ -209,7 +216,7 @@ def test_a_url_is_left_to_the_tasks(folder: Path) -> None:
         "s3://bucket/jobs/etl.py",
         py_files="hdfs:/libs/lib.zip, local:///opt/one.py",
         files=["https://host/a%20b.csv?signed=1#b.csv"],
-        archives=[folder / "lib.zip"],
+        archives=[f"{folder}/lib.zip#packed"],
         jars="s3://bucket/x.jar, local:/opt/y.jar",
     ).job_graph()
     (operator,) = graph.vertices[0].operators

@@ -90,6 +90,8 @@ WRONG: dict[str, tuple[Callable[[], JobGraph], str]] = {
     "parallel jar": (lambda: jar_graph(parallelism=2), "a jar has parallelism 1, not 2"),
     "main class": (lambda: jar_graph(main_class="a-b"), "'a-b' is not the name of a class"),
     "argument of a jar": (lambda: jar_graph(args=("a\0",)), "an application's argument holds a NUL"),
+    "long argument of a jar": (lambda: jar_graph(args=("x" * 200_000,)), "more than 131071 and 1048576"),
+    "url with nul": (lambda: lone(files=(Artifact.of_url("a.txt", "s3://b/a%00.txt"),)), "is not a URL"),
     "jar beside others": (
         lambda: graph(source("a"), *jar_graph().vertices),
         "a jar is the only vertex of its job",
@@ -104,6 +106,21 @@ WRONG: dict[str, tuple[Callable[[], JobGraph], str]] = {
     "url with another digest": (
         lambda: lone(files=(Artifact.of_url("a.txt", "s3://b/a").model_copy(update={"sha256": "0" * 64}),)),
         "of a file with a URL the size is 0, and sha256 that of the URL",
+    ),
+    "jar elsewhere than here": (lambda: lone(jars=(Artifact.of_url("a.jar", "s3://b/a.jar"),)), "'a.jar' has a URL"),
+    "wheel elsewhere": (lambda: lone(wheels=(Artifact.of_url("a.whl", "s3://b/a.whl"),)), "'a.whl' has a URL"),
+    "jar with a comma": (lambda: lone(jars=(artifact(name="a,b.jar"),)), "its name has a comma"),
+    "application and file": (
+        lambda: graph(*with_code(SCRIPT, OperatorKind.SCRIPT).vertices, files=(artifact(name="etl.py"),)),
+        "the application and another file would be 'etl.py'",
+    ),
+    "application as archive": (
+        lambda: graph(*with_code(SCRIPT, OperatorKind.SCRIPT).vertices, archives=(artifact(name="x.zip#etl.py"),)),
+        "the application and another file would be 'etl.py'",
+    ),
+    "fetched py-file and file": (
+        lambda: lone(files=(artifact(name="a.py"),), py_files=(Artifact.of_url("a.py", "s3://b/a.py"),)),
+        "two files or archives would be 'a.py'",
     ),
     "jar twice": (lambda: lone(jars=(artifact(name="a.jar"),) * 2), "jar 'a.jar' is given more than once"),
     "jar elsewhere": (lambda: lone(jars=(artifact(name="../a.jar"),)), "the name must be a plain file name"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +166,28 @@ def test_static_conf_of_the_application_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("number", "text"), [(0, "0"), (5317.2, "5 317"), (0.033, "0.03"), (6.42, "6.4"), (12, "12")])
 def test_numbers_are_rounded_for_people(number: float, text: str) -> None:
     assert rounded(number) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"application": "a.jar", "py_files": "lib.zip"}, "py_files: an application in a jar reads no Python files"),
+        ({"application": "a.py", "java_class": "Main"}, "java_class: a.py is a script, and has no main class"),
+    ],
+)
+def test_what_an_application_cannot_have_keeps_it(values: dict[str, Any], told: str) -> None:
+    found = judged(**values)
+    assert found.verdict is Verdict.STAYS
+    assert found.reasons[0].startswith(told)
+
+
+def test_an_empty_value_that_takes_back_a_default_stays() -> None:
+    place = Place(Kind.SPARK_SUBMIT, 1, "t", ast.Name("x"), parameters={"proxy_user": Parameter(None)})
+    place.parameters["application"] = Parameter("a.py")
+    assert [change.name for change in judge(place).changes] == ["proxy_user"]
+    assert not judge(dataclasses.replace(place, default_names=frozenset({"proxy_user"}))).changes
+
+
+def test_each_kind_of_url_has_its_note() -> None:
+    notes = judged(application="local:///opt/a.py", files="hdfs:///in.csv, local:/x").notes
+    assert [note.partition(" is ")[2][:20] for note in notes] == ["a file of each TaskM", "fetched where the ta"]

@@ -31,10 +31,11 @@ Caused by: java.nio.file.FileSystemException: /data: disk full
     [
         (1, THROWN, "the application ended with exit code 1: java.nio.file.FileSystemException: /data: disk full"),
         (1, THROWN[: THROWN.index("Caused by: java.io")], "exit code 1: org.apache.spark.SparkException: Job aborted"),
+        (101, "Error: Failed to load class a.B.\n", "ended with exit code 101: Failed to load class a.B."),
         (7, "nothing\n", "the application ended with exit code 7"),
         (3, "nothing\n", "the application ended with exit code 3"),
         (3, "Terminating due to java.lang.OutOfMemoryError: Java heap space\n", "(spark.driver.memory is 640m): give"),
-        (-15, THROWN, "the JVM of the application was ended by signal 15"),
+        (-11, THROWN, "the JVM of the application was ended by signal 11"),
     ],
 )
 def test_an_end_is_one_sentence_with_the_innermost_cause(code: int, written: str, told: str) -> None:

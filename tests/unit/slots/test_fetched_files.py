@@ -13,6 +13,7 @@ from typing import NoReturn
 import fsspec
 import pytest
 
+from runtime.taskexecutor.slot_process import fetching
 from runtime.taskexecutor.slot_process.causes import FileUnavailableError, RemoteFileError, UnusableCodeError
 from runtime.taskexecutor.slot_process.fetching import fetch, fetch_all, shown
 from runtime.taskexecutor.slot_protocol.wire import RemoteFile
@@ -24,7 +25,7 @@ class Handler(BaseHTTPRequestHandler):
     """/data: the content; /env.zip: an archive; /bad.zip: none; /half: an answer that breaks off; else that status."""
 
     def do_GET(self) -> None:
-        path = self.path.strip("/")
+        path = self.path.partition("?")[0].strip("/")
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as packed:
             packed.writestr("lib/one.py", "x = 1")
@@ -94,6 +95,7 @@ def test_other_schemes_are_read_by_fsspec(tmp_path: Path) -> None:
     [
         ("404", RemoteFileError, "/404 does not exist, as seen from this TaskManager"),
         ("403", RemoteFileError, "/403 is answered with 403 Forbidden"),
+        ("429", FileUnavailableError, "/429 is answered with 429 Too Many Requests"),
         ("503", FileUnavailableError, "/503 is answered with 503 Service Unavailable"),
         ("half", FileUnavailableError, "/half cannot be fetched now: IncompleteRead"),
     ],
@@ -128,3 +130,21 @@ def test_a_damaged_archive_leaves_nothing(server: str, tmp_path: Path) -> None:
 )
 def test_no_message_shows_what_signs_a_url(url: str, text: str) -> None:
     assert shown(url) == text
+
+
+def test_names_of_any_length_and_alphabet_are_fetched(server: str, tmp_path: Path) -> None:
+    target = tmp_path / ("n" * 250 + ".csv")
+    fetch(f"{server}/data?größe=1", target, no_spark)
+    assert target.stat().st_size == len(CONTENT)
+
+
+def test_a_host_that_can_be_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RemoteFileError, match=r"http://a\.\.b/x is no address that can be asked"):
+        fetch("http://a..b/x", tmp_path / "x", no_spark)
+
+
+def test_a_file_without_end_is_bounded(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "_BYTES_MAX", len(CONTENT) - 1)
+    with pytest.raises(RemoteFileError, match="/data is larger than"):
+        fetch(f"{server}/data", tmp_path / "data", no_spark)
+    assert not list(tmp_path.iterdir())

@@ -294,3 +294,16 @@ async def test_a_fetched_file_takes_no_other_name(box: Box) -> None:
     url = BlobReference("", "0" * 64, 0, "a.csv", url="s3://b/a.csv")
     with pytest.raises(InvalidInputError, match=r"two files named a\.csv"):
         await box.directories.prepare(job_information(files=(inline("a.csv", b"1"), url)))
+
+
+async def test_a_jar_that_goes_is_found_by_no_job_that_comes_meanwhile(box: Box) -> None:
+    jars = (box.blobs.put("one.jar", b"1"), box.blobs.put("two.jar", b"2"))
+    await box.directories.prepare(job_information(1, jars=jars))
+    await box.directories.prepare(job_information(2, jars=jars))
+    async with asyncio.TaskGroup() as group:
+        _ = group.create_task(box.directories.delete_jars(job_id(1), ()))
+        _ = group.create_task(box.directories.delete_jars(job_id(2), ()))
+        preparing = group.create_task(box.directories.prepare(job_information(3, jars=jars)))
+    assert [path.read_bytes() for path in preparing.result().jars] == [b"1", b"2"]
+    await box.directories.delete_jars(job_id(3), ())
+    assert not list(box.root.with_name("jars").iterdir())
