@@ -112,7 +112,7 @@ def test_parameters_that_do_not_go_together_are_refused_when_the_dag_is_parsed()
         submit(conf={"a": "b"}, files="x")
     with pytest.raises(PipelineError, match="job_timeout can be given with application= only"):
         submit(job_timeout=60)
-    with pytest.raises(PipelineError, match="pipeline_params belongs to pipeline=; a script takes application_args"):
+    with pytest.raises(PipelineError, match="pipeline_params are for pipeline=; an application has application_args"):
         submit(pipeline=None, application="etl.py", pipeline_params={"day": 1})
 
 
