@@ -10,51 +10,28 @@ from typing import Any, Unpack
 from airflow_flinklike.api.artifacts import JAR_SUFFIXES, ArtifactCollector, FilePath
 from airflow_flinklike.api.job_program import JobOptions
 from airflow_flinklike.api.program import Program
-from airflow_flinklike.api.script import script_job
+from airflow_flinklike.api.script import ApplicationJob, script_job
 from airflow_flinklike.exceptions import PipelineError
 from runtime.jobgraph.graph import (
     DEFAULT_RESOURCES,
     JarCode,
-    JobEdge,
-    JobVertex,
     Operator,
     OperatorKind,
     ResourceSpec,
-    vertex_id_of,
 )
 
 
-class JarJob(Program):
-    """One exclusive task that runs a main class in a JVM of its own."""
+class JarJob(ApplicationJob):
+    """A main class that runs in a JVM of its own."""
 
-    def __init__(
-        self,
-        application: FilePath,
-        *,
-        main_class: str,
-        name: str,
-        args: Iterable[Any],
-        resources: ResourceSpec,
-        spark_conf: Mapping[str, Any] | None,
-        options: JobOptions,
-    ) -> None:
-        super().__init__(name, spark_conf, options)
-        self.application = application
+    def __init__(self, application: FilePath, *, main_class: str, **fields: Any) -> None:
+        super().__init__(application, **fields)
         self.main_class = main_class
-        self.args = tuple(str(argument) for argument in args)
-        self._resources = resources
 
-    def _graph(self, collector: ArtifactCollector) -> tuple[list[JobVertex], list[JobEdge]]:
+    def _operator(self, collector: ArtifactCollector) -> Operator:
         jar = collector.of_file("jar", self.application, suffixes=JAR_SUFFIXES)
         code = JarCode(jar=jar, main_class=self.main_class, args=self.args)
-        vertex = JobVertex(
-            id=vertex_id_of(jar.name),
-            name=jar.name,
-            operators=(Operator(name=jar.name, kind=OperatorKind.JAR, code=code),),
-            max_parallelism=1,
-            resources=self._resources,
-        )
-        return [vertex], []
+        return Operator(name=jar.name, kind=OperatorKind.JAR, code=code)
 
 
 def jar_job(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
@@ -29,8 +30,8 @@ logger = logging.getLogger(__name__)
 _SCANNED_BYTES_MAX = 4 << 20
 
 
-class ScriptJob(Program):
-    """One exclusive task that runs a file as `__main__`."""
+class ApplicationJob(Program):
+    """One exclusive task that runs a whole application. A subclass makes its operator."""
 
     def __init__(
         self,
@@ -47,18 +48,29 @@ class ScriptJob(Program):
         self.args = tuple(str(argument) for argument in args)
         self._resources = resources
 
+    @abstractmethod
+    def _operator(self, collector: ArtifactCollector) -> Operator:
+        """The operator, with the name of the file."""
+
     def _graph(self, collector: ArtifactCollector) -> tuple[list[JobVertex], list[JobEdge]]:
-        script = collector.of_file("script", self.application)
-        code = ScriptCode(script=script, args=self.args, builder_conf=self._builder_conf())
-        operator = Operator(name=script.name, kind=OperatorKind.SCRIPT, code=code)
+        operator = self._operator(collector)
         vertex = JobVertex(
-            id=vertex_id_of(script.name),
-            name=script.name,
+            id=vertex_id_of(operator.name),
+            name=operator.name,
             operators=(operator,),
             max_parallelism=1,
             resources=self._resources,
         )
         return [vertex], []
+
+
+class ScriptJob(ApplicationJob):
+    """A file that runs as `__main__`."""
+
+    def _operator(self, collector: ArtifactCollector) -> Operator:
+        script = collector.of_file("script", self.application)
+        code = ScriptCode(script=script, args=self.args, builder_conf=self._builder_conf())
+        return Operator(name=script.name, kind=OperatorKind.SCRIPT, code=code)
 
     def _builder_conf(self) -> dict[str, str]:
         if is_elsewhere(os.fspath(self.application)):

@@ -107,34 +107,16 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         spark_profile: str | None = None,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(**kwargs)
+        self.keep_fields(given)
         self.templates_dict = templates_dict
         if templates_exts:
             self.template_ext = templates_exts
         defaults = defaults_of(kwargs)
         self.conf = one_of(self.task_id, defaults, conf=conf, config_kwargs=config_kwargs)
-        self.properties_file = properties_file
-        self.packages = packages
-        self.exclude_packages = exclude_packages
-        self.repositories = repositories
-        self.driver_memory = driver_memory
-        self.driver_class_path = driver_class_path
-        self.executor_memory = executor_memory
-        self.executor_cores = executor_cores
-        self.num_executors = num_executors
-        self.total_executor_cores = total_executor_cores
-        self.yarn_queue = yarn_queue
-        self.py_files = py_files
-        self.files = files
-        self.archives = archives
-        self.jars = jars
         self.environment = one_of(self.task_id, defaults, environment=environment, env_vars=env_vars)
-        self.job_timeout = job_timeout
-        self.secrets = secrets
-        self.restart_strategy = restart_strategy
-        self.user_failures = user_failures
         self.job_resources = one_of(self.task_id, defaults, resources=resources, job_resources=job_resources)
-        self.spark_profile = spark_profile
 
     def cluster_function(self) -> Callable[..., Any]:
         """The function that the job calls."""

@@ -38,6 +38,9 @@ JOB_FIELDS = (
 )
 """The template fields of JobFields."""
 
+_OF_SEVERAL_NAMES = frozenset({"conf", "environment", "job_resources"})
+"""Fields whose parameter has another name in some operator."""
+
 
 class JobFields:
     """Options of a job that FlinklikeSubmitOperator and `@task.flinklike` share.
@@ -60,6 +63,12 @@ class JobFields:
     user_failures: str | None
     job_resources: ResourceSpec | Mapping[str, Any] | str | None
     spark_profile: str | None
+
+    def keep_fields(self, given: Mapping[str, Any]) -> None:
+        """Set the fields that have the value of their parameter, by name in `given`."""
+        for name in JOB_FIELDS:
+            if name not in _OF_SEVERAL_NAMES:
+                setattr(self, name, given[name])
 
     def spark_conf(self) -> dict[str, Any]:
         """The conf that the rendered fields mean, over that of the connection. Raises PipelineError."""

@@ -99,7 +99,9 @@ class FlinklikeSqlOperator(JobFields, FlinklikeJobOperator):
         spark_profile: str | None = None,
         **kwargs: Any,
     ) -> None:
+        given = locals()
         super().__init__(**kwargs)
+        self.keep_fields(given)
         self.sql = sql
         self.parameters = parameters
         self.split_statements = split_statements
@@ -108,28 +110,8 @@ class FlinklikeSqlOperator(JobFields, FlinklikeJobOperator):
         self.mode = mode
         self.name = name
         self.conf = conf
-        self.properties_file = properties_file
-        self.packages = packages
-        self.exclude_packages = exclude_packages
-        self.repositories = repositories
-        self.driver_memory = driver_memory
-        self.driver_class_path = driver_class_path
-        self.executor_memory = executor_memory
-        self.executor_cores = executor_cores
-        self.num_executors = num_executors
-        self.total_executor_cores = total_executor_cores
-        self.yarn_queue = yarn_queue
-        self.py_files = py_files
-        self.files = files
-        self.archives = archives
-        self.jars = jars
         self.environment = one_of(self.task_id, defaults_of(kwargs), env_vars=env_vars, environment=environment)
-        self.job_timeout = job_timeout
-        self.secrets = secrets
-        self.restart_strategy = restart_strategy
-        self.user_failures = user_failures
         self.job_resources = one_of(self.task_id, defaults_of(kwargs), resources=resources, job_resources=job_resources)
-        self.spark_profile = spark_profile
 
     def build_program(self, context: Context) -> JobProgram:
         """The job of the rendered statements. Raises PipelineError."""
