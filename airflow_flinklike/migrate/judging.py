@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from airflow_flinklike.api.artifacts import is_elsewhere
 from airflow_flinklike.api.spark_start import CONF_OF
 from airflow_flinklike.migrate.model import Act, Change, Computed, Judgement, Kind, Origin, Place, Verdict
 from airflow_flinklike.migrate.parameters import (
@@ -241,17 +242,11 @@ def _is_jar(place: Place) -> bool:
 def _of_urls(place: Place) -> Iterator[str]:
     """Where the files are read that a URL names: one note for each kind."""
     given = [place.parameters[name].value for name in _FILES if name in place.parameters]
-    paths = [path for value in given for path in _paths(value) if is_remote(path)]
+    paths = [path for value in given for path in _paths(value) if is_elsewhere(path)]
     if found := [path for path in paths if path.startswith("local:")]:
         yield f"{found[0]} is a file of each TaskManager's host"
     if found := [path for path in paths if not path.startswith("local:")]:
         yield f"{found[0]} is fetched where the task runs, with the credentials of the TaskManagers or of the job"
-
-
-def is_remote(path: str) -> bool:
-    """True for a URL of another file system."""
-    scheme, separator, _ = path.partition("://")
-    return bool(separator) and scheme != "file" and "{" not in scheme
 
 
 def _paths(value: Any) -> list[str]:
