@@ -7,8 +7,9 @@
 #   --changed [BASE]                  checks, and the tests that the changes since BASE (HEAD) need; under three minutes
 #   --repeat N [--load K] ARGUMENTS   the selected tests N times in random orders, beside K busy processes
 #   --coverage                        the light tests, and the floor of each component
-# Light tests run in four processes (some wait), with mypy and the build of the class archive beside them; then tests with
-# Airflow and tests with Spark in a process each, beside two of other heavy ones. Arguments go to all, but -m, which is taken.
+# Light tests run in four processes (some wait), with mypy and the build of the class archive beside them; then the heavy ones,
+# which wait most of their time, in four lanes at once: with Airflow, with whole clusters and Spark, with Spark only, without a
+# JVM. Arguments go to all, but -m, which is taken.
 set -u
 FLINKLIKE_HOME="$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")"
 export FLINKLIKE_HOME
@@ -20,6 +21,7 @@ cd "$FLINKLIKE_HOME" || exit 1
 jvm='spark or airflow'
 heavy='etcd or process or slow'
 light=(-n 4 --ignore=tests/airflow --ignore=tests/spark) # none of those is light, and to collect them loads Airflow
+with_jvm=(--ignore=tests/unit --ignore=tests/tidy)       # none of those needs one, and to collect them takes ten seconds
 mode=''
 case "${1:-}" in
   --repeat) shift; exec .venv/bin/python -m tests.suite.repeat "$@" ;;
@@ -63,33 +65,22 @@ joined() { # joined PID LOG: wait for what runs in the background, and show what
 background() { # background ARGUMENTS...: pytest; bash has what it puts into the background ignore Ctrl-C
   env --default-signal=INT .venv/bin/pytest -q --durations=15 "${share[@]}" "$@"
 }
-either() { # either CODE CODE: of two pytests; one that found no test (exit code 5) says nothing
-  [ "$1" -eq 5 ] && return "$2"
-  [ "$1" -eq 0 ] && [ "$2" -ne 5 ] && return "$2"
-  return "$1"
-}
-airflow_tests() { # airflow_tests ARGUMENTS...: and behind them those of whole clusters with Spark, and the slow ones
-  local code
-  background "$@" -m "airflow and not extended"
-  code=$?
-  [ $code -ne 2 ] || return 2 # interrupted
-  background "$@" -m "spark and (slow or process) and not airflow and not extended"
-  either $code $?
-}
 heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so they do it together
-  local logs pids code
+  local logs code=0 lane lanes=(airflow clusters spark)
+  local -A pids
   logs="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
-  echo "Tests with Airflow and with Spark write to $logs, which is shown at their end."
-  airflow_tests "$@" > "$logs/airflow" 2>&1 &
-  pids=($!)
-  background "$@" -m "spark and not (slow or process) and not airflow and not extended" > "$logs/spark" 2>&1 &
-  pids+=($!)
-  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm) and not extended"
-  code=$?
-  joined "${pids[0]}" "$logs/airflow"
-  count $? || code=1
-  joined "${pids[1]}" "$logs/spark"
-  count $? || code=1
+  echo "Three lanes write to $logs, which is shown at their end."
+  background "${with_jvm[@]}" "$@" -m "airflow and not extended" > "$logs/airflow" 2>&1 &
+  pids[airflow]=$!
+  background "${with_jvm[@]}" "$@" -m "spark and (slow or process) and not airflow and not extended" > "$logs/clusters" 2>&1 &
+  pids[clusters]=$!
+  background "${with_jvm[@]}" "$@" -m "spark and not (slow or process) and not airflow and not extended" > "$logs/spark" 2>&1 &
+  pids[spark]=$!
+  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm) and not extended" || code=1
+  for lane in "${lanes[@]}"; do
+    joined "${pids[$lane]}" "$logs/$lane"
+    count $? || code=1
+  done
   rmdir "$logs"
   return $code
 }

@@ -5,7 +5,7 @@ This is the contract test of each supported version of Spark: every name that th
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,17 @@ from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
 from runtime.taskexecutor.driver_jvm.command import command_line, jvm_environment
 from runtime.taskexecutor.driver_jvm.java import JavaRuntime, find_java, probe
-from runtime.taskexecutor.spark_host.jvm.loader import FOLDER, SOURCES, UnsupportedSparkError, load_classes
+from runtime.taskexecutor.spark_host.jvm.loader import (
+    FOLDER,
+    SOURCES,
+    UnsupportedSparkError,
+    kept_classes,
+    load_classes,
+)
 from runtime.taskexecutor.spark_host.launch import JvmProcess
 from runtime.taskexecutor.spark_protocol.gateway import connect
 from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
+from tests.kit.host.levels import reached
 from tests.kit.spark.spark_box import QUICK_JVM
 
 
@@ -30,12 +37,12 @@ def bundled_java() -> JavaRuntime:
 class Jvm:
     """A JVM with Spark's classes, without a SparkContext."""
 
-    def __init__(self, java: JavaRuntime, directory: Path) -> None:
+    def __init__(self, java: JavaRuntime, directory: Path, jars: Sequence[Path] = ()) -> None:
         clock = SystemClock()
         properties = directory / "properties"
         properties.touch()
         conf = {"spark.driver.memory": "256m", **QUICK_JVM}
-        command = command_line(java, conf=conf, properties_file=properties, archive_options=())
+        command = command_line(java, conf=conf, properties_file=properties, archive_options=(), jars=jars)
         connection = directory / "gateway"
         environment = jvm_environment(os.environ, connection_file=connection, local_host="127.0.0.1")
         self._process = JvmProcess(command, environment, log_file=directory / "log", cwd=directory)
@@ -75,21 +82,64 @@ def test_the_installed_spark_has_every_name_and_the_classes_work_in_it(jvm: Jvm,
 def test_a_second_jvm_takes_the_kept_classes_and_mends_a_damaged_file(java: JavaRuntime, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     written: list[tuple[int, bytes]] = []
+    kept: list[bool] = []
     for turn in range(3):
         directory = tmp_path / str(turn)
         directory.mkdir()
-        jvm = Jvm(java, directory)
+        jar = kept_classes(cache, pyspark_version())
+        kept.append(jar is not None)
+        jvm = Jvm(java, directory, [jar] if jar else [])
         try:
-            load_classes(jvm.gateway, cache, pyspark_version())
+            load_classes(jvm.gateway, cache, pyspark_version(), are_there=jar is not None)
         finally:
             jvm.end()
         (file,) = cache.iterdir()
         written.append((file.stat().st_ino, file.read_bytes()))
         if turn == 1:
-            file.write_bytes(file.read_bytes()[:100])
+            content = file.read_bytes()
+            file.write_bytes(content[:200] + bytes(100) + content[300:])
+    assert kept == [False, True, False]
     assert written[0] == written[1]
     assert written[2][0] != written[1][0]
     assert len(written[2][1]) == len(written[0][1])
+
+
+def test_what_is_prepared_early_is_there_and_what_cannot_be_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "sources"
+    shutil.copytree(FOLDER, folder)
+    source, name = folder / "EarlyClasses.java", "org.apache.spark.sql.ml.InternalFunctionRegistration$"
+    told = {}
+    for turn, expected in enumerate((name, "org.apache.spark.Gone$")):
+        directory = tmp_path / str(turn)
+        directory.mkdir()
+        source.write_text(source.read_text().replace(name, expected))
+        jvm = Jvm(find_java(os.environ), directory)
+        try:
+            load_classes(jvm.gateway, directory / "cache", pyspark_version(), folder=folder)
+            told[expected] = str(jvm.gateway.jvm.org.apache.spark.EarlyClasses.end())
+        finally:
+            jvm.end()
+    missing = "org.apache.spark.Gone$"
+    assert told == {name: "", missing: f"{missing}: java.lang.ClassNotFoundException: {missing}; "}
+
+
+def test_an_idle_heap_gives_back_what_is_free_and_may_grow_again(jvm: Jvm, tmp_path: Path) -> None:
+    load_classes(jvm.gateway, tmp_path / "cache", pyspark_version())
+    java = jvm.gateway.jvm
+    memory = java.java.lang.Runtime.getRuntime()
+
+    def filled() -> int:
+        kept = [java.java.nio.ByteBuffer.allocate(8 << 20) for _ in range(16)]
+        assert len(kept) == 16
+        return int(memory.totalMemory())
+
+    def trimmed() -> int:
+        java.org.apache.spark.IdleHeap.trim()
+        return int(memory.totalMemory())
+
+    before = filled()
+    reached(lambda: trimmed() < before / 2, "a heap of half the size", timeout=120)  # py4j lets go of objects late
+    assert filled() > before / 2
 
 
 ABSENT = {

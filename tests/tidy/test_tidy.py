@@ -76,6 +76,14 @@ def test_no_two_test_modules_share_a_name() -> None:
     assert not [name for name, count in names.items() if count > 1]
 
 
+def test_no_test_of_these_folders_needs_a_jvm() -> None:
+    """bin/test.sh does not look there for tests with Spark or Airflow (`with_jvm`)."""
+    marker = re.compile(r"mark\.(spark|airflow)\b")
+    found = [path for folder in ("unit", "tidy") for path in (ROOT / "tests" / folder).rglob("*.py")]
+    assert found
+    assert [path for path in found if marker.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_no_task_is_detached_from_the_loop() -> None:
     allowed = {ROOT / "runtime/aio/scope.py", ROOT / "runtime/rpc/grpc_server.py"}  # that is gRPC's task of a call
     found = [

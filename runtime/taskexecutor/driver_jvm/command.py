@@ -90,10 +90,13 @@ def command_line(
     conf: Mapping[str, str],
     properties_file: Path,
     archive_options: Sequence[str],
+    jars: Sequence[Path] = (),
 ) -> list[str]:
-    """The complete command of the driver JVM."""
+    """The complete command of the driver JVM. `jars` stand behind Spark's: so its class archive stays valid."""
     submit = ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties_file), "pyspark-shell"]
-    return [*java_command(java, conf=conf, archive_options=archive_options), *submit]
+    command = java_command(java, conf=conf, archive_options=archive_options)
+    command[-1] = os.pathsep.join([command[-1], *map(str, jars)])
+    return [*command, *submit]
 
 
 def java_command(java: JavaRuntime, *, conf: Mapping[str, str], archive_options: Sequence[str]) -> list[str]:

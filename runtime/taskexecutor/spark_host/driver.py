@@ -20,7 +20,7 @@ from runtime.config.log_files import cut_large
 from runtime.security.file_mask import PRIVATE_MODE
 from runtime.taskexecutor.driver_jvm.command import command_line, jvm_environment, properties_text
 from runtime.taskexecutor.driver_jvm.java import JavaRuntime
-from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, load_classes
+from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, kept_classes, load_classes
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
 from runtime.taskexecutor.spark_host.launch import JvmProcess, JvmStartError
 from runtime.taskexecutor.spark_host.secret_file import read_secret
@@ -108,6 +108,10 @@ class Driver:
         found = self.jvm.org.apache.spark.Figures.read(self._scala_context)
         return {str(name): int(found[name]) for name in found}
 
+    def trim_heap(self) -> None:
+        """Give the operating system what the heap does not need; a pause of a fifth of a second for all sessions."""
+        self.jvm.org.apache.spark.IdleHeap.trim()
+
     def stop(self) -> None:
         """Stop the real context: event log written, executors ended."""
         self._scala_context.stop()
@@ -160,6 +164,7 @@ def start_driver(
     witness_file(settings).unlink(missing_ok=True)
     log_file = settings.log_file("jvm")
     cut_large([log_file])
+    jar = kept_classes(settings.cds_directory, pyspark_version())
     command = command_line(
         java,
         conf=conf,
@@ -171,9 +176,11 @@ def start_driver(
             # R50: the home of an account may be anywhere, or nowhere.
             *([f"-Duser.home={settings.work_directory}"] if settings.slot_gids else ()),
         ),
+        jars=[jar] if jar else (),
     )
     environment = jvm_environment(os.environ, connection_file=connection_file, local_host=settings.driver_host)
     process = JvmProcess(command, environment, log_file=log_file, cwd=settings.work_directory)
+    import_pyspark()  # while the JVM starts
     try:
         address = process.wait_gateway(connection_file, clock, deadline)
     except JvmStartError:
@@ -182,7 +189,7 @@ def start_driver(
     connection_file.unlink()
     gateway = connect(address.port, address.secret)
     try:
-        load_classes(gateway, settings.cds_directory, pyspark_version())
+        load_classes(gateway, settings.cds_directory, pyspark_version(), are_there=jar is not None)
         gateway.jvm.org.apache.hadoop.fs.SlotLocalFiles.install()
         gateway.jvm.org.apache.hadoop.fs.SlotFileSystems.install()
     except UnsupportedSparkError:
@@ -193,6 +200,11 @@ def start_driver(
         _give_secret(gateway, secret)
     spark, scala_context = _start_context(gateway, conf)
     return Driver(process, spark, scala_context, settings)
+
+
+def import_pyspark() -> None:
+    """Load what `_start_context` needs, which takes a second."""
+    import pyspark.sql  # noqa: F401 - it is there from now on
 
 
 def witness_file(settings: SparkSettings) -> Path:
@@ -251,6 +263,8 @@ def _start_context(gateway: Any, conf: dict[str, str]) -> tuple[Any, Any]:
     scala_context = context._jsc.sc()  # noqa: SLF001 - pyspark has no public way to the Java side
     shared = gateway.jvm.org.apache.spark.SharedContext.plant(scala_context)
     context._jsc = gateway.jvm.JavaSparkContext(shared)  # noqa: SLF001 - as above
+    if problems := str(gateway.jvm.org.apache.spark.EarlyClasses.end()):
+        logger.warning("not prepared, the first query will be slower: %s", problems)
     session = SparkSession(context)
     gateway.jvm.org.apache.spark.SlotScripts.install(session._jsparkSession.extensions())  # noqa: SLF001 - as above
     return session, scala_context

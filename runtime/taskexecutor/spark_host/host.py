@@ -23,8 +23,9 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.taskexecutor.driver_jvm.archive import ClassArchive
-from runtime.taskexecutor.spark_host.driver import Driver, end_of
+from runtime.taskexecutor.spark_host.driver import HOST_TAG, Driver, end_of
 from runtime.taskexecutor.spark_host.hadoop_credentials import hadoop_credentials
+from runtime.taskexecutor.spark_host.idleness import Idleness
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd
 from runtime.taskexecutor.spark_host.progress import progress_by_tag, unwanted_jobs
 from runtime.taskexecutor.spark_host.sessions import Sessions
@@ -62,6 +63,7 @@ class SparkHost:
         self._progress: dict[str, Any] = {}
         self._builder: subprocess.Popen[bytes] | None = None
         self._is_warm = threading.Event()
+        self._idleness = Idleness(clock.monotonic())
 
     def serve(self) -> None:
         """Serve until the TaskManager closes the connection or asks to stop. Main thread."""
@@ -174,6 +176,9 @@ class SparkHost:
             self._driver.cancel_job(job_id, "no live slot has started it")
         self._sessions.renew()
         self._sessions.put_back()
+        is_one_of_many = self._settings.is_on_demand and self._is_warm.is_set()
+        if is_one_of_many and self._idleness.is_due(self._clock.monotonic(), is_used=self._is_used()):
+            self._driver.trim_heap()
         if rounds % 60 == 0:
             self._sessions.sweep(_SWEEP_AGE_MIN)
         # Started here because the parent-death signal follows the thread that forks, and this one lives on.
@@ -191,7 +196,7 @@ class SparkHost:
 
     def _warm_up(self) -> None:
         try:
-            is_done = WarmUp(self._driver, self._stopping.wait, self._stopping.is_set).run()
+            is_done = WarmUp(self._driver, self._stopping.wait, self._stopping.is_set, self._is_used).run()
         except (Py4JError, OSError) as error:
             if not self._stopping.is_set():
                 logger.warning("warming up failed, the first jobs will be slower: %s", error)
@@ -199,6 +204,11 @@ class SparkHost:
         if is_done:
             self._is_warm.set()
             self._send({"event": "warm"})
+
+    def _is_used(self) -> bool:
+        if self._settings.is_on_demand:
+            return len(self._sessions.live_tags()) > 1
+        return any(HOST_TAG not in job.tags for job in self._driver.active_jobs())
 
     # --- the end ------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Warming: small queries that let the JVM compile its hot paths, a Python UDF for the worker daemon, a parquet file.
 
-Runs on a thread of its own, only while no slot has an active Spark job.
+Runs on a thread of its own, only while no slot has an active Spark job. A JVM that was started for a job warms up when
+no session is open: until then the job itself does it, and has the processor for itself.
 """
 
 from __future__ import annotations
@@ -22,10 +23,17 @@ _FAILURES_MAX = 3
 
 
 class WarmUp:
-    """One warming of one driver. `is_stopping` ends it between two queries."""
+    """One warming of one driver. `is_stopping` ends it between two queries; it waits while `is_used`."""
 
-    def __init__(self, driver: Driver, wait: Callable[[float], object], is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        wait: Callable[[float], object],
+        is_stopping: Callable[[], bool],
+        is_used: Callable[[], bool],
+    ) -> None:
         self._driver = driver
+        self._is_used = is_used
         self._wait = wait
         self._is_stopping = is_stopping
 
@@ -49,7 +57,7 @@ class WarmUp:
 
     def _wait_idle(self) -> bool:
         while not self._is_stopping():
-            if not any(HOST_TAG not in job.tags for job in self._driver.active_jobs()):
+            if not self._is_used():
                 return True
             self._wait(_IDLE_INTERVAL)
         return False

@@ -1,7 +1,7 @@
 """Java sources of this folder, made classes of the driver JVM's application class loader at its start.
 
-A fresh machine has no javac, so Spark's own compiler (Janino) compiles them inside the JVM, and the bytes are kept in a
-file for the next start. They are defined one by one: the class path stays as it is, so the class archive stays valid.
+A fresh machine has no javac, so Spark's own compiler (Janino) compiles them inside the JVM, which defines them one by
+one. The bytes are kept in a jar, which stands at the end of the next JVM's class path.
 Janino knows no lambdas and no `var`, and forgets generics: sources are written in an older Java, with casts.
 """
 
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 FOLDER = Path(__file__).resolve().parent
 
 SOURCES: tuple[str, ...] = (
+    "EarlyClasses",
     "Fields",
     "Step",
     "SlotDirectory",
@@ -58,6 +59,7 @@ SOURCES: tuple[str, ...] = (
     "SharedContext",
     "ExitWitness",
     "Figures",
+    "IdleHeap",
 )
 """What is compiled, in the order in which it is defined: a class comes after what it extends."""
 
@@ -71,15 +73,33 @@ class UnsupportedSparkError(FlinklikeError):
     """The installed Spark has not the members that keep jobs apart in it."""
 
 
-def load_classes(gateway: Any, cache_directory: Path, spark_version: str, *, folder: Path = FOLDER) -> None:
-    """Define all classes in the JVM behind `gateway` and check what they hang on. Once per JVM.
-
-    Raises UnsupportedSparkError, one sentence that names the version.
-    """
-    cache = cache_directory / f"jvm-{_digest(folder, spark_version)}.jar"
+def kept_classes(cache_directory: Path, spark_version: str, *, folder: Path = FOLDER) -> Path | None:
+    """The jar that an earlier start has left, for the class path; None while there is none that is whole."""
+    jar = _jar(cache_directory, spark_version, folder)
     try:
-        classes = _read(cache) or _compile_into(gateway, folder, cache)
-        _define(gateway, classes)
+        with zipfile.ZipFile(jar) as file:
+            damaged = file.testzip()
+    except FileNotFoundError:
+        return None
+    except (OSError, zipfile.BadZipFile) as error:
+        logger.warning("compiling the classes of the JVM again, %s is unreadable: %s", jar, error)
+        return None
+    if damaged:
+        logger.warning("compiling the classes of the JVM again, %s is damaged in %s", jar, damaged)
+    return None if damaged else jar
+
+
+def load_classes(
+    gateway: Any, cache_directory: Path, spark_version: str, *, folder: Path = FOLDER, are_there: bool = False
+) -> None:
+    """Define all classes in the JVM behind `gateway`, unless its class path has them, and check what they hang on.
+
+    Once per JVM. Raises UnsupportedSparkError, one sentence that names the version.
+    """
+    try:
+        if not are_there:
+            _define(gateway, _compile_into(gateway, folder, _jar(cache_directory, spark_version, folder)))
+        gateway.jvm.org.apache.spark.EarlyClasses.begin()
         missing = list(gateway.jvm.org.apache.spark.Fields.missing(_names(gateway, folder)))
     except Py4JJavaError as error:
         raise _unsupported(spark_version, str(error.java_exception)) from error
@@ -97,23 +117,15 @@ def _unsupported(spark_version: str, reason: str) -> UnsupportedSparkError:
     return UnsupportedSparkError(message)
 
 
+def _jar(cache_directory: Path, spark_version: str, folder: Path) -> Path:
+    return cache_directory / f"jvm-{_digest(folder, spark_version)}.jar"
+
+
 def _digest(folder: Path, spark_version: str) -> str:
     digest = hashlib.sha256(spark_version.encode())
     for name in SOURCES:
         digest.update(f"\0{name}\0".encode() + (folder / f"{name}.java").read_bytes())
     return digest.hexdigest()[:24]
-
-
-def _read(cache: Path) -> dict[str, bytes]:
-    """The classes in the order in which they were written, or nothing: a damaged file is written anew."""
-    try:
-        with zipfile.ZipFile(cache) as file:
-            return {name: file.read(name) for name in file.namelist()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, zipfile.BadZipFile) as error:
-        logger.warning("compiling the classes of the JVM again, %s is unreadable: %s", cache, error)
-        return {}
 
 
 def _compile_into(gateway: Any, folder: Path, cache: Path) -> dict[str, bytes]:
