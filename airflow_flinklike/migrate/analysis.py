@@ -9,7 +9,7 @@ from airflow_flinklike.api.builder_conf import builder_conf
 from airflow_flinklike.migrate.files import SourceFile, UnreadableFileError, read
 from airflow_flinklike.migrate.finding import Found, find_tasks
 from airflow_flinklike.migrate.judging import DEFAULT_CONN_ID, judge
-from airflow_flinklike.migrate.model import Judgement, Kind, Place
+from airflow_flinklike.migrate.model import Computed, Judgement, Kind, Place
 from airflow_flinklike.migrate.rewriting import RewriteError, rewrite
 from airflow_flinklike.migrate.shared import settle, stays
 
@@ -92,14 +92,18 @@ def analyse(path: Path, conn_id: str = DEFAULT_CONN_ID) -> FileReport:
     return report
 
 
-def _script_conf(place: Place) -> dict[str, str]:
+def _script_conf(place: Place) -> dict[str, str] | None:
     """Static conf that the application's code sets, where its path is a literal one and the file is here."""
     given = place.parameters.get("file" if place.kind is Kind.LIVY else "application")
-    path = Path(given.value.removeprefix("file://")) if given is not None and isinstance(given.value, str) else Path()
-    if not (path.is_absolute() and path.suffix == ".py" and path.is_file()):
+    value = "" if given is None else given.value
+    end = value.end if isinstance(value, Computed) else value if isinstance(value, str) else ""
+    if not end.endswith(".py"):
         return {}
+    path = Path(end.removeprefix("file://"))
+    if isinstance(value, Computed) or not (path.is_absolute() and path.is_file()):
+        return None
     try:
         return builder_conf(read(path).text, {})
     except UnreadableFileError as error:
         place.notes.append(f"its application {path}: {error}")
-        return {}
+        return None

@@ -23,11 +23,11 @@ from airflow_flinklike.migrate.parameters import (
     says_something,
 )
 from airflow_flinklike.migrate.values import has_computed
-from runtime.common.spark_conf import OWNED, conf_text, is_static, is_without_effect, static_conf
+from runtime.common.spark_conf import OWNED, WARM_CONF, conf_text, is_static, is_without_effect, static_conf
 from runtime.common.spark_environments import JARS, SparkOffer, SparkWish, refused_static_conf
 
 DEFAULT_CONN_ID = "flinklike_default"
-_LOCAL = {"spark.master": "local[*]"}
+_LOCAL = {"spark.master": "local[*]", **WARM_CONF}
 _OFFER = SparkOffer(_LOCAL, environment_bytes=1 << 60)
 _OWN_JOB = "the job's own"
 _VARIANTS_MAX = 100
@@ -50,10 +50,11 @@ def judge(place: Place, conn_id: str = DEFAULT_CONN_ID) -> Judgement:
     notes = [*place.notes, *_notes(place), *(_in_words(change) for change in changes if change.why)]
     if _is_jar(place):
         return Judgement(Verdict.JAR, (), tuple(notes), tuple(changes))
-    keys = tuple(dict.fromkeys(_key_of(one, place.script_conf) for one in conf))
+    keys = tuple(dict.fromkeys(_key_of(one, place.script_conf or {}) for one in conf))
     if keys in {("",), ()}:
         return Judgement(Verdict.MOVES, (), tuple(notes), tuple(changes))
-    static = {key: conf_text(value) for one in (place.script_conf, *conf) for key, value in _effective(one).items()}
+    confs = (place.script_conf or {}, *conf)
+    static = {key: conf_text(value) for one in confs for key, value in _effective(one).items()}
     return Judgement(Verdict.ENVIRONMENT, (), tuple(notes), tuple(changes), keys, static)
 
 
@@ -195,7 +196,7 @@ def _of_jars(place: Place, application: Any) -> Iterator[str]:
         return
     if says_something(_value(place, "py_files")):
         yield "py_files: an application in a jar reads no Python files: take them out"
-    if isinstance(application, str) and application.endswith(".py"):
+    if _end(application).endswith(".py"):
         yield f"{main}: {application} is a script, and has no main class: take it out"
 
 
@@ -214,7 +215,7 @@ def _notes(place: Place) -> Iterator[str]:
     elif any(isinstance(key, Computed) for one in _confs(place) for key in one):
         yield "a part of conf is known when it runs: with static keys the task gets a Spark environment"
     application = _value(place, "file" if place.kind is Kind.LIVY else "application")
-    if isinstance(application, Computed):
+    if isinstance(application, Computed) and not application.end.endswith((".py", ".jar")):
         yield "the application is known when it runs: a jar needs java_class"
     if _value(place, "properties_file"):
         yield "properties_file: static keys in it give the task a Spark environment"
@@ -235,8 +236,12 @@ def _is_jar(place: Place) -> bool:
     given = [] if application is None else [application.value]
     if application is not None and application.origin is Origin.MAPPED and isinstance(application.value, list):
         given = application.value
-    is_jar_file = any(isinstance(one, str) and one.endswith(".jar") for one in given)
+    is_jar_file = any(_end(one).endswith(".jar") for one in given)
     return is_jar_file or (main in place.parameters and says_something(place.parameters[main].value))
+
+
+def _end(value: Any) -> str:
+    return value.end if isinstance(value, Computed) else value if isinstance(value, str) else ""
 
 
 def _of_urls(place: Place) -> Iterator[str]:

@@ -42,9 +42,13 @@ _IN_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A value that is known only when the DAG file runs, with the text that computes it."""
+    """A value that is known only when the DAG file runs, with the text that computes it.
+
+    `end`: what the value ends with in any case, such as `.py`.
+    """
 
     text: str
+    end: str = ""
 
     def __str__(self) -> str:
         return self.text
@@ -100,7 +104,8 @@ class Place:
 
     `reference` is the expression that names the operator. `obstacles` are reasons against a move that the way in which
     the source is written gives. `default_names` are those of parameters that `default_args` give, and
-    `script_conf` is static conf in the application's own code. `has_unknown`: it has parameters that only a run knows.
+    `script_conf` is static conf in the application's own code, None if that is a script that is not here, or whose path
+    only a run knows. `has_unknown`: it has parameters that only a run knows.
     """
 
     kind: Kind
@@ -113,7 +118,7 @@ class Place:
     notes: list[str] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     default_names: frozenset[str] = frozenset()
-    script_conf: Mapping[str, str] = field(default_factory=dict)
+    script_conf: Mapping[str, str] | None = field(default_factory=dict)
     has_unknown: bool = False
 
     @property

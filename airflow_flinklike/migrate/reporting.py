@@ -28,6 +28,7 @@ def as_json(reports: Sequence[FileReport], summary: Summary) -> dict[str, Any]:
             "tasks": {verdict.value: number for verdict, number in summary.tasks.items()},
             "is_at_least": summary.is_at_least,
             "unscheduled_tasks": summary.unscheduled,
+            "unseen_scripts": summary.unseen_scripts,
             "jvm_starts_per_day": {"before": summary.starts_before, "after": summary.starts_after},
             "seconds_saved_per_day": summary.seconds_saved,
             "connections": summary.connections,
@@ -150,6 +151,11 @@ def summary_lines(summary: Summary) -> list[str]:
     )
     if summary.unscheduled:
         lines.append(f"Not counted: {summary.unscheduled} tasks without a schedule that the file tells.")
+    if summary.unseen_scripts:
+        lines.append(
+            f"Not seen: the scripts of {summary.unseen_scripts} tasks, which are not here; static conf in their own "
+            "builders gives them a Spark environment."
+        )
     if summary.problems:
         lines.append(f"{summary.problems} files could not be read or written.")
     return lines

@@ -41,6 +41,8 @@ class Summary:
     is_at_least: bool = False
     unscheduled: int = 0
     """Tasks of DAGs that run when somebody starts them, or whose schedule is known only when they run."""
+    unseen_scripts: int = 0
+    """Tasks whose application is a script that was not read: static conf of its own builder is not known."""
     starts_before: float = 0.0
     starts_after: float = 0.0
 
@@ -84,6 +86,7 @@ def _add(found: Summary, place: Place, judgement: Judgement) -> None:
     found.unscheduled += tasks - sum(
         _at_least(one) for one in place.placements if one.dag is not None and one.dag.schedule.runs_per_day
     )
+    found.unseen_scripts += tasks if place.script_conf is None else 0
     keys = judgement.environments
     if judgement.verdict is Verdict.ENVIRONMENT and len(keys) == 1 and keys[0] and not is_own(keys[0]):
         shared = found.environments.setdefault(keys[0], Environment(keys[0], judgement.static_conf))

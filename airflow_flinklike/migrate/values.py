@@ -19,10 +19,11 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 ScopeNode = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 
 
-def computed(node: ast.AST) -> Computed:
-    """The mark of a value that only a run knows."""
+def computed(node: ast.AST, end: object = "") -> Computed:
+    """The mark of a value that only a run knows, but for its end."""
     text = " ".join(ast.unparse(node).split())
-    return Computed(text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 3] + "...")
+    known = end.end if isinstance(end, Computed) else end if isinstance(end, str) else ""
+    return Computed(text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 3] + "...", known)
 
 
 def has_computed(value: Any) -> bool:
@@ -158,7 +159,7 @@ class Evaluator:
 
     @staticmethod
     def _known(node: ast.expr, value: Any) -> Any:
-        return computed(node) if isinstance(value, Computed) else value
+        return computed(node, value) if isinstance(value, Computed) else value
 
     def _sequence(self, node: ast.List | ast.Tuple | ast.Set, scope: Scope, depth: int) -> Any:
         found: list[Any] = []
@@ -189,7 +190,7 @@ class Evaluator:
     def _joined(self, node: ast.JoinedStr, scope: Scope, depth: int) -> Any:
         parts = [self.value(part, scope, depth) for part in node.values]
         if any(not isinstance(part, str | int | float) for part in parts):
-            return computed(node)
+            return computed(node, parts[-1])
         return "".join(map(str, parts))
 
     def _operation(self, node: ast.BinOp, scope: Scope, depth: int) -> Any:
@@ -203,6 +204,8 @@ class Evaluator:
                 return left + right
             case ast.Mult(), int() | float(), int() | float():
                 return left * right
+            case ast.Add() | ast.Div(), _, str() | Computed():  # a path, or a text
+                return computed(node, right)
             case _:
                 return computed(node)
 
@@ -227,9 +230,7 @@ class Evaluator:
             return self._known(node, self.value(node.func.value, scope, depth))
         if name == "join" and isinstance(node.func, ast.Attribute) and len(given) == 1:
             return _text_joined(node, self.value(node.func.value, scope, depth), given[0])
-        if named:
-            return computed(node)
-        return _built_in(node, name, given)
+        return computed(node) if named else _built_in(node, name, given)
 
 
 def _text_joined(node: ast.Call, separator: Any, parts: Any) -> Any:
@@ -245,6 +246,8 @@ def _built_in(node: ast.Call, name: str, given: list[Any]) -> Any:
             return value
         case "range", [_, *_]:
             return _range(node, given)
+        case "Path" | "PurePosixPath" | "fspath" | "join" | "str", [*_, end]:
+            return computed(node, end)
         case _:
             return computed(node)
 

@@ -124,6 +124,9 @@ OWNED: Mapping[str, str] = {
 }
 """Keys that no job can set, with the reason or with what to use instead."""
 
+WARM_CONF: Mapping[str, str] = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+"""Static conf that every TaskManager's Spark has, unless its configuration says otherwise."""
+
 OF_ENVIRONMENTS = frozenset({"spark.driver.memory", "spark.sql.catalogImplementation"})
 """Owned keys that a job can set nevertheless: they are those of an environment that is started for it."""
 

@@ -19,6 +19,7 @@ from tests.benchmarks import (
     etcd_writes,
     hostile,
     job_lists,
+    migration,
     recovery,
     rpc_stream,
     scheduler_core,
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "commit": commit.commit,
     "soak": soak.soak,
     "airflow": airflow_tasks.airflow_tasks,
+    "migration": migration.migration,
 }
 REPEATED = frozenset({"recovery", "soak"})
 """Those that take `--runs`."""

@@ -49,7 +49,7 @@ _TIMEOUT = 600.0
 def airflow_tasks(*, small: bool) -> Report:
     """`spark.range(1000).count()` as a task."""
     report = Report("Airflow tasks")
-    has_peers = _has_provider()
+    has_peers = has_provider()
     files = [DAGS / "floor.py", DAGS / "flinklike.py", *([DAGS / "peers.py"] if has_peers else [])]
     environment = {
         "JAVA_HOME": plain_spark_environment()["JAVA_HOME"],
@@ -133,7 +133,8 @@ def _add_single(report: Report, found: Mapping[str, Sequence[float]]) -> None:
         report.add("SparkSubmitOperator / FlinklikeSubmitOperator", ratio, "x", Target("30"))
 
 
-def _has_provider() -> bool:
+def has_provider() -> bool:
+    """True if the operators that we compare with are there."""
     try:
         return find_spec(PROVIDER) is not None
     except ModuleNotFoundError:

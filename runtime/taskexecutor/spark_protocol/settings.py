@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runtime.common.spark_conf import OF_ENVIRONMENTS, OWNED
+from runtime.common.spark_conf import OF_ENVIRONMENTS, OWNED, WARM_CONF
 from runtime.common.spark_environments import HEAP, JAVA_OPTIONS, WAREHOUSE, EnvironmentSpec, has_own_metastore
 from runtime.taskexecutor.spark_protocol.catalog import catalog_conf
 from runtime.taskexecutor.worker_protocol.worker_environment import DAEMON_MODULE, WORKING_DIRECTORY_LINK
@@ -150,8 +150,7 @@ class SparkSettings:
 def _defaults(settings: SparkSettings) -> dict[str, str]:
     conf = {
         "spark.app.name": "flinklike-taskmanager",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        **WARM_CONF,
         "spark.ui.retainedJobs": _RETAINED_MAX,
         "spark.ui.retainedStages": _RETAINED_MAX,
         "spark.ui.retainedTasks": "10000",

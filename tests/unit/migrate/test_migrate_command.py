@@ -38,6 +38,7 @@ SCHEMA = {
                 "tasks",
                 "is_at_least",
                 "unscheduled_tasks",
+                "unseen_scripts",
                 "jvm_starts_per_day",
                 "seconds_saved_per_day",
                 "connections",

@@ -55,6 +55,24 @@ def test_tasks_with_the_same_static_conf_have_one_key() -> None:
     assert by_parameter.environments == by_conf.environments == (environment_key({"spark.driver.memory": "2g"}),)
 
 
+def test_conf_that_each_warm_spark_has_gives_no_environment() -> None:
+    assert judged(conf={"spark.ui.enabled": False, "spark.ui.showConsoleProgress": "False"}).verdict is Verdict.MOVES
+    assert judged(conf={"spark.ui.enabled": "true"}).verdict is Verdict.ENVIRONMENT
+
+
+@pytest.mark.parametrize(
+    ("application", "verdict", "notes"),
+    [
+        (Computed("HOME / 'a.py'", "a.py"), Verdict.MOVES, ()),
+        (Computed("HOME / 'a.jar'", "a.jar"), Verdict.JAR, ()),
+        (Computed("PATH"), Verdict.MOVES, ("the application is known when it runs: a jar needs java_class",)),
+    ],
+)
+def test_the_end_of_a_path_tells_what_it_is(application: Computed, verdict: Verdict, notes: tuple[str, ...]) -> None:
+    found = judged(application=application)
+    assert (found.verdict, found.notes) == (verdict, notes)
+
+
 def test_an_option_wins_over_conf() -> None:
     found = judged(driver_memory="3g", conf={"spark.driver.memory": "2g"})
     assert found.environments == judged(driver_memory="3g").environments
@@ -161,6 +179,18 @@ def test_static_conf_of_the_application_counts(tmp_path: Path) -> None:
     body = f'with DAG("d", schedule=None):\n    S(task_id="a", application="{script}")\n'
     ((_, judgement),) = report(tmp_path, body).tasks
     assert judgement.environments == (environment_key({"spark.serializer": "K"}),)
+
+
+def test_scripts_that_are_not_here_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "here.py").write_text("pass")
+    body = (
+        'with DAG("d", schedule=None):\n'
+        f'    S(task_id="a", application="{tmp_path}/here.py")\n'
+        f'    S(task_id="b", application="{tmp_path}/gone.py")\n'
+        '    S(task_id="c", application=f"{HOME}/c.py")\n'
+        '    S(task_id="d", application="d.jar", java_class="D")\n'
+    )
+    assert summarize([report(tmp_path, body)]).unseen_scripts == 2
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0"), (5317.2, "5 317"), (0.033, "0.03"), (6.42, "6.4"), (12, "12")])

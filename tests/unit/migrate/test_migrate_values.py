@@ -46,6 +46,26 @@ def test_literal_values_are_known(expression: str, before: str, expected: Any) -
 
 
 @pytest.mark.parametrize(
+    ("expression", "end"),
+    [
+        ("f'{HOME}/jobs/a.py'", "/jobs/a.py"),
+        ("HOME + '/a.py'", "/a.py"),
+        ("HOME / 'jobs' / 'a.py'", "a.py"),
+        ("str(Path(HOME) / 'a.jar')", "a.jar"),
+        ("os.path.join(HOME, 'a.py')", "a.py"),
+        ("os.fspath(HOME / f'{NAME}.py')", ".py"),
+        ("f'{HOME}/{NAME}'", ""),
+        ("f('a.py')", ""),
+        ("HOME - 'a.py'", ""),
+    ],
+)
+def test_the_end_of_a_computed_value_may_be_known(expression: str, end: str) -> None:
+    value = value_of(expression)
+    assert isinstance(value, Computed)
+    assert value.end == end
+
+
+@pytest.mark.parametrize(
     ("expression", "before"),
     [
         ("f()", ""),

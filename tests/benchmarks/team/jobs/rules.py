@@ -1,0 +1,2 @@
+def cleaned(label: str) -> str:
+    return label.strip().upper()
