@@ -130,6 +130,9 @@ WARM_CONF: Mapping[str, str] = {"spark.ui.enabled": "false", "spark.ui.showConso
 OF_ENVIRONMENTS = frozenset({"spark.driver.memory", "spark.sql.catalogImplementation"})
 """Owned keys that a job can set nevertheless: they are those of an environment that is started for it."""
 
+ISOLATION, JVM = "spark.flinklike.isolation", "jvm"
+"""The key, and its value, by which a job has a driver JVM of its own. A plain Spark has no use for it."""
+
 EXECUTOR_ENV = "spark.executorEnv."
 """Environment variables of Python workers, which PySpark sends with each function."""
 
@@ -173,6 +176,8 @@ def is_static(key: str) -> bool:
     """True for keys that only a new JVM could take. Keys of other systems are none of Spark's."""
     if not key.startswith("spark.") or is_ignored(key) or key.startswith(EXECUTOR_ENV):
         return False
+    if key == ISOLATION:
+        return True
     if key.startswith("spark.sql."):
         return key in STATIC_SQL or key.startswith(_STATIC_SQL_PREFIXES)
     return key.split(".")[1] in SPARK_NAMESPACES or key.startswith(_OF_METASTORES)

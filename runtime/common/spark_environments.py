@@ -14,7 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from runtime.common.spark_conf import advice, fewest_lacking, is_owned, lacking, normal_value, static_conf
+from runtime.common.spark_conf import (
+    ISOLATION,
+    JVM,
+    advice,
+    fewest_lacking,
+    is_owned,
+    lacking,
+    normal_value,
+    static_conf,
+)
 
 CATALOG, HIVE = "spark.sql.catalogImplementation", "hive"
 METASTORES = (
@@ -44,7 +53,8 @@ _MIB = 1 << 20
 class EnvironmentSpec:
     """One environment: `conf` is what it has beyond the default one of its TaskManager. `key` is "" for the default.
 
-    `is_application`: memory for a Java application, which starts its JVM itself, below its slot.
+    `is_application`: memory for a Java application, which starts its JVM itself, below its slot. `job_id`: the one job
+    that has it, and with which it ends; "" for one that jobs share.
     """
 
     key: str = ""
@@ -52,6 +62,7 @@ class EnvironmentSpec:
     heap_bytes: int = 0
     memory_bytes: int = 0
     is_application: bool = False
+    job_id: str = ""
 
     @property
     def is_default(self) -> bool:
@@ -83,7 +94,8 @@ class SparkWish:
 
 @dataclass(frozen=True, slots=True)
 class SparkOffer:
-    """What Spark of one TaskManager can be for a job: `conf` is that of its default environment.
+    """What Spark of one TaskManager can be for a job: `conf` is that of its default environment, or, where each job has
+    a JVM of its own (`taskmanager.slot.isolation`), what each begins with.
 
     `environment_bytes`: memory for environments that are started on demand, all together; 0: it starts none.
     """
@@ -93,43 +105,47 @@ class SparkOffer:
 
     def environment(self, wish: SparkWish) -> EnvironmentSpec:
         """The environment that tasks of the job have here: with all that its script sets, if that is possible."""
+        if wish.is_empty and not is_isolated(self.conf):
+            return DEFAULT_ENVIRONMENT
         if wish.is_application:
             return self._application(wish)
         for script in _as_much_as_possible(wish):
-            found = self._spec({**wish.asked, **script}, wish.job_id)
+            found = self._spec({**wish.asked, **script}, wish)
             if self._can_start(found):
                 return found
-        return self._spec(wish.asked, wish.job_id)
+        return self._spec(wish.asked, wish)
 
     def can_serve(self, wish: SparkWish) -> bool:
         """True if the default environment has what the job asks for, or one that has it may be started here."""
         if wish.is_application:
             return self._can_start(self._application(wish))
-        return self._can_start(self._spec(wish.asked, wish.job_id))
+        return self._can_start(self._spec(wish.asked, wish))
 
     def fulfils(self, wish: SparkWish) -> bool:
         """True if it can serve the job with all that its script sets too."""
         if wish.is_application:
             return self.can_serve(wish)
-        return self._can_start(self._spec({**wish.asked, **_settable(wish)}, wish.job_id))
+        return self._can_start(self._spec({**wish.asked, **_settable(wish)}, wish))
 
-    def _spec(self, static: Mapping[str, str], job_id: str) -> EnvironmentSpec:
+    def _spec(self, static: Mapping[str, str], wish: SparkWish) -> EnvironmentSpec:
         difference = {key: static[key] for key in lacking(static, self.conf)}
-        if not difference:
+        if not (difference or is_isolated(self.conf)):
             return DEFAULT_ENVIRONMENT
         if is_hive(static):  # the catalog of the default one is its own
             difference[CATALOG] = HIVE
         conf = {**self.conf, **difference}
         heap = size_bytes(conf.get(HEAP, "")) or 0
-        key = environment_key(difference, job_id if has_own_metastore(conf) else "")
-        return EnvironmentSpec(key, difference, heap, heap + overhead_bytes(heap, conf))
+        owner = wish.job_id if is_isolated(conf) or has_own_metastore(conf) else ""
+        key = environment_key(difference, owner)
+        return EnvironmentSpec(key, difference, heap, heap + overhead_bytes(heap, conf), job_id=owner)
 
     def _application(self, wish: SparkWish) -> EnvironmentSpec:
         """Its memory is its driver's; nothing of it is shared, so the key is of one job."""
         conf = {**self.conf, **wish.asked}
         heap = size_bytes(conf.get(HEAP, "")) or 0
         key = environment_key(wish.asked, wish.job_id or "application")
-        return EnvironmentSpec(key, dict(wish.asked), heap, heap + overhead_bytes(heap, conf), is_application=True)
+        memory = heap + overhead_bytes(heap, conf)
+        return EnvironmentSpec(key, dict(wish.asked), heap, memory, is_application=True, job_id=wish.job_id)
 
     def _can_start(self, spec: EnvironmentSpec) -> bool:
         is_possible = not _owned(spec.conf) and spec.memory_bytes <= self.environment_bytes
@@ -150,6 +166,11 @@ def _as_much_as_possible(wish: SparkWish) -> Iterator[Mapping[str, str]]:
         yield script
     if script.keys() & {HEAP, OVERHEAD}:
         yield {key: value for key, value in script.items() if key not in {HEAP, OVERHEAD}}
+
+
+def is_isolated(conf: Mapping[str, str]) -> bool:
+    """True for conf of a JVM that only one job has."""
+    return conf.get(ISOLATION, "").strip() == JVM
 
 
 def has_own_metastore(conf: Mapping[str, str]) -> bool:
@@ -207,6 +228,9 @@ def _problems(conf: Mapping[str, str]) -> Iterator[_Problem]:
     if size_all > STATIC_CONF_LENGTH_MAX:
         sentence = f"spark_conf: its static keys have {size_all} characters, at most {STATIC_CONF_LENGTH_MAX} can be"
         yield from (_Problem(key, sentence) for key in sorted(conf, key=lambda key: len(conf[key]))[-1:])
+    if ISOLATION in conf and not is_isolated(conf):
+        sentence = f"spark_conf {ISOLATION}: {conf[ISOLATION][:80]!r}: expected {JVM}, for a JVM of the job alone"
+        yield _Problem(ISOLATION, sentence)
     for key, least in ((HEAP, HEAP_BYTES_MIN), (OVERHEAD, 0)):
         text = conf.get(key)
         size = None if text is None else size_bytes(text)
@@ -286,6 +310,8 @@ def _unserved(key: str, value: str) -> str:
     """A sentence about a key that asks for an environment, where no TaskManager starts one."""
     if key == JARS and jars_of_jobs({JARS: value}):
         return f"jars: {_NO_ENVIRONMENTS}"
+    if key == ISOLATION:
+        return f"spark_conf {ISOLATION}: {_NO_ENVIRONMENTS}"
     return advice(key, value)
 
 

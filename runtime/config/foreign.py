@@ -29,7 +29,6 @@ _REGISTRATION = "connecting is retried without end, a TaskManager's as long as t
 
 REMOVED_KEYS: Mapping[str, str] = {
     "exchange.carrier": "the rows of an edge are always Parquet files below exchange.dir: remove it",
-    "taskmanager.slot.isolation": "each slot is a process of its own, always: remove it",
 }
 """Options of earlier releases, with what to do about each."""
 

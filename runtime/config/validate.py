@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
-from runtime.common.spark_conf import OWNED
+from runtime.common.spark_conf import ISOLATION, JVM, OWNED
 from runtime.config.configuration import Configuration
 from runtime.config.option import ConfigOption
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
@@ -60,6 +60,7 @@ from runtime.config.options.taskmanager import (
     ISOLATION_TIMEOUT,
     SLOT_CGROUPS,
     SLOT_CPU_MAX,
+    SLOT_ISOLATION,
     SLOT_PROCESSES_MAX,
     SLOT_UIDS,
     SPARK_ALLOW_UNAUTHENTICATED,
@@ -69,10 +70,11 @@ from runtime.config.options.taskmanager import (
     SPARK_NETWORK_ENCRYPTION,
     SPARK_SECRET_FILE,
     SPARK_USER,
+    SPARK_WAREHOUSE,
     TASKMANAGER_BIND_HOST,
     TASKMANAGER_HOST,
 )
-from runtime.config.spark_memory import default_environment_bytes
+from runtime.config.spark_memory import default_environment_bytes, has_own_jvms
 
 _SPARK_MASTER = re.compile(r"(local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://[^\s/:,]+:\d+(,[^\s/:,]+:\d+)*)\Z")
 """`local[n,f]` and the several hosts of a standby master are Spark's own forms."""
@@ -270,11 +272,28 @@ def _spark(configuration: Configuration) -> Iterator[str]:
     total, least = configuration.get(SPARK_MEMORY_TOTAL), default_environment_bytes(configuration)
     if configuration.get(SPARK_ENABLED) and total and total < least:
         yield (
-            f"{SPARK_MEMORY_TOTAL.key} is for all driver JVMs of a TaskManager, and the warm one takes {least >> 20} "
+            f"{SPARK_MEMORY_TOTAL.key} is for all driver JVMs of a TaskManager, and one takes {least >> 20} "
             f"mb ({SPARK_MEMORY.key} and its overhead): raise it, or set it to 0 to start no other"
         )
+    if ISOLATION in configuration.spark_conf:
+        yield f"{ISOLATION} is for jobs: set {SLOT_ISOLATION.key}: {JVM} instead"
+    if has_own_jvms(configuration):
+        yield from _own_jvms(configuration)
     if configuration.get(SPARK_ENABLED):
         yield from (f"{key}: {reason}" for key, reason in OWNED.items() if key in configuration.spark_conf)
+
+
+def _own_jvms(configuration: Configuration) -> Iterator[str]:
+    """R53: what a TaskManager without a JVM for all jobs cannot have."""
+    what = f"{SLOT_ISOLATION.key}: {JVM}"
+    if not configuration.get(SPARK_ENABLED):
+        yield f"{what} is for TaskManagers with Spark: set {SPARK_ENABLED.key} to true, or leave it out"
+    if configuration.get(SPARK_MEMORY_TOTAL) == 0:
+        yield f"{what} starts a JVM for each job, and {SPARK_MEMORY_TOTAL.key}: 0 leaves no room for any: raise it"
+    if configuration.get(SPARK_WAREHOUSE):
+        yield f"{what} and {SPARK_WAREHOUSE.key} contradict each other: one JVM at a time can use that catalog"
+    if configuration.get(SLOT_UIDS) is not None:
+        yield f"{what} is not possible with {SLOT_UIDS.key} yet: their account for Spark is that of one JVM"
 
 
 def _slot_users(configuration: Configuration) -> Iterator[str]:

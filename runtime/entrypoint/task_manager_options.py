@@ -9,10 +9,11 @@ import os
 from pathlib import Path
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.spark_conf import ISOLATION, JVM
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.config.configuration import Configuration
 from runtime.config.options import taskmanager as tm
-from runtime.config.spark_memory import ENVIRONMENT_BYTES_DEFAULT, default_environment_bytes
+from runtime.config.spark_memory import ENVIRONMENT_BYTES_DEFAULT, default_environment_bytes, has_own_jvms
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE, RESOURCE_ID_FILE_VARIABLE
 from runtime.entrypoint.process import ProcessContext
 from runtime.entrypoint.process_options import (
@@ -102,10 +103,12 @@ def _environment_bytes(configuration: Configuration) -> int:
     """Memory for Spark environments beside the default one. Where slots are users of their own, the account of Spark's
     JVM is that of one JVM, and no other is started (R50).
     """
-    total = configuration.get(tm.SPARK_MEMORY_TOTAL)
+    total, default = configuration.get(tm.SPARK_MEMORY_TOTAL), default_environment_bytes(configuration)
     if configuration.get(tm.SLOT_UIDS) is not None:
         return 0
-    return ENVIRONMENT_BYTES_DEFAULT if total is None else max(0, total - default_environment_bytes(configuration))
+    if total is None:
+        total = default + ENVIRONMENT_BYTES_DEFAULT
+    return total if has_own_jvms(configuration) else max(0, total - default)
 
 
 def spark_settings(
@@ -200,7 +203,7 @@ def slot_settings(
         moves_scripts=configuration.get(tm.SCRIPT_STATIC_CONF) == "environment",
         spark_cluster=_spark_cluster(configuration) if registration.has_spark else "",
         environment=environment,
-        attaches_ahead=configuration.get(tm.SLOT_UIDS) is None,
+        attaches_ahead=configuration.get(tm.SLOT_UIDS) is None and not has_own_jvms(configuration),
         cgroups=_slot_cgroups(configuration, registration),
     )
 
@@ -250,6 +253,8 @@ def _open_spark(settings: SparkSettings) -> str:
 def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
     configuration = context.configuration
     conf = {key: value for key, value in configuration.spark_conf.items() if key != SPARK_MASTER}
+    if has_own_jvms(configuration):
+        conf[ISOLATION] = JVM
     master = configuration.spark_conf.get(SPARK_MASTER, DEFAULT_MASTER)
     log_file = context.environment.get(LOG_FILE_VARIABLE)
     return SparkSettings(

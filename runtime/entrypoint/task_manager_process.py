@@ -19,6 +19,7 @@ from runtime.config.configuration import Configuration
 from runtime.config.options import high_availability as ha
 from runtime.config.options import taskmanager as tm
 from runtime.config.options.jobmanager import JOBMANAGER_ADDRESS, JOBMANAGER_PORT
+from runtime.config.spark_memory import has_own_jvms
 from runtime.entrypoint.process import Leaving, NewLifeError, ProcessContext, first_cause
 from runtime.entrypoint.process_options import (
     guard_dialler,
@@ -61,6 +62,7 @@ from runtime.taskexecutor.spark.application import ApplicationEnvironment
 from runtime.taskexecutor.spark.environment import SparkEnvironment
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.environments import SparkEnvironments
+from runtime.taskexecutor.spark.without_jvm import NoSharedJvm
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.storage.directory_tree import local_path
 from runtime.taskexecutor.task_environment import TaskEnvironment
@@ -182,7 +184,9 @@ def _make_runner(
         make = partial(_environment, settings=settings, make_spark=make_spark, jars=directory.jars)
         idle = seconds(configuration, tm.SPARK_ENVIRONMENT_IDLE)
         offer = spark_offer(registration)
-        spark = SparkEnvironments(make_spark(settings), make, offer, context.clock, idle_timeout=idle)
+        has_own = has_own_jvms(configuration)
+        shared = NoSharedJvm(settings, environment) if has_own else make_spark(settings)
+        spark = SparkEnvironments(shared, make, offer, context.clock, idle_timeout=idle)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     services = _services(context, store)
     rpc = context.make_rpc(

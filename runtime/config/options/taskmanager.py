@@ -207,6 +207,15 @@ TENANCY = choice_option(
     "shared",
     "namespace",
 )
+SLOT_ISOLATION = choice_option(
+    "taskmanager.slot.isolation",
+    "process",
+    "What keeps jobs apart: `process`, a process for each slot, with Spark's JVMs shared by jobs; or `jvm`, each job "
+    "also has a driver JVM of its own, which is started for it, ends with it, and takes its room from "
+    "taskmanager.memory.spark.total. Then no JVM is kept warm: a job waits some seconds for Spark.",
+    "process",
+    "jvm",
+)
 SLOT_UIDS: ConfigOption[tuple[int, int] | None] = ConfigOption(
     "taskmanager.slots.uids",
     parse_id_range,

@@ -60,7 +60,7 @@ def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> str:
         state = "all of them are draining" if are_draining else "none has a slot ready yet"
         problem = next((f": {peer.report.problem}" for peer in reachable if peer.report.problem), "")
         return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
-    if not job.wish.is_empty and not any(peer.has_room_for(peer.offer.environment(job.wish)) for peer in reachable):
+    if not any(peer.has_room_for(job.environment_of(peer.offer)) for peer in reachable):
         return (
             f"no room for its Spark environment: those of other jobs are in use on all {len(reachable)} TaskManagers "
             "that fit (taskmanager.memory.spark.total)"

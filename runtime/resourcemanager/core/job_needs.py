@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
-from runtime.common.spark_environments import SparkWish
+from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec, SparkOffer, SparkWish
 from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile, ResourceRequirement
 from runtime.resourcemanager.core.reach import Reach
 from runtime.resourcemanager.core.slots import Allocation
@@ -36,6 +36,12 @@ class JobNeeds:
     def is_idle(self) -> bool:
         """True if the job wants nothing and has nothing."""
         return not self.requirements and not any(self.held.values())
+
+    def environment_of(self, offer: SparkOffer) -> EnvironmentSpec:
+        """The Spark environment that its slots count with there. Code that may do without Spark reserves none: a task
+        of it that touches Spark nevertheless waits for room in its slot.
+        """
+        return offer.environment(self.wish) if self.needs_spark or not self.wish.is_empty else DEFAULT_ENVIRONMENT
 
     def hold(self, allocation: Allocation, change: int) -> None:
         """Count an allocation in or out. An allocation that the owner cannot reach is of no use to the job (R7)."""

@@ -286,12 +286,12 @@ class SlotManager:
 
     def _note_environments(self, job: JobNeeds) -> None:
         """Of allocations that only a report has shown, the next leader learns here what Spark environment they have."""
-        if job.wish.is_empty:
+        if job.wish.is_empty and not job.needs_spark:
             return
         for allocation in self._allocations.values():
             peer = self._task_managers.get(allocation.incarnation)
             if allocation.job_id == job.job_id and peer is not None:
-                allocation.environment = peer.offer.environment(job.wish)
+                allocation.environment = job.environment_of(peer.offer)
 
     def _count_held(self, job: JobNeeds) -> None:
         job.held.clear()
@@ -365,7 +365,7 @@ class SlotManager:
             self._unowned.add(job.job_id)  # the process has lost the job since it declared, or may be about to
             return None
         fitting = [peer for peer in self._fitting(job, profile) if not job.reach.skips(peer.incarnation)]
-        if not job.wish.is_empty:
+        if any(not job.environment_of(peer.offer).is_default for peer in fitting):
             fitting = _with_room(fitting, job)
         chosen = tenants.choose(fitting, job.job_id, job.namespace)
         return None if chosen is None else self._request(job, profile, chosen)
@@ -375,8 +375,7 @@ class SlotManager:
 
     def _request(self, job: JobNeeds, profile: ResourceProfile, peer: TaskManagerSlots) -> ev.SendRequestSlot:
         allocation = Allocation(self._new_id(), peer.incarnation, peer.next_free, job.job_id, profile, self._now)
-        if not job.wish.is_empty:
-            allocation.environment = peer.offer.environment(job.wish)
+        allocation.environment = job.environment_of(peer.offer)
         peer.take(allocation)
         if peer.registration.has_tenants:
             peer.tenant = peer.tenant or job.namespace
@@ -398,5 +397,5 @@ class SlotManager:
 
 def _with_room(peers: Sequence[TaskManagerSlots], job: JobNeeds) -> list[TaskManagerSlots]:
     """Those with a free slot that have the job's Spark environment; else those that have room for it."""
-    free = [peer for peer in peers if peer.free and peer.has_room_for(peer.offer.environment(job.wish))]
-    return [peer for peer in free if peer.has_started(peer.offer.environment(job.wish))] or free
+    free = [peer for peer in peers if peer.free and peer.has_room_for(job.environment_of(peer.offer))]
+    return [peer for peer in free if peer.has_started(job.environment_of(peer.offer))] or free

@@ -8,6 +8,7 @@ import logging
 import os
 
 from runtime.common.printable import printable
+from runtime.common.spark_conf import ISOLATION, JVM
 from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.slots.work import SlotWork
 from runtime.taskexecutor.spark.environment import ChangeOutcome, JvmChange
@@ -24,7 +25,7 @@ _OUTCOMES = {
 }
 _ADVICE = (
     "The JVM runs the Spark of other jobs too. What a job needs of this belongs into its own conf (spark.*, "
-    "spark.hadoop.*), or into a Spark of its own (spark-submit)."
+    f"spark.hadoop.*), or into a JVM of its own ({ISOLATION}: {JVM})."
 )
 
 

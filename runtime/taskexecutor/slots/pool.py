@@ -218,9 +218,7 @@ class SlotProcessPool:
         attempt.tell_terminal(report)
 
     def _spec_of(self, work: SlotWork) -> EnvironmentSpec:
-        if self._environments is None or (wish := spark_wish(work)).is_empty:
-            return DEFAULT_ENVIRONMENT
-        return self._environments.spec_of(wish)
+        return DEFAULT_ENVIRONMENT if self._environments is None else self._environments.spec_of(spark_wish(work))
 
     async def _run(self, slot: Slot, attempt: RunningAttempt) -> TaskExecutionReport:
         if self._settings.spark_cluster and attempt.is_exclusive_rerun:

@@ -42,11 +42,16 @@ def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: 
     )
 
 
-def of_lost_environment(loss: SparkLoss, *, is_own: bool, jobs: int, timestamp_millis: int) -> FailureInfo:
-    """The Spark that the task used is lost (R23). `is_own`: the loss names its session; `jobs`: how many used Spark."""
+def of_lost_environment(
+    loss: SparkLoss, *, is_own: bool, is_alone: bool, jobs: int, timestamp_millis: int
+) -> FailureInfo:
+    """The Spark that the task used is lost (R23). `is_own`: the loss names its session. `is_alone`: no other job may
+    use that Spark. `jobs`: how many used it.
+    """
     if is_own and loss.is_deed:
+        whose = "the Spark of its job" if is_alone else "the Spark of its TaskManager, which other jobs use too"
         message = (
-            f"this task has ended the Spark of its TaskManager, which other jobs use too: {loss}. End a script with "
+            f"this task has ended {whose}: {loss}. End a script with "
             "sys.exit(), or by reaching its end; what runs in a Spark of its own (spark-submit) may end that"
         )
         return FailureInfo(ENDED_SPARK, message, "", USER, False, timestamp_millis, fault=Fault.USER)  # noqa: FBT003

@@ -107,7 +107,11 @@ class SparkUsers:
             if one.process is not None and _uses(one.process, process.environment)
         }
         return seen_failures.of_lost_environment(
-            loss, is_own=own, jobs=len(users | {attempt.attempt_id.job_id}), timestamp_millis=self._clock.epoch_millis()
+            loss,
+            is_own=own,
+            is_alone=bool(attempt.spec.job_id),
+            jobs=len(users | {attempt.attempt_id.job_id}),
+            timestamp_millis=self._clock.epoch_millis(),
         )
 
     def _running(self) -> list[RunningAttempt]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
 
 from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
@@ -16,40 +15,28 @@ from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.driver_jvm.command import class_path, java_command, jvm_additions, spark_home
 from runtime.taskexecutor.driver_jvm.java import find_java
-from runtime.taskexecutor.spark.environment import ClosedSession, JvmChange, SparkLoss
+from runtime.taskexecutor.spark.environment import ClosedSession, SparkLoss
+from runtime.taskexecutor.spark.without_jvm import WithoutJvm
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
-from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
 _ENDED = "the application has ended"
 
 
-class ApplicationEnvironment:
+class ApplicationEnvironment(WithoutJvm):
     """A SparkEnvironment without a JVM of its own: `open_session` says how the slot process starts one."""
 
     def __init__(self, settings: SparkSettings) -> None:
+        super().__init__()
         self._settings = settings
         self._loss: Watch[SparkLoss | None] = Watch(None)
         self._opened = 0
-        self.put_back: Watch[JvmChange | None] = Watch(None)
-
-    async def start(self) -> None:
-        """Nothing is to be started."""
 
     @property
     def is_ready(self) -> bool:
         """True until it is given up."""
         return self._loss.value is None
-
-    @property
-    def is_warm(self) -> bool:
-        """True: nothing could be warmer."""
-        return True
-
-    @property
-    def memory_bytes(self) -> int:
-        """0, though it has room: what its JVM uses is measured with its slot, below which it runs."""
-        return 0
 
     async def open_session(self, slot_index: int) -> SlotSession:
         """Say how to start the JVM. Raises UnavailableError where there is no Java."""
@@ -86,19 +73,6 @@ class ApplicationEnvironment:
         await asyncio.to_thread(delete_tree, session.directory)
         return ClosedSession()
 
-    async def cancel_session_jobs(self, session: SlotSession) -> None:
-        """The slot process asks the JVM to end."""
-
-    def note_use(self, job_id: str) -> None:
-        """Nothing is kept by job."""
-
-    async def end_job(self, job_id: str) -> None:
-        """Nothing is kept by job."""
-
-    async def progress(self) -> Mapping[str, SparkProgress]:
-        """Nothing is known of its jobs."""
-        return {}
-
     async def wait_lost(self) -> SparkLoss:
         """Returns when it is given up: with its attempt, or with the TaskManager."""
         found = await self._loss.wait_until(lambda loss: loss is not None)
@@ -112,9 +86,6 @@ class ApplicationEnvironment:
     async def give_up(self, reason: str) -> None:
         """Give it up. Idempotent."""
         await self.end(SparkLoss(reason, is_planned=True))
-
-    async def restart(self) -> None:
-        """Nothing is to be started."""
 
     async def stop(self) -> None:
         """Idempotent."""

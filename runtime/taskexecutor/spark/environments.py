@@ -24,6 +24,8 @@ from runtime.taskexecutor.spark.environment_room import EnvironmentRoom, Lease, 
 logger = logging.getLogger(__name__)
 
 _UNUSED = "no task uses this Spark environment, and its time is over or its memory is needed"
+_JOB_OVER = "the job whose Spark environment it was has ended"
+_STATIC_CONF = "'s static conf"
 _MEMORY_LOOK_SECONDS = 1.0
 _IDLE_LOOKS_PER_TIMEOUT = 10
 _IDLE_LOOK_SECONDS_MAX = 10.0
@@ -44,11 +46,15 @@ class DefaultEnvironment(SparkEnvironment, Protocol):
 
 @dataclass(slots=True)
 class _Started:
-    """`ready`: done when it can be used, or with the reason why not. `given_up`: why it is not to start any more."""
+    """`ready`: done when it can be used, or with the reason why not. `given_up`: why it is not to start any more.
+
+    `ends_unused`: it is for no later task, so that it ends when it has no user.
+    """
 
     spec: EnvironmentSpec
     environment: SparkEnvironment
     given_up: str = ""
+    ends_unused: bool = False
     ready: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -106,8 +112,14 @@ class SparkEnvironments:
         return {jar for started in self._started.values() for jar in jars_of_jobs(started.spec.conf)}
 
     async def end_job(self, job_id: str) -> None:
-        """The job left this TaskManager. Idempotent; raises FlinklikeError when one cannot be reached."""
+        """The job left this TaskManager: what only it has ends. Idempotent; raises FlinklikeError when one cannot be
+        reached.
+        """
         problem: FlinklikeError | None = None
+        for started in [started for started in self._started.values() if started.spec.job_id == job_id]:
+            started.ends_unused = True
+            if self._room.end_unused(started.spec.key):
+                await self._end(started, _JOB_OVER)
         for environment in (self.default, *(started.environment for started in [*self._started.values()])):
             try:
                 await environment.end_job(job_id)
@@ -166,7 +178,7 @@ class SparkEnvironments:
             try:
                 started = self._started[spec.key]
                 if not (started.ready.done() or spec.is_application):
-                    note("starts a Spark environment for the job's static conf")
+                    note(f"starts a Spark environment for the job{' alone' if spec.job_id else _STATIC_CONF}")
                 await asyncio.shield(started.ready)
             except BaseException:
                 self.release(lease)
@@ -215,10 +227,10 @@ class SparkEnvironments:
         return has_it
 
     def release(self, lease: Lease) -> None:
-        """One user less. The room of an application is that of one attempt."""
+        """One user less."""
         self._room.release(lease, self._clock.monotonic())
         started = self._started.get(lease.key)
-        if started is not None and started.spec.is_application:
+        if started is not None and started.ends_unused:
             self._end_all(self._room.end_unused(lease.key))
         self._note_changed()
 
@@ -233,7 +245,8 @@ class SparkEnvironments:
         except FlinklikeError:
             self._room.remove(spec.key)
             raise
-        started = self._started[spec.key] = _Started(spec, environment)
+        # The room of an application is that of one attempt.
+        started = self._started[spec.key] = _Started(spec, environment, ends_unused=spec.is_application)
         logger.info("Spark environment %s starts, %d MiB: %s", spec.key, spec.memory_bytes >> 20, sorted(spec.conf))
         self._scope.spawn(f"spark environment {spec.key}", self._run(started))
         self._note_changed()
@@ -282,9 +295,9 @@ class SparkEnvironments:
             if (started := self._started.get(key)) is not None:
                 self._scope.spawn(f"end spark environment {key}", self._end(started))
 
-    async def _end(self, started: _Started) -> None:
+    async def _end(self, started: _Started, reason: str = _UNUSED) -> None:
         """`_run` sees the loss and forgets it."""
-        await started.environment.give_up(_UNUSED)
+        await started.environment.give_up(reason)
 
     async def _watch_memory(self) -> None:
         """R53: the memory beside the heap, which Java does not bound, is bounded too."""

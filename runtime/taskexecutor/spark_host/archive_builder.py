@@ -94,6 +94,7 @@ def main(argv: list[str]) -> int:
     """`archive_builder SETTINGS_FILE`: exit code 0 when an archive exists afterwards or is being built."""
     die_with_parent(os.getppid())
     os.nice(_LOWEST_PRIORITY)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings = SparkSettings.parse(Path(argv[1]).read_text())
     is_built = build(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from runtime.common.spark_conf import ISOLATION
 from runtime.common.spark_environments import (
     SparkOffer,
     SparkWish,
@@ -20,6 +21,8 @@ LOCAL = {"spark.master": "local[*]", "spark.driver.memory": "1024m", "spark.seri
 ALONE = SparkOffer(LOCAL)
 ON_DEMAND = SparkOffer(LOCAL, 4 * GIB)
 KRYO = {"spark.serializer": "kryo"}
+ALONE_IN_JVM = {ISOLATION: "jvm"}
+OWN_JVMS = SparkOffer({**LOCAL, **ALONE_IN_JVM}, 4 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,14 @@ def test_executors_have_conf_where_they_are_processes_of_a_cluster() -> None:
             ["spark_conf spark.driver.extraJavaOptions: -Xmx"],
         ),
         ({"spark.x": "y", "spark.jars": "j" * 200_000}, [], ["spark_conf: its static keys have 200010 characters, at"]),
+        ({ISOLATION: "yes"}, [ON_DEMAND], ["spark_conf spark.flinklike.isolation: 'yes': expected jvm, for a JVM of"]),
+        (ALONE_IN_JVM, [ALONE], ["spark_conf spark.flinklike.isolation: no TaskManager starts a JVM for a job: task"]),
+        (
+            {**ALONE_IN_JVM, "spark.driver.memory": "4g"},
+            [ON_DEMAND],
+            ["spark_conf spark.driver.memory, spark.flinklike.isolation: a Spark environment for the job takes 4608"],
+        ),
+        (ALONE_IN_JVM, [ON_DEMAND], []),
         ({"spark.driver.memory": "0g"}, [ON_DEMAND], ["spark_conf spark.driver.memory: '0g': expected a size"]),
         (
             {"spark.driver.memoryOverhead": "x"},
@@ -224,3 +235,24 @@ def test_an_application_that_no_task_manager_can_run_is_refused(
 ) -> None:
     (refused,) = refused_static_conf(conf, [offer], is_application=True)
     assert told in refused
+
+
+@pytest.mark.parametrize(("offer", "asked"), [(ON_DEMAND, ALONE_IN_JVM), (OWN_JVMS, {}), (OWN_JVMS, ALONE_IN_JVM)])
+def test_a_jvm_of_its_own_has_the_job_in_its_key(offer: SparkOffer, asked: dict[str, str]) -> None:
+    """Asked for by the job, or what the TaskManager has for each."""
+    first, again, other = (offer.environment(SparkWish(job_id * 32, asked)) for job_id in "112")
+    assert first == again
+    assert first.key != other.key
+    assert (first.job_id, first.memory_bytes, first.is_default) == ("1" * 32, GIB + (512 << 20), False)
+
+
+def test_a_script_asks_for_a_jvm_of_its_own_too() -> None:
+    assert ON_DEMAND.environment(SparkWish("1" * 32, script=ALONE_IN_JVM)).job_id == "1" * 32
+    assert ON_DEMAND.environment(SparkWish("1" * 32, script={ISOLATION: "yes"})).is_default
+
+
+def test_what_jobs_share_is_no_jobs() -> None:
+    assert not ON_DEMAND.environment(SparkWish("1" * 32, KRYO)).job_id
+    assert ON_DEMAND.environment(SparkWish("1" * 32)).is_default
+    hive = ON_DEMAND.environment(SparkWish("1" * 32, {"spark.sql.catalogImplementation": "hive"}))
+    assert hive.job_id == "1" * 32, "its metastore is the job's"

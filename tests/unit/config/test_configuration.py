@@ -97,6 +97,7 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
     assert "did you mean FLINKLIKE__REST__PORT?" in text
 
 
+OWN_JVMS = "taskmanager: {slot.isolation: jvm, "
 SPARK_CLUSTER = "spark.master: spark://a:7077,b:7077\ntaskmanager.spark: {"
 EXTERNAL = "high-availability.type: etcd\nhigh-availability.etcd.endpoints: etcd-1:2379\n"
 
@@ -160,7 +161,12 @@ EXTERNAL = "high-availability.type: etcd\nhigh-availability.etcd.endpoints: etcd
         ("high-availability.etcd.endpoints: etcd-1", "expected host:port of each, not 'etcd-1'"),
         ("high-availability.etcd.endpoints: 'a:1, b:70000'", "expected host:port of each, not 'b:70000'"),
         ("high-availability.etcd.endpoints: http://a:1", "expected host:port of each"),
-        ("taskmanager.slot.isolation: process", "is no option any more: each slot is a process"),
+        ("taskmanager.slot.isolation: thread", "expected one of process, jvm"),
+        ("spark.flinklike.isolation: jvm", "is for jobs: set taskmanager.slot.isolation: jvm instead"),
+        (OWN_JVMS + "spark.enabled: false}", "is for TaskManagers with Spark"),
+        (OWN_JVMS + "memory.spark.total: 0}", "leaves no room for any: raise it"),
+        (OWN_JVMS + "memory.spark.total: 1 gb}", "for all driver JVMs of a TaskManager, and one takes 1536 mb"),
+        (OWN_JVMS + "spark.warehouse: /w}", "one JVM at a time can use that catalog"),
         ("exchange.carrier: parquet", "is no option any more: the rows of an edge are always Parquet files"),
         ("rest.port: 1\nrest.port: 2", "given twice"),
         ("rest:\n  port: 1\nrest.port: 2", "once nested and once flat"),
@@ -189,6 +195,7 @@ def test_one_problem(tmp_path: Path, text: str, says: str) -> None:
         "spark.master: spark://h:7077\ntaskmanager.spark.enabled: false",
         "high-availability: {type: etcd, etcd: {endpoints: ['[::1]:2379', 'etcd-1:1'], allow-unauthenticated: true}}",
         "task.cancellation.timeout: 0 s",
+        OWN_JVMS + "memory.spark.total: 2 gb}",
         "taskmanager:\nspark:\nrest:\n  server:\n",
     ],
 )

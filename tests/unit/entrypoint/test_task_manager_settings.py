@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.spark_environments import SparkOffer, refused_static_conf
+from runtime.common.spark_environments import SparkOffer, SparkWish, refused_static_conf
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options import taskmanager as tm
@@ -23,6 +23,7 @@ from runtime.entrypoint.task_manager_options import (
     registration_of,
     slot_settings,
 )
+from runtime.gateways.resource_manager import spark_offer
 from runtime.taskexecutor.spark_protocol.settings import effective_conf
 from runtime.taskexecutor.task_environment import TaskEnvironment
 
@@ -81,10 +82,24 @@ def test_a_job_may_ask_for_the_heap_that_there_is(tmp_path: Path, wanted: str, r
         ({tm.SPARK_MEMORY_TOTAL.key: 6 << 30}, (6 << 30) - (1536 << 20)),
         ({tm.SLOT_UIDS.key: (20000, 20099)}, 0),
         ({tm.SPARK_ENABLED.key: False}, 0),
+        ({tm.SLOT_ISOLATION.key: "jvm"}, (4 << 30) + (1536 << 20)),
+        ({tm.SLOT_ISOLATION.key: "jvm", tm.SPARK_MEMORY_TOTAL.key: 6 << 30}, 6 << 30),
     ],
 )
 def test_memory_for_spark_environments_of_jobs(tmp_path: Path, options: dict[str, Any], expected: int) -> None:
     assert registration_of(context(tmp_path, options=options), "guard:1").environment_bytes == expected
+
+
+def test_jvms_of_jobs_are_offered_by_the_registered_conf(tmp_path: Path) -> None:
+    """R53: so that JobManager, JobMaster and TaskManager name the same environment."""
+    made = context(tmp_path, options={tm.SLOT_ISOLATION.key: "jvm"})
+    registration = registration_of(made, "guard:1")
+    offer = spark_offer(registration)
+    one, other = (offer.environment(SparkWish(job_id)) for job_id in ("1" * 32, "2" * 32))
+    assert one.key != other.key
+    assert (one.conf, one.memory_bytes, one.job_id) == ({}, 1536 << 20, "1" * 32)
+    settings = slot_settings(made.configuration, registration, TaskEnvironment({}))
+    assert not settings.attaches_ahead, "there is nothing to attach to ahead"
 
 
 def test_task_managers_of_one_host_have_logs_of_their_own(tmp_path: Path) -> None:

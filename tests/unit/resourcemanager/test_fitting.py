@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from runtime.common.ids import AllocationId
+from runtime.common.spark_conf import ISOLATION
 from runtime.common.spark_environments import SparkOffer, SparkWish
 from runtime.gateways.resource_manager import ResourceProfile, SparkEnvironmentStatus
 from runtime.resourcemanager.core import events as ev
@@ -152,3 +153,32 @@ def test_the_next_leader_counts_environments_of_slots_that_it_finds() -> None:
     cluster.report(T1, [held, None, None, None])
     cluster.declare(1, 1, static_conf=static("3g"))
     assert requests(cluster.declare(2, 1, static_conf=static("2g"))) == []
+
+
+OWN_JVMS = {**LOCAL, ISOLATION: "jvm"}
+
+
+def test_where_each_job_has_a_jvm_its_room_is_counted() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 4, spark_conf=OWN_JVMS, environment_bytes=2 * GIB)
+    assert requests(cluster.declare(1, 1, needs_spark=True))
+    effects = cluster.declare(2, 1, needs_spark=True)
+    assert requests(effects) == []
+    assert reasons(effects)[job(2)].startswith("no room for its Spark environment: those of other jobs are in use on")
+    assert requests(cluster.declare(1, 2, needs_spark=True)), "the same job has its JVM for all its tasks"
+    assert requests(cluster.declare(3, 1)), "code that may do without Spark waits in its slot, if it has to"
+
+
+def test_the_next_leader_counts_jvms_of_jobs_without_conf() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 4, spark_conf=OWN_JVMS, environment_bytes=2 * GIB)
+    cluster.report(T1, [(AllocationId("e" * 32), job(1)), None, None, None])
+    cluster.declare(1, 1, needs_spark=True)
+    assert requests(cluster.declare(2, 1, needs_spark=True)) == []
+
+
+def test_a_job_without_conf_rather_goes_where_spark_is_warm() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1, spark_conf=OWN_JVMS, environment_bytes=2 * GIB)
+    cluster.register(T2, 1, spark_conf=LOCAL)
+    assert [peer for peer, _ in requests(cluster.declare(1, 2, needs_spark=True))] == [T2, T1]

@@ -12,6 +12,7 @@ import pytest_asyncio
 from runtime.aio.clock import LoopClock
 from runtime.aio.watch import Watch
 from runtime.common.errors import UnavailableError
+from runtime.common.spark_conf import ISOLATION
 from runtime.common.spark_environments import EnvironmentSpec, SparkOffer, SparkWish
 from runtime.taskexecutor.spark.environment import SparkEnvironment, SparkLoss
 from runtime.taskexecutor.spark.environments import SparkEnvironments
@@ -275,3 +276,40 @@ async def test_the_room_of_an_application_ends_with_its_attempt(world: World) ->
     world.environments.release(lease)
     await eventually(lambda: world.made[0].is_stopped)
     assert not world.environments.statuses()
+
+
+def own(world: World, job_id: str) -> EnvironmentSpec:
+    return world.environments.spec_of(SparkWish(job_id * 32, {ISOLATION: "jvm"}))
+
+
+async def test_a_jvm_of_one_job_ends_with_it_and_no_other(world: World) -> None:
+    (one, lease), (other, _) = [await world.environments.acquire(own(world, n), world.notes.append) for n in "12"]
+    assert one is not other
+    assert world.notes[0] == "starts a Spark environment for the job alone"
+    world.environments.release(lease)
+    assert len(world.environments.statuses()) == 2, "it is kept for the job's next task"
+    await world.environments.end_job("1" * 32)
+    assert not one.is_ready
+    assert other.is_ready
+    await eventually(lambda: world.made[0].is_stopped)
+    assert not world.environments.renew(lease)
+    assert world.losses == ["the job whose Spark environment it was has ended"]
+
+
+async def test_a_jvm_of_one_job_ends_at_the_latest_with_its_last_user(world: World) -> None:
+    one, lease = await world.environments.acquire(own(world, "1"), world.notes.append)
+    await world.environments.end_job("1" * 32)
+    assert one.is_ready, "a task has it still"
+    world.environments.release(lease)
+    await eventually(lambda: world.made[0].is_stopped)
+
+
+async def test_a_jvm_of_one_job_gives_way_to_another_between_its_tasks(world: World) -> None:
+    """So jobs that wait for slots and jobs that wait for room do not wait for each other."""
+    for number in "12":
+        _, lease = await world.environments.acquire(own(world, number), world.notes.append)
+        world.environments.release(lease)
+    await world.environments.acquire(own(world, "3"), world.notes.append)
+    assert world.made[0].is_stopped
+    again, _ = await world.environments.acquire(own(world, "2"), world.notes.append)
+    assert (again.is_ready, len(world.made)) == (True, 3)

@@ -1,0 +1,127 @@
+"""Spark environments without a JVM of the TaskManager: what they have in common, and the one that is no job's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from runtime.aio.watch import Watch
+from runtime.common.deletion import delete_tree
+from runtime.common.errors import BugError
+from runtime.security.file_mask import PRIVATE_MODE
+from runtime.taskexecutor.spark.environment import ClosedSession, JvmChange, SparkLoss
+from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
+from runtime.taskexecutor.spark_protocol.settings import SparkSettings
+from runtime.taskexecutor.task_environment import TaskEnvironment
+
+_IMPORT_ROOT = str(Path(__file__).resolve().parents[3])
+_BUILDER = "runtime.taskexecutor.spark_host.archive_builder"
+
+
+class WithoutJvm:
+    """The parts of a SparkEnvironment that say: there is nothing to start, to warm, to measure or to cancel."""
+
+    def __init__(self) -> None:
+        self.put_back: Watch[JvmChange | None] = Watch(None)
+
+    async def start(self) -> None:
+        """Nothing is to be started."""
+
+    @property
+    def is_warm(self) -> bool:
+        """True: nothing could be warmer."""
+        return True
+
+    @property
+    def memory_bytes(self) -> int:
+        """0: a JVM below a slot is measured with its slot."""
+        return 0
+
+    async def cancel_session_jobs(self, session: SlotSession) -> None:
+        """The slot process asks its JVM to end."""
+
+    def note_use(self, job_id: str) -> None:
+        """Nothing is kept by job."""
+
+    async def end_job(self, job_id: str) -> None:
+        """Nothing is kept by job."""
+
+    async def progress(self) -> Mapping[str, SparkProgress]:
+        """Nothing is known of its jobs."""
+        return {}
+
+    async def restart(self) -> None:
+        """Nothing is to be started."""
+
+
+class NoSharedJvm(WithoutJvm):
+    """In the place of the default environment where each job has a JVM of its own (`taskmanager.slot.isolation`).
+
+    It makes the class archive with which those start in half the time, as the host of a default JVM would.
+    """
+
+    problem = ""
+    is_ready = True
+
+    def __init__(self, settings: SparkSettings, environment: TaskEnvironment) -> None:
+        super().__init__()
+        self._settings = settings
+        self._environment = environment
+        self._builder: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Begin to make the class archive, unless it is there."""
+        settings = self._settings
+        if not settings.class_archive or settings.slot_gids:  # R50: what jobs could have written is none
+            return
+        for directory in (settings.work_directory, settings.log_directory, settings.cds_directory):
+            directory.mkdir(parents=True, exist_ok=True, mode=PRIVATE_MODE)
+        file = settings.work_directory / "archive-settings.json"
+        file.touch(mode=0o600)
+        file.write_text(settings.to_json())
+        variables = self._environment.variables
+        path = os.pathsep.join(part for part in (_IMPORT_ROOT, variables.get("PYTHONPATH", "")) if part)
+        with settings.log_file("archive").open("wb") as log:
+            self._builder = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                _BUILDER,
+                str(file),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**variables, "PYTHONPATH": path},
+                start_new_session=True,
+            )
+
+    async def open_session(self, slot_index: int) -> SlotSession:
+        """Raises BugError: no job is given this environment."""
+        message = f"slot {slot_index} asks for a JVM that jobs share, and there is none"
+        raise BugError(message)
+
+    async def close_session(self, session: SlotSession) -> ClosedSession:
+        """There is none to close."""
+        message = f"session {session.session_id} is of no JVM"
+        raise BugError(message)
+
+    async def wait_lost(self) -> SparkLoss:
+        """Never returns: there is nothing to lose."""
+        await asyncio.Event().wait()
+        return SparkLoss("")
+
+    async def end(self, loss: SparkLoss) -> None:
+        """There is nothing to end."""
+
+    async def give_up(self, reason: str) -> None:
+        """There is nothing to end."""
+
+    async def stop(self) -> None:
+        """End the making of the archive, and what it has written. Idempotent."""
+        builder, self._builder = self._builder, None
+        if builder is not None and builder.returncode is None:
+            builder.kill()
+            await builder.wait()
+        await asyncio.to_thread(delete_tree, self._settings.work_directory)
