@@ -73,6 +73,13 @@ class EnvironmentSpec:
 DEFAULT_ENVIRONMENT = EnvironmentSpec()
 
 
+class DriverMemory(NamedTuple):
+    """The memory of a driver JVM, in bytes."""
+
+    heap: int
+    overhead: int
+
+
 @dataclass(frozen=True, slots=True)
 class SparkWish:
     """The static Spark conf of one job: `asked` by its conf, and `script`, which the code of its script sets itself.
@@ -102,6 +109,11 @@ class SparkOffer:
 
     conf: Mapping[str, str] = field(default_factory=dict)
     environment_bytes: int = 0
+
+    @property
+    def default_memory(self) -> DriverMemory:
+        """The memory of the default environment."""
+        return driver_memory(self.conf)
 
     def environment(self, wish: SparkWish) -> EnvironmentSpec:
         """The environment that tasks of the job have here: with all that its script sets, if that is possible."""
@@ -134,18 +146,17 @@ class SparkOffer:
         if is_hive(static):  # the catalog of the default one is its own
             difference[CATALOG] = HIVE
         conf = {**self.conf, **difference}
-        heap = size_bytes(conf.get(HEAP, "")) or 0
+        heap, overhead = driver_memory(conf)
         owner = wish.job_id if is_isolated(conf) or has_own_metastore(conf) else ""
         key = environment_key(difference, owner)
-        return EnvironmentSpec(key, difference, heap, heap + overhead_bytes(heap, conf), job_id=owner)
+        return EnvironmentSpec(key, difference, heap, heap + overhead, job_id=owner)
 
     def _application(self, wish: SparkWish) -> EnvironmentSpec:
         """Its memory is its driver's; nothing of it is shared, so the key is of one job."""
         conf = {**self.conf, **wish.asked}
-        heap = size_bytes(conf.get(HEAP, "")) or 0
+        heap, overhead = driver_memory(conf)
         key = environment_key(wish.asked, wish.job_id or "application")
-        memory = heap + overhead_bytes(heap, conf)
-        return EnvironmentSpec(key, dict(wish.asked), heap, memory, is_application=True, job_id=wish.job_id)
+        return EnvironmentSpec(key, dict(wish.asked), heap, heap + overhead, is_application=True, job_id=wish.job_id)
 
     def _can_start(self, spec: EnvironmentSpec) -> bool:
         is_possible = not _owned(spec.conf) and spec.memory_bytes <= self.environment_bytes
@@ -200,6 +211,12 @@ def environment_key(conf: Mapping[str, str], job_id: str = "") -> str:
     """
     text = json.dumps([{key: normal_value(value) for key, value in conf.items()}, job_id], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_KEY_LENGTH]
+
+
+def driver_memory(conf: Mapping[str, str]) -> DriverMemory:
+    """The memory of a JVM that is started with this conf."""
+    heap = size_bytes(conf.get(HEAP, "")) or 0
+    return DriverMemory(heap, overhead_bytes(heap, conf))
 
 
 def overhead_bytes(heap_bytes: int, conf: Mapping[str, str]) -> int:

@@ -85,6 +85,7 @@ class SlotProcessPool:
             if environments is not None:
                 environments.on_loss = self._spark_users.fail_users
                 environments.on_change = self._spark_users.tell_change
+                environments.is_default_idle = self._is_default_idle
         self._marks = ExclusiveMarks(guard)
         self._reaper = reaper
         self._is_stopping = False
@@ -216,6 +217,9 @@ class SlotProcessPool:
             slot.attempt = None
             self._refill(slot)
         attempt.tell_terminal(report)
+
+    def _is_default_idle(self) -> bool:
+        return not any(attempt.spec.is_default for attempt in self._running_attempts())
 
     def _spec_of(self, work: SlotWork) -> EnvironmentSpec:
         return DEFAULT_ENVIRONMENT if self._environments is None else self._environments.spec_of(spark_wish(work))

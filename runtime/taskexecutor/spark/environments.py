@@ -27,6 +27,8 @@ _UNUSED = "no task uses this Spark environment, and its time is over or its memo
 _JOB_OVER = "the job whose Spark environment it was has ended"
 _STATIC_CONF = "'s static conf"
 _MEMORY_LOOK_SECONDS = 1.0
+_STRETCH = 2
+"""So many times its overhead the default JVM may take while tasks run in it."""
 _IDLE_LOOKS_PER_TIMEOUT = 10
 _IDLE_LOOK_SECONDS_MAX = 10.0
 
@@ -86,6 +88,8 @@ class SparkEnvironments:
         self._scope = ServiceScope("spark environments")
         self.on_loss: OnLoss = lambda _environment, _loss: None
         """Hears of each environment that is lost, or has ended, when its processes are dead."""
+        self.is_default_idle: Callable[[], bool] = lambda: True
+        """Asked whether no task runs that has the default one, or may have it."""
         self.on_change: Callable[[JvmChange | None], None] = lambda _change: None
         """Hears what was put back in the JVM of an environment while others work in it (R45)."""
         self.changes: Watch[None] = Watch(None)
@@ -303,6 +307,7 @@ class SparkEnvironments:
         """R53: the memory beside the heap, which Java does not bound, is bounded too."""
         while True:
             await asyncio.sleep(_MEMORY_LOOK_SECONDS)
+            await self._bound_default()
             for started in [*self._started.values()]:
                 used, granted = started.environment.memory_bytes, started.spec.memory_bytes
                 if used > granted:
@@ -311,6 +316,20 @@ class SparkEnvironments:
                         f"that need more ask for it ({HEAP}, {OVERHEAD})"
                     )
                     self._scope.spawn(f"end {started.spec.key}", started.environment.end(SparkLoss(reason)))
+
+    async def _bound_default(self) -> None:
+        """R53: a JVM that all jobs share is replaced between tasks, and under them only when it takes far too much."""
+        used, (heap, overhead) = self.default.memory_bytes, self._offer.default_memory
+        if used <= heap + overhead or not self.default.is_ready:
+            return
+        reason = (
+            f"the JVM of all jobs has {used >> 20} MiB of memory, and {heap + overhead >> 20} MiB for heap and "
+            f"overhead (taskmanager.memory.spark.size, {OVERHEAD})"
+        )
+        if used > heap + _STRETCH * overhead:
+            await self.default.end(SparkLoss(reason))
+        elif self.is_default_idle():
+            await self.default.give_up(reason)
 
     async def _watch_idle(self) -> None:
         pause = min(self._idle_timeout / _IDLE_LOOKS_PER_TIMEOUT, _IDLE_LOOK_SECONDS_MAX)

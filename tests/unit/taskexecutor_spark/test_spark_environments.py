@@ -168,6 +168,27 @@ async def test_one_that_is_lost_leaves_the_others_alone_and_is_started_again(wor
     assert world.users() == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("mib", "is_idle", "ends"),
+    [(1536, True, False), (1537, True, True), (2048, False, False), (2049, False, True)],
+)
+async def test_the_jvm_of_all_jobs_is_replaced_between_tasks_and_under_them_when_it_takes_far_too_much(
+    monkeypatch: pytest.MonkeyPatch, world: World, mib: int, *, is_idle: bool, ends: bool
+) -> None:
+    monkeypatch.setattr("runtime.taskexecutor.spark.environments._MEMORY_LOOK_SECONDS", 0.0)
+    world.default.is_ready = True
+    world.environments.is_default_idle = lambda: is_idle
+    beside, _ = await world.acquire("1100m")
+    world.default.memory_bytes = mib << 20
+    world.made[0].memory_bytes = 2048 << 20
+    await eventually(lambda: world.made[0].is_stopped)  # by then, the default one was looked at as well
+    assert world.default.loss.done() is ends
+    if ends:
+        begin = f"the JVM of all jobs has {mib} MiB of memory, and 1536 MiB for heap and overhead (taskmanager.memory.s"
+        assert str(world.default.loss.result()).startswith(begin)
+    assert not beside.is_ready
+
+
 async def test_one_that_takes_more_memory_than_it_has_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runtime.taskexecutor.spark.environments._MEMORY_LOOK_SECONDS", 0.01)
     world = World()
