@@ -231,7 +231,7 @@ def is_owned(key: str) -> bool:
 def advice(key: str, value: str) -> str:
     """One sentence about a key that no TaskManager offers, nor starts an environment for."""
     if key in OF_ENVIRONMENTS:
-        where = "taskmanager.memory.spark.total; with taskmanager.slots.uids none does"
+        where = "taskmanager.memory.spark.total; with taskmanager.slots.uids, accounts of taskmanager.spark.user"
         return f"spark_conf {key}: no TaskManager starts a Spark environment for a job ({where})"
     if key in OWNED:
         return f"spark_conf {key}: a job cannot set it: {OWNED[key]}"

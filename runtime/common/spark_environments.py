@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -105,10 +105,28 @@ class SparkOffer:
     a JVM of its own (`taskmanager.slot.isolation`), what each begins with.
 
     `environment_bytes`: memory for environments that are started on demand, all together; 0: it starts none.
+    `accounts`: where slots are users of their own (R50), the users that such environments can have, of which each has
+    one; elsewhere 0, and memory alone bounds them.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)
     environment_bytes: int = 0
+    accounts: int = 0
+
+    @property
+    def starts_applications(self) -> bool:
+        """False where a Java application would run as a user without a name, with which Hadoop does not start."""
+        return bool(self.environment_bytes) and not self.accounts
+
+    @property
+    def room_options(self) -> str:
+        """The options that bound its environments."""
+        return f"taskmanager.memory.spark.total{', accounts of taskmanager.spark.user' if self.accounts else ''}"
+
+    def has_room_beside(self, others: Collection[int], memory_bytes: int) -> bool:
+        """True if an environment of that memory can be started beside others, of which the memory is given."""
+        has_account = not self.accounts or len(others) < self.accounts
+        return has_account and sum(others) + memory_bytes <= self.environment_bytes
 
     @property
     def default_memory(self) -> DriverMemory:
@@ -130,7 +148,7 @@ class SparkOffer:
     def can_serve(self, wish: SparkWish) -> bool:
         """True if the default environment has what the job asks for, or one that has it may be started here."""
         if wish.is_application:
-            return self._can_start(self._application(wish))
+            return self.starts_applications and self._can_start(self._application(wish))
         return self._can_start(self._spec(wish.asked, wish))
 
     def fulfils(self, wish: SparkWish) -> bool:
@@ -309,6 +327,8 @@ def why_unserved(wish: SparkWish, offers: Sequence[SparkOffer]) -> list[str]:
     """Sentences about static conf that none of the offers can serve."""
     keys = fewest_lacking(wish.asked, [offer.conf for offer in offers])
     starting = [offer for offer in offers if offer.environment_bytes]
+    if wish.is_application and starting and not any(offer.starts_applications for offer in starting):
+        return [_NAMELESS]
     if not starting:
         return [_NO_APPLICATIONS] if wish.is_application else [_unserved(key, wish.asked[key]) for key in keys]
     if owned := _owned({key: wish.asked[key] for key in (wish.asked if wish.is_application else keys)}):
@@ -334,7 +354,11 @@ def _unserved(key: str, value: str) -> str:
 
 _NO_ENVIRONMENTS = (
     "no TaskManager starts a JVM for a job: taskmanager.memory.spark.total leaves nothing for it, or slots have users "
-    "of their own (taskmanager.slots.uids)"
+    "of their own (taskmanager.slots.uids), and taskmanager.spark.user names no further account"
+)
+_NAMELESS = (
+    "a Java application runs as the user of its slot, and where slots have users of their own (taskmanager.slots.uids) "
+    "these have no name, without which Hadoop does not start: run it on a TaskManager without that option"
 )
 _NO_APPLICATIONS = f"a Java application needs a JVM of its own, and {_NO_ENVIRONMENTS}"
 

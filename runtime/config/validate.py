@@ -292,8 +292,6 @@ def _own_jvms(configuration: Configuration) -> Iterator[str]:
         yield f"{what} starts a JVM for each job, and {SPARK_MEMORY_TOTAL.key}: 0 leaves no room for any: raise it"
     if configuration.get(SPARK_WAREHOUSE):
         yield f"{what} and {SPARK_WAREHOUSE.key} contradict each other: one JVM at a time can use that catalog"
-    if configuration.get(SLOT_UIDS) is not None:
-        yield f"{what} is not possible with {SLOT_UIDS.key} yet: their account for Spark is that of one JVM"
 
 
 def _slot_users(configuration: Configuration) -> Iterator[str]:

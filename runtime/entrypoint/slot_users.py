@@ -12,6 +12,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.config.configuration import Configuration
 from runtime.config.options import taskmanager as tm
 from runtime.config.options.security import SSL_REST_ENABLED
+from runtime.config.spark_memory import has_own_jvms
 from runtime.security.file_mask import UNCHANGED
 from runtime.taskexecutor.containment.cgroups import CONTROLLERS
 from runtime.taskexecutor.containment.users import SlotUsers, as_group
@@ -57,21 +58,35 @@ def slot_users(configuration: Configuration, slots: int) -> SlotUsers | None:
     return SlotUsers(first, last, slots, configuration.get(tm.SLOT_PROCESSES_MAX), has_spark=has_spark)
 
 
-def spark_account(configuration: Configuration, users: SlotUsers, umask: int) -> SparkAccount | None:
-    """The account of Spark's JVM beside slot users; None without Spark. `umask`: of tasks. Raises InvalidInputError."""
+def spark_accounts(configuration: Configuration, users: SlotUsers, umask: int) -> tuple[SparkAccount, ...]:
+    """Those of Spark's JVMs beside slot users; none without Spark. `umask`: of tasks. Raises InvalidInputError."""
     if not users.has_spark:
-        return None
+        return ()
     if umask == UNCHANGED:
         umask = os.umask(0)
         os.umask(umask)
     logger.warning("%s", NOT_ENFORCED.format(_ONE_JVM))
     numbers = (users.first, users.last)
-    return SparkAccount.named(configuration.get(tm.SPARK_USER), numbers, users.jvm_gids, as_group(umask))
+    names = configuration.get(tm.SPARK_USER)
+    found = tuple(SparkAccount.named(name, numbers, users.jvm_gids, as_group(umask)) for name in names)
+    if len({one.uid for one in found}) < len(found):
+        message = f"{tm.SPARK_USER.key}: {', '.join(names)}: each JVM has a user of its own, and two of these are one"
+        raise InvalidInputError(message)
+    return found
 
 
-def beside_slot_users(settings: SparkSettings, users: SlotUsers, account: SparkAccount) -> SparkSettings:
+def shared_account(
+    configuration: Configuration, accounts: Sequence[SparkAccount]
+) -> tuple[SparkAccount | None, Sequence[SparkAccount]]:
+    """The account of the JVM that jobs share, and those of the ones that are started for jobs."""
+    if has_own_jvms(configuration) or not accounts:
+        return None, accounts
+    return accounts[0], accounts[1:]
+
+
+def beside_slot_users(settings: SparkSettings, users: SlotUsers, umask: int) -> SparkSettings:
     """Settings with which the JVM's files belong to its jobs too; Hadoop's umask is one of them."""
-    conf = {_MASK: f"{account.umask:03o}", **settings.spark_conf}
+    conf = {_MASK: f"{umask:03o}", **settings.spark_conf}
     return replace(settings, spark_conf=conf, slot_gids=users.slot_gids)
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from runtime.common.errors import InvalidInputError
@@ -96,15 +97,21 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
         spark_version=pyspark_version() if has_spark else "",
         has_tenants=configuration.get(tm.TENANCY) == "namespace",
         environment_bytes=_environment_bytes(configuration) if has_spark else 0,
+        environment_accounts=_environment_accounts(configuration) if has_spark else 0,
     )
 
 
+def _environment_accounts(configuration: Configuration) -> int:
+    """Where slots are users of their own, an account is that of one JVM (R50)."""
+    if configuration.get(tm.SLOT_UIDS) is None:
+        return 0
+    return len(configuration.get(tm.SPARK_USER)) - (not has_own_jvms(configuration))
+
+
 def _environment_bytes(configuration: Configuration) -> int:
-    """Memory for Spark environments beside the default one. Where slots are users of their own, the account of Spark's
-    JVM is that of one JVM, and no other is started (R50).
-    """
+    """Memory for Spark environments beside the default one; 0 where no account is left for one."""
     total, default = configuration.get(tm.SPARK_MEMORY_TOTAL), default_environment_bytes(configuration)
-    if configuration.get(tm.SLOT_UIDS) is not None:
+    if configuration.get(tm.SLOT_UIDS) is not None and _environment_accounts(configuration) <= 0:
         return 0
     if total is None:
         total = default + ENVIRONMENT_BYTES_DEFAULT
@@ -112,12 +119,12 @@ def _environment_bytes(configuration: Configuration) -> int:
 
 
 def spark_settings(
-    context: ProcessContext, directory: WorkingDirectory, users: SlotUsers | None, account: SparkAccount | None
+    context: ProcessContext, directory: WorkingDirectory, users: SlotUsers | None, accounts: Sequence[SparkAccount]
 ) -> SparkSettings:
     """Settings of Spark. Logs a warning when its driver asks for no secret."""
     settings = _spark_settings(context, directory.spark)
-    if users is not None and account is not None:
-        settings = beside_slot_users(settings, users, account)
+    if users is not None and accounts:
+        settings = beside_slot_users(settings, users, accounts[0].umask)
     if context.configuration.get(tm.SPARK_ALLOW_UNAUTHENTICATED):
         logger.warning("%s", _open_spark(settings))
     return settings

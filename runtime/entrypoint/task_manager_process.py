@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ from runtime.blob.store import BlobStore
 from runtime.common.clock import Clock
 from runtime.common.errors import PermanentError
 from runtime.common.ids import Incarnation
-from runtime.common.spark_environments import EnvironmentSpec, jar_paths
 from runtime.config.configuration import Configuration
 from runtime.config.options import high_availability as ha
 from runtime.config.options import taskmanager as tm
@@ -29,9 +28,10 @@ from runtime.entrypoint.process_options import (
 )
 from runtime.entrypoint.slot_users import (
     not_enforced,
+    shared_account,
     shown_directories,
     slot_users,
-    spark_account,
+    spark_accounts,
 )
 from runtime.entrypoint.storage import open_blob_store
 from runtime.entrypoint.task_manager_options import (
@@ -58,8 +58,7 @@ from runtime.taskexecutor.runner import EarlierLives, StartableSlotPool, TaskMan
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.application import ApplicationEnvironment
-from runtime.taskexecutor.spark.environment import SparkEnvironment
+from runtime.taskexecutor.spark.environment_factory import SparkEnvironmentFactory
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.environments import SparkEnvironments
 from runtime.taskexecutor.spark.without_jvm import NoSharedJvm
@@ -175,18 +174,19 @@ def _make_runner(
     logs = attempt_logs(context, registration)
     environment = task_environment(configuration).naming_credentials(directory.credentials)
     numbers = slot_users(configuration, registration.slots)
-    account = None if numbers is None else spark_account(configuration, numbers, environment.umask)
-    users = None if numbers is None else _job_users(context, numbers, account, directory, logs.directory)
+    accounts = () if numbers is None else spark_accounts(configuration, numbers, environment.umask)
+    users = None if numbers is None else _job_users(context, numbers, accounts, directory, logs.directory)
     spark = None
     if registration.has_spark:
-        settings = spark_settings(context, directory, numbers, account)
-        make_spark = partial(_spark, guard=guard, environment=environment, account=account)
-        make = partial(_environment, settings=settings, make_spark=make_spark, jars=directory.jars)
+        settings = spark_settings(context, directory, numbers, accounts)
+        make = partial(_spark, guard=guard, environment=environment, jars=directory.jars)
         idle = seconds(configuration, tm.SPARK_ENVIRONMENT_IDLE)
         offer = spark_offer(registration)
+        of_shared, of_jobs = shared_account(configuration, accounts)
         has_own = has_own_jvms(configuration)
-        shared = NoSharedJvm(settings, environment) if has_own else make_spark(settings)
-        spark = SparkEnvironments(shared, make, offer, context.clock, idle_timeout=idle)
+        shared = NoSharedJvm(settings, environment) if has_own else make(settings, of_shared)
+        factory = SparkEnvironmentFactory(settings, make, None if numbers is None else of_jobs)
+        spark = SparkEnvironments(shared, factory.make, offer, context.clock, idle_timeout=idle, forget=factory.forget)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     services = _services(context, store)
     rpc = context.make_rpc(
@@ -233,22 +233,14 @@ def _make_runner(
 
 
 def _spark(
-    settings: SparkSettings, *, guard: GuardConnection, environment: TaskEnvironment, account: SparkAccount | None
-) -> ProcessSparkEnvironment:
-    return ProcessSparkEnvironment(settings, guard.note_spark, guard.sweep, environment, account)
-
-
-def _environment(
-    spec: EnvironmentSpec,
-    *,
     settings: SparkSettings,
-    make_spark: Callable[[SparkSettings], ProcessSparkEnvironment],
+    account: SparkAccount | None,
+    *,
+    guard: GuardConnection,
+    environment: TaskEnvironment,
     jars: Path,
-) -> SparkEnvironment:
-    """One that is started on demand."""
-    if spec.is_application:
-        return ApplicationEnvironment(settings.of_application(spec))
-    return make_spark(settings.of_environment(replace(spec, conf=jar_paths(spec.conf, str(jars)))))
+) -> ProcessSparkEnvironment:
+    return ProcessSparkEnvironment(settings, guard.note_spark, guard.sweep, environment, account, jars)
 
 
 def _stated_for(services: HighAvailabilityServices | None) -> float:
@@ -256,13 +248,17 @@ def _stated_for(services: HighAvailabilityServices | None) -> float:
 
 
 def _job_users(
-    context: ProcessContext, users: SlotUsers, account: SparkAccount | None, directory: WorkingDirectory, logs: Path
+    context: ProcessContext,
+    users: SlotUsers,
+    accounts: Sequence[SparkAccount],
+    directory: WorkingDirectory,
+    logs: Path,
 ) -> JobUsers:
     """R50: users of jobs. Before user code starts, this process leaves the keyring of the user who has started it."""
     join_empty_keyring()
     exchange = local_path(context.layout.exchange_url(context.configuration))
     shown = shown_directories([directory.jobs, logs], exchange, users, directory.spark)
-    return JobUsers(users, context.layout.run, shown, directory.credentials, account)
+    return JobUsers(users, context.layout.run, shown, directory.credentials, accounts)
 
 
 def _services(context: ProcessContext, store: BlobStore) -> HighAvailabilityServices | None:

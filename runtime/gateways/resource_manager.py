@@ -23,7 +23,8 @@ class RegisterTaskManager:
     `exchange_id` is equal for TaskManagers that see one exchange directory; "" is unknown. `spark_version` is that of
     PySpark, "" without Spark. `has_tenants`: the TaskManager serves one namespace at a time. `not_enforced`: the limits
     between slots that it does not enforce, of users, memory, cpu and pids (R50). `environment_bytes`: memory for Spark
-    environments that it starts when jobs ask for them, all together; 0: it starts none.
+    environments that it starts when jobs ask for them, all together; 0: it starts none. `environment_accounts`: the
+    users that these can have, where slots are users of their own; 0: elsewhere.
     """
 
     incarnation: Incarnation
@@ -44,6 +45,7 @@ class RegisterTaskManager:
     has_tenants: bool = False
     not_enforced: tuple[str, ...] = ()
     environment_bytes: int = 0
+    environment_accounts: int = 0
 
 
 def spark_offer(registration: RegisterTaskManager) -> SparkOffer:
@@ -51,7 +53,7 @@ def spark_offer(registration: RegisterTaskManager) -> SparkOffer:
     if not registration.has_spark:
         return SparkOffer()
     conf = {str(key): str(value) for key, value in json.loads(registration.spark_conf).items()}
-    return SparkOffer(conf, registration.environment_bytes)
+    return SparkOffer(conf, registration.environment_bytes, registration.environment_accounts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def memory_of_jvms(client: FlinklikeClient) -> list[int]:
 
 def jvms(cluster: ScriptCluster) -> set[int]:
     """Those of jobs: the class archive is made by another one."""
-    return {pid for pid, line in cluster.processes().items() if "SparkSubmit" in line and "/environments/" in line}
+    return {pid for pid, line in cluster.processes().items() if "SparkSubmit" in line and "/spark-" in line}
 
 
 def test_no_job_sees_the_jvm_of_another_and_each_ends_with_its_job(

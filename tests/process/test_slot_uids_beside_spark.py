@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import signal
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from tests.kit.host.levels import reached
 from tests.process.conftest import SPARK
 
 FIRST, LAST = 23200, 23299
-ACCOUNT = beside_spark.spare_account(range(FIRST, LAST + 1))
-WHY_NOT = why_not() or ("" if ACCOUNT else "no account that nothing runs as")
+ACCOUNTS = beside_spark.spare_accounts(range(FIRST, LAST + 1))[:2]
+WHY_NOT = why_not() or ("" if len(ACCOUNTS) == 2 else "no two accounts that nothing runs as")
 pytestmark = [
     pytest.mark.process,
     pytest.mark.etcd,
@@ -34,7 +35,7 @@ OPTIONS = {
     "taskmanager.numberOfTaskSlots": "3",
     "taskmanager.memory.task.size": "960 mb",
     "taskmanager.slots.uids": f"{FIRST}-{LAST}",
-    "taskmanager.spark.user": ACCOUNT,
+    "taskmanager.spark.user": ",".join(ACCOUNTS),
 }
 
 
@@ -63,6 +64,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("frames.py", beside_spark.FRAMES),
         ("victim.py", VICTIM),
         ("spark_victim.py", beside_spark.VICTIM),
+        ("jars.py", beside_spark.JARS),
         ("attack.py", ATTACK),
         ("through_spark.py", beside_spark.THROUGH_SPARK),
     ):
@@ -70,21 +72,59 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def uid() -> int:
-    return pwd.getpwnam(ACCOUNT).pw_uid
+OF_ITS_OWN = ("--conf", "spark.flinklike.isolation=jvm")
 
 
-def processes_of_account() -> list[int]:
-    return [pid for pid, owner in beside_spark.owners().items() if owner == uid()]
+def uid(number: int = 0) -> int:
+    return pwd.getpwnam(ACCOUNTS[number]).pw_uid
 
 
-def test_a_job_works_as_ever(cluster: OpenPythonCluster, programs: Path) -> None:
-    done = cluster.cli("run", "data.py", cwd=programs, timeout=PATIENCE)
+def processes_of_account(number: int = 0) -> list[int]:
+    return [pid for pid, owner in beside_spark.owners().items() if owner == uid(number)]
+
+
+@pytest.mark.parametrize(("options", "account"), [((), 0), (OF_ITS_OWN, 1)], ids=["shared", "own"])
+def test_a_job_works_as_ever(
+    cluster: OpenPythonCluster, programs: Path, options: tuple[str, ...], account: int
+) -> None:
+    done = cluster.cli("run", *options, "data.py", cwd=programs, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     told = next(line for line in done.stdout.splitlines() if line.startswith("uids"))
     driver, workers = map(int, told.split()[1:])
     assert FIRST < driver <= FIRST + 3
-    assert workers == uid()
+    assert workers == uid(account)
+
+
+def test_an_environment_has_the_jars_of_its_job_and_an_account_of_its_own(
+    cluster: OpenPythonCluster, programs: Path
+) -> None:
+    """R53: it ends with its job, and nothing that runs as another account ends with it."""
+    before = {pid for pid in processes_of_account() if is_jvm(pid)}
+    with zipfile.ZipFile(programs / "brought.jar", "w") as jar:
+        jar.writestr("mine/text.txt", "of the jar")
+    for options in ((*OF_ITS_OWN, "--jars", "brought.jar"), ("--jars", "brought.jar")):
+        done = cluster.cli("run", *options, "jars.py", cwd=programs, timeout=PATIENCE)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "of the jar" in done.stdout
+        if OF_ITS_OWN[0] in options:
+            reached(lambda: not processes_of_account(1), "its JVM has ended with its job", timeout=PATIENCE)
+    assert {pid for pid in processes_of_account() if is_jvm(pid)} == before != set()
+    assert [pid for pid in processes_of_account(1) if is_jvm(pid)], "what jobs share is kept for the next one"
+
+
+def test_a_java_application_is_refused_in_a_sentence(cluster: OpenPythonCluster, programs: Path) -> None:
+    with zipfile.ZipFile(programs / "app.jar", "w") as jar:
+        jar.writestr("none.txt", "")
+    done = cluster.cli("run", "--class", "mine.App", "app.jar", cwd=programs, timeout=PATIENCE)
+    assert done.returncode != 0
+    assert "a Java application runs as the user of its slot, and where slots have users of their own" in done.stderr
+
+
+def is_jvm(pid: int) -> bool:
+    try:
+        return b"SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def test_files_are_found_where_they_ever_were(cluster: OpenPythonCluster, programs: Path) -> None:
@@ -143,13 +183,18 @@ def test_what_a_driver_attempts_is_refused(cluster: OpenPythonCluster, programs:
     assert found["done"] == []
 
 
-@pytest.mark.parametrize("way", ["functions", "java"])
+@pytest.mark.parametrize(
+    ("way", "options", "account"), [("functions", (), 0), ("java", (), 0), ("java", OF_ITS_OWN, 1)]
+)
 def test_what_is_attempted_through_spark_is_refused(
-    cluster: OpenPythonCluster, programs: Path, prey: Prey, way: str
+    cluster: OpenPythonCluster, programs: Path, prey: Prey, way: str, options: tuple[str, ...], account: int
 ) -> None:
-    found = printed(cluster, programs, "--files", "attack.py", "through_spark.py", way, *prey.paths)
+    """Of another JVM too: the processes of its account are none of the attacker's own."""
+    files = () if account == 0 else (str(prey.spark / "own"), *map(str, (prey.spark / "own").iterdir()))
+    assert all(processes_of_account(number) for number in range(account))
+    found = printed(cluster, programs, *options, "--files", "attack.py", "through_spark.py", way, *prey.paths, *files)
     assert found["own"] == 9, "the attempts are real"
-    assert found["uid"] == uid()
+    assert found["uid"] == uid(account)
     assert found["tried"] > 5 * len(prey.paths)
     assert found["done"] == []
 

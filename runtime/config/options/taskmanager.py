@@ -13,6 +13,7 @@ from runtime.config.option import (
     int_option,
     matching,
     parse_id_range,
+    parse_list,
     parse_size,
     parse_variables,
     size_option,
@@ -116,11 +117,15 @@ SPARK_NETWORK_ENCRYPTION = bool_option(
     "cluster has to be started with spark.network.crypto.enabled too.",
     default=False,
 )
-SPARK_USER = string_option(
+SPARK_USER: ConfigOption[tuple[str, ...]] = ConfigOption(
     "taskmanager.spark.user",
-    "",
-    "Account of Spark's JVM where slots are users of their own (taskmanager.slots.uids). The account exists, has no "
-    "rights, and runs nothing else; each TaskManager of a host needs one of its own.",
+    parse_list,
+    (),
+    "Accounts of Spark's JVMs where slots are users of their own (taskmanager.slots.uids): the first one for the warm "
+    "JVM, and each further one lets a TaskManager have one more Spark environment of jobs at once. An account exists, "
+    "has no rights, and runs nothing else; each TaskManager of a host needs its own.",
+    "List",
+    "none",
 )
 SPARK_PROFILE = string_option(
     "taskmanager.spark.profile", "", "Name of this TaskManager's static Spark conf, for jobs that ask for it."

@@ -63,7 +63,7 @@ def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> str:
     if not any(peer.has_room_for(job.environment_of(peer.offer)) for peer in reachable):
         return (
             f"no room for its Spark environment: those of other jobs are in use on all {len(reachable)} TaskManagers "
-            "that fit (taskmanager.memory.spark.total)"
+            f"that fit ({max((peer.offer.room_options for peer in reachable), key=len)})"
         )
     is_served = any(tenants.serves(peer, job.namespace) for peer in reachable)
     in_use = f"no free slot: all {total} slots that fit are in use"

@@ -111,7 +111,7 @@ class TaskManagerSlots:
         used = {one.key: one.memory_bytes for one in self.report.environments if one.users}
         used |= {one.environment.key: one.environment.memory_bytes for one in self.allocated.values()}
         used.pop(DEFAULT_ENVIRONMENT.key, None)
-        return environment.key in used or sum(used.values()) + environment.memory_bytes <= self.offer.environment_bytes
+        return environment.key in used or self.offer.has_room_beside(used.values(), environment.memory_bytes)
 
     def has_started(self, environment: EnvironmentSpec) -> bool:
         """True if the environment is there already."""

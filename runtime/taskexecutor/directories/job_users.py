@@ -97,10 +97,10 @@ class JobUsers:
         run: Path,
         directories: Sequence[Path],
         credentials: Path,
-        account: SparkAccount | None = None,
+        accounts: Sequence[SparkAccount] = (),
     ) -> None:
         self._users = users
-        self._account = account
+        self._accounts = accounts
         self._run = run
         self._directories = directories
         self._credentials = credentials
@@ -119,7 +119,7 @@ class JobUsers:
 
         Raises SlotUsersError with what to do.
         """
-        first, last, account = self._users.first, self._users.last, self._account
+        first, last = self._users.first, self._users.last
         if taken := _account_within(first, last):
             message = (
                 f"taskmanager.slots.uids {first}-{last} contains {taken}: a task would have its files and processes; "
@@ -141,7 +141,7 @@ class JobUsers:
                 "own (-D taskmanager.slots.uids=...)"
             )
             raise SlotUsersError(message) from error
-        if account is not None:
+        for account in self._accounts:
             self._claim_account(lock, account)
         for directory in self._directories:
             _let_through(self._run, directory)
@@ -149,7 +149,7 @@ class JobUsers:
         self._credentials.chmod(0o750)
         uid = self._users.uid_of(0)
         self._check(uid, uid, f"user {uid} of taskmanager.slots.uids")
-        if account is not None:
+        for account in self._accounts:
             self._check(account.uid, account.gid, f"{account.name!r} of taskmanager.spark.user")
 
     def _claim_account(self, lock: int, account: SparkAccount) -> None:

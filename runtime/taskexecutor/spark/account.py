@@ -17,6 +17,7 @@ from pathlib import Path
 
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import InvalidInputError
+from runtime.common.spark_environments import JARS, jar_paths
 from runtime.config.log_files import cut_large
 from runtime.taskexecutor.containment.command_as_user import command_as
 from runtime.taskexecutor.containment.left_ipc import remove_ipc_of
@@ -85,11 +86,12 @@ class SparkAccount:
         """
         return end_processes_of(self.uid, wait)
 
-    def prepare(self, settings: SparkSettings) -> SparkSettings:
+    def prepare(self, settings: SparkSettings, jars: Path) -> SparkSettings:
         """Make what host and JVM own, empty; the settings with which they find it. Blocking, as root.
 
         Nothing of an earlier life is followed or kept, as jobs could write there. What the class archive is made of was
-        written by root: it is linked, and may be read. Directories of sessions are beside the private one, for slots.
+        written by root: it is linked, and may be read; so are jars of jobs, of those in `jars` which its conf names.
+        Directories of sessions are beside the private one, for slots.
         """
         remove_ipc_of(self.uid)
         delete_tree(settings.work_directory)
@@ -99,15 +101,50 @@ class SparkAccount:
         for source in settings.cds_directory.iterdir() if settings.cds_directory.is_dir() else ():
             if source.suffix in {".jsa", ".aot", ".jar"} and not source.name.startswith("."):
                 _lend(source, archives / source.name)
-        for directory, mode in ((archives, _PRIVATE), (own, _PRIVATE), (settings.work_directory, _TRAVERSABLE)):
+        conf, lent = self._lend_jars(settings.spark_conf, jars, own / "jars")
+        private = ((directory, _PRIVATE) for directory in (*lent, archives, own))
+        for directory, mode in (*private, (settings.work_directory, _TRAVERSABLE)):
             os.chown(directory, self.uid, self.gid)
             directory.chmod(mode)
-        for log in (settings.log_file("jvm"), crash_file(settings)):
+        for log in _logs(settings):
             cut_large([log])
             descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             os.fchown(descriptor, self.uid, self.gid)
             os.close(descriptor)
-        return replace(settings, work_directory=own, cds_directory=archives)
+        warehouse = Path(settings.warehouse)
+        if warehouse.parent == settings.work_directory:  # of one job
+            warehouse = own / warehouse.name
+        return replace(
+            settings,
+            work_directory=own,
+            cds_directory=archives,
+            spark_conf=conf,
+            warehouse=settings.warehouse and str(warehouse),
+        )
+
+    @staticmethod
+    def close_logs(settings: SparkSettings) -> None:
+        """The JVM has ended: the next one of the account reads nothing of what it has written. Blocking."""
+        for log in _logs(settings):
+            with contextlib.suppress(FileNotFoundError):
+                os.chown(log, 0, 0, follow_symlinks=False)
+
+    @staticmethod
+    def _lend_jars(conf: Mapping[str, str], jars: Path, target: Path) -> tuple[dict[str, str], list[Path]]:
+        """The conf with the paths of the jars that are lent, and the directories that are made for them."""
+        found = jar_paths(conf, str(target))
+        lent = [Path(jar) for jar in found.get(JARS, "").split(",") if jar.startswith(f"{target}/")]
+        made = dict.fromkeys(directory for jar in lent for directory in (jar.parent, target))
+        for directory in made:
+            directory.mkdir(parents=True, exist_ok=True)
+        for jar in lent:
+            _lend(jars / jar.relative_to(target), jar)
+        return found, list(made)
+
+
+def _logs(settings: SparkSettings) -> tuple[Path, Path]:
+    """Those that a JVM writes."""
+    return settings.log_file("jvm"), crash_file(settings)
 
 
 def _lend(source: Path, target: Path) -> None:

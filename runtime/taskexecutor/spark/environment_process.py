@@ -11,7 +11,8 @@ import asyncio
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -19,6 +20,7 @@ from pydantic import TypeAdapter
 from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
+from runtime.common.spark_environments import jar_paths
 from runtime.system.linux import own_bytes
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment import (
@@ -68,7 +70,7 @@ def _read_end(value: Any) -> tuple[bool, str, JvmChange | None]:
 class ProcessSparkEnvironment:
     """The production SparkEnvironment. `on_launch` hears the process id of each host, before that serves a session;
     `sweep` ends what a dead JVM has started (Python workers, programs), and says what of it does not die (R29).
-    `account`: whose host and JVM are; None: this process's user's.
+    `account`: whose host and JVM are; None: this process's user's. `jars`: where jars of jobs lie, by content.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class ProcessSparkEnvironment:
         sweep: Callable[[], Awaitable[str]] = _nothing_is_left,
         environment: TaskEnvironment | None = None,
         account: SparkAccount | None = None,
+        jars: Path = Path(),
     ) -> None:
         problems = settings.problems()
         if problems:
@@ -88,6 +91,7 @@ class ProcessSparkEnvironment:
         self._sweep = sweep
         self._environment = environment or TaskEnvironment.of_this_process()
         self._account = account
+        self._jars = jars
         self._host: HostProcess | None = None
         self._used_by: OrderedDict[str, None] = OrderedDict()
         self._problem = ""
@@ -122,7 +126,9 @@ class ProcessSparkEnvironment:
         if settings.is_on_demand:
             await asyncio.to_thread(remove_old_logs, settings)
         if self._account is not None:
-            settings = await asyncio.to_thread(_prepare_for, self._account, settings)
+            settings = await asyncio.to_thread(_prepare_for, self._account, settings, self._jars)
+        else:
+            settings = replace(settings, spark_conf=jar_paths(settings.spark_conf, str(self._jars)))
         host = HostProcess(settings, self._on_launch, self._sweep, self._environment, self.put_back, self._account)
         self._host = host
         try:
@@ -233,6 +239,8 @@ class ProcessSparkEnvironment:
             await host.stop()
         if self._settings.is_on_demand:
             await asyncio.to_thread(delete_tree, self._settings.work_directory)
+            if self._account is not None:
+                await asyncio.to_thread(self._account.close_logs, self._settings)
 
     async def _call(self, operation: str, arguments: dict[str, Any], read: Callable[[Any], Any] = as_it_is) -> Any:
         if self._host is None:
@@ -241,14 +249,14 @@ class ProcessSparkEnvironment:
         return await self._host.call(operation, arguments, self._settings.call_timeout, read)
 
 
-def _prepare_for(account: SparkAccount, settings: SparkSettings) -> SparkSettings:
+def _prepare_for(account: SparkAccount, settings: SparkSettings, jars: Path) -> SparkSettings:
     """R50: nothing that an earlier JVM's jobs have started or written is there. Raises SparkStartError."""
     alive = account.end_all(threading.Event().wait)
     if alive:
         message = f"starting Spark: processes {alive} of the user {account.name} do not end"
         raise SparkStartError(message)
     try:
-        return account.prepare(settings)
+        return account.prepare(settings, jars)
     except OSError as error:
         message = f"starting Spark as {account.name}: {error}"
         raise SparkStartError(message) from error

@@ -6,6 +6,7 @@ gives way; of those without users the one that was used least recently goes firs
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -49,10 +50,13 @@ class _Place:
 
 
 class EnvironmentRoom:
-    """The memory of `bytes_max` bytes, and who has it. Times are monotonic seconds."""
+    """The memory of `bytes_max` bytes, and who has it; `count_max` have it at once at most, 0 is no limit. Times are
+    monotonic seconds.
+    """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, count_max: int = 0) -> None:
         self._bytes_max = bytes_max
+        self._count_max = count_max or sys.maxsize
         self._places: dict[str, _Place] = {}
         self._next_number = 0
 
@@ -67,23 +71,25 @@ class EnvironmentRoom:
         if not may_start:
             return Claim(Step.WAIT)
         free = self._bytes_max - sum(place.memory_bytes for place in self._places.values())
-        if found is None and spec.memory_bytes <= free:
+        places = self._count_max - len(self._places)
+        if found is None and spec.memory_bytes <= free and places > 0:
             self._next_number += 1
             self._places[spec.key] = _Place(self._next_number, spec.memory_bytes, 1, now)
             return Claim(Step.START, Lease(spec.key, self._next_number))
-        return Claim(Step.WAIT, ending=tuple(self._give_way(spec.memory_bytes - free)))
+        return Claim(Step.WAIT, ending=tuple(self._give_way(spec.memory_bytes - free, 1 - places)))
 
-    def _give_way(self, needed: int) -> list[str]:
+    def _give_way(self, needed: int, needed_places: int) -> list[str]:
         """Let unused environments end until so much is free with those that end already; none if that is not enough."""
-        needed -= sum(place.memory_bytes for place in self._places.values() if place.is_ending)
+        ending = [place.memory_bytes for place in self._places.values() if place.is_ending]
+        needed, needed_places = needed - sum(ending), needed_places - len(ending)
         idle = [(key, place) for key, place in self._places.items() if not (place.users or place.is_ending)]
         chosen: list[str] = []
         for key, place in sorted(idle, key=lambda one: one[1].used_at):
-            if needed <= 0:
+            if needed <= 0 and needed_places <= 0:
                 break
             chosen.append(key)
-            needed -= place.memory_bytes
-        if needed > 0:
+            needed, needed_places = needed - place.memory_bytes, needed_places - 1
+        if needed > 0 or needed_places > 0:
             return []
         for key in chosen:
             self._places[key].is_ending = True

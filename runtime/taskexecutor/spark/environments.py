@@ -64,7 +64,7 @@ class SparkEnvironments:
     """All environments of one TaskManager. Every method belongs to one event loop.
 
     `offer` says what jobs find in the default one, and how much memory others may take. `idle_timeout` in seconds: one
-    that has had no user for so long ends.
+    that has had no user for so long ends. `forget` hears of each that was made when its processes are dead.
     """
 
     def __init__(
@@ -75,13 +75,14 @@ class SparkEnvironments:
         clock: Clock,
         *,
         idle_timeout: float,
+        forget: Callable[[SparkEnvironment], None] = lambda _: None,
     ) -> None:
         self.default = default
-        self._make = make
+        self._make, self._forget_made = make, forget
         self._offer = offer
         self._clock = clock
         self._idle_timeout = idle_timeout
-        self._room = EnvironmentRoom(offer.environment_bytes)
+        self._room = EnvironmentRoom(offer.environment_bytes, offer.accounts)
         self._started: dict[str, _Started] = {}
         self._waiting: set[int] = set()
         self._next_turn = 0
@@ -193,7 +194,7 @@ class SparkEnvironments:
 
     async def _wait_for_room(self, spec: EnvironmentSpec, note: Callable[[str], None]) -> Lease:
         """Environments are started in the order in which they were asked for; what is there already is had at once."""
-        note("waits for room for its Spark environment (taskmanager.memory.spark.total)")
+        note(f"waits for room for its Spark environment ({self._offer.room_options})")
         self._next_turn += 1
         turn = self._next_turn
         self._waiting.add(turn)
@@ -291,6 +292,7 @@ class SparkEnvironments:
         key = started.spec.key
         if self._started.get(key) is started:
             del self._started[key]
+            self._forget_made(started.environment)
             self._room.remove(key)
         self._note_changed()
 

@@ -21,7 +21,6 @@ from runtime.taskexecutor.worker_protocol.worker_environment import DAEMON_MODUL
 
 WARM_UPS_ON_DEMAND_MAX = 40
 _PACKAGES = "spark.jars.packages"
-_ENVIRONMENTS = "environments"
 _RETAINED_MAX = "200"
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
 _LOOPBACK = "127.0.0.1"
@@ -72,7 +71,7 @@ class SparkSettings:
         conf = {**self.spark_conf, **{key: value for key, value in spec.conf.items() if key != HEAP}}
         for key in {*JAVA_OPTIONS} & spec.conf.keys() & self.spark_conf.keys():
             conf[key] = f"{self.spark_conf[key]} {spec.conf[key]}"
-        work = self.work_directory / _ENVIRONMENTS / spec.key
+        work = self._work_of(spec)
         return dataclasses.replace(
             self,
             heap_bytes=spec.heap_bytes,
@@ -92,9 +91,13 @@ class SparkSettings:
             self,
             heap_bytes=spec.heap_bytes,
             spark_conf={**self.spark_conf, **{key: v for key, v in spec.conf.items() if key != HEAP}, **joined},
-            work_directory=self.work_directory / _ENVIRONMENTS / spec.key,
+            work_directory=self._work_of(spec),
             is_on_demand=True,
         )
+
+    def _work_of(self, spec: EnvironmentSpec) -> Path:
+        """Beside that of the default environment, which is its account's where slots have users (R50)."""
+        return self.work_directory.with_name(f"{self.work_directory.name}-{spec.key}")
 
     @property
     def is_local(self) -> bool:

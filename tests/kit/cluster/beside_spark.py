@@ -39,6 +39,14 @@ assert spark.sql("select transform(one) using 'sed s/1/7/' as (seven) from v").f
 who = udf(lambda _: os.getuid(), "int")
 print("uids", os.getuid(), spark.range(1).select(who("id")).first()[0])
 """
+JARS = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+stream = loader.getResourceAsStream("mine/text.txt")
+print(spark._jvm.java.lang.String(stream.readAllBytes()), spark.range(10).count())
+"""
 FILES = """
 import os
 from pathlib import Path
@@ -205,11 +213,13 @@ def owners() -> dict[int, int]:
 
 def spare_account(avoided: range) -> str:
     """One that nothing runs as now, "" where there is none."""
+    return next(iter(spare_accounts(avoided)), "")
+
+
+def spare_accounts(avoided: range) -> list[str]:
+    """Those that nothing runs as now."""
     used = set(owners().values())
     wanted = ("games", "news", "uucp", "list", "irc", "lp", "nobody")
     found = {entry.pw_name: entry for entry in pwd.getpwall()}
-    for name in wanted:
-        entry = found.get(name)
-        if entry is not None and entry.pw_uid not in used and entry.pw_gid and entry.pw_uid not in avoided:
-            return name
-    return ""
+    entries = [found[name] for name in wanted if name in found]
+    return [one.pw_name for one in entries if one.pw_uid not in used and one.pw_gid and one.pw_uid not in avoided]

@@ -60,6 +60,7 @@ class Cluster:
         profile: ResourceProfile = DEFAULT,
         spark_conf: dict[str, str] | None = None,
         environment_bytes: int = 0,
+        environment_accounts: int = 0,
     ) -> list[Any]:
         """`spark_conf` None: a TaskManager without Spark."""
         has_spark, conf = spark_conf is not None, json.dumps(spark_conf or {}).encode()
@@ -78,6 +79,7 @@ class Cluster:
             2,
             0,
             environment_bytes=environment_bytes,
+            environment_accounts=environment_accounts,
         )
         self.handle(ev.TaskManagerRegistered(registration))
         return self.report(incarnation, [None] * slots)

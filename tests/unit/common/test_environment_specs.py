@@ -256,3 +256,17 @@ def test_what_jobs_share_is_no_jobs() -> None:
     assert ON_DEMAND.environment(SparkWish("1" * 32)).is_default
     hive = ON_DEMAND.environment(SparkWish("1" * 32, {"spark.sql.catalogImplementation": "hive"}))
     assert hive.job_id == "1" * 32, "its metastore is the job's"
+
+
+def test_where_slots_have_users_there_are_as_many_as_accounts_and_no_applications() -> None:
+    offer = SparkOffer(LOCAL, 4 * GIB, accounts=2)
+    assert offer.has_room_beside([GIB], GIB)
+    assert not offer.has_room_beside([GIB, GIB], GIB)
+    assert not offer.has_room_beside([3 * GIB], 2 * GIB)
+    assert ON_DEMAND.has_room_beside([GIB, GIB], GIB)
+    assert refused_static_conf(KRYO, [offer]) == []
+    (refused,) = refused_static_conf({}, [offer], is_application=True)
+    assert refused.startswith(
+        "a Java application runs as the user of its slot, and where slots have users of their own"
+    )
+    assert refused_static_conf({}, [offer, ON_DEMAND], is_application=True) == []

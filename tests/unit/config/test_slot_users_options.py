@@ -37,6 +37,7 @@ def test_what_contradicts_is_refused(wrong: str) -> None:
 
 def test_with_an_account_and_without_spark_it_is_taken() -> None:
     load(None, environment={}, dynamic=[*UIDS, USER])
+    load(None, environment={}, dynamic=[*UIDS, f"{USER},spark-1", "taskmanager.slot.isolation=jvm"])
     load(None, environment={}, dynamic=[*UIDS, WITHOUT_SPARK])
 
 

@@ -81,6 +81,8 @@ def test_a_job_may_ask_for_the_heap_that_there_is(tmp_path: Path, wanted: str, r
         ({tm.SPARK_MEMORY_TOTAL.key: 0}, 0),
         ({tm.SPARK_MEMORY_TOTAL.key: 6 << 30}, (6 << 30) - (1536 << 20)),
         ({tm.SLOT_UIDS.key: (20000, 20099)}, 0),
+        ({tm.SLOT_UIDS.key: (20000, 20099), tm.SPARK_USER.key: ("one",)}, 0),
+        ({tm.SLOT_UIDS.key: (20000, 20099), tm.SPARK_USER.key: ("one", "two")}, 4 << 30),
         ({tm.SPARK_ENABLED.key: False}, 0),
         ({tm.SLOT_ISOLATION.key: "jvm"}, (4 << 30) + (1536 << 20)),
         ({tm.SLOT_ISOLATION.key: "jvm", tm.SPARK_MEMORY_TOTAL.key: 6 << 30}, 6 << 30),

@@ -182,3 +182,13 @@ def test_a_job_without_conf_rather_goes_where_spark_is_warm() -> None:
     cluster.register(T1, 1, spark_conf=OWN_JVMS, environment_bytes=2 * GIB)
     cluster.register(T2, 1, spark_conf=LOCAL)
     assert [peer for peer, _ in requests(cluster.declare(1, 2, needs_spark=True))] == [T2, T1]
+
+
+def test_no_more_environments_are_promised_than_there_are_accounts() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 4, spark_conf=LOCAL, environment_bytes=9 * GIB, environment_accounts=1)
+    assert requests(cluster.declare(1, 1, static_conf=static("2g")))
+    effects = cluster.declare(2, 1, static_conf=static("3g"))
+    assert requests(effects) == []
+    assert "(taskmanager.memory.spark.total, accounts of taskmanager.spark.user)" in reasons(effects)[job(2)]
+    assert requests(cluster.declare(3, 1, static_conf=static("2g"))), "it is shared as ever"

@@ -54,6 +54,18 @@ def test_as_many_give_way_as_are_needed_and_none_where_that_is_not_enough() -> N
     room.release(third, 3.0)
 
 
+def test_where_each_has_an_account_their_number_is_bounded_too() -> None:
+    room = EnvironmentRoom(100, count_max=2)
+    first, second = (started(room, key) for key in "ab")
+    assert room.claim(spec("c"), 1.0) == Claim(Step.WAIT), "both are used"
+    room.release(second, 1.0)
+    room.release(first, 2.0)
+    assert room.claim(spec("c"), 3.0) == Claim(Step.WAIT, ending=("b",))
+    assert room.claim(spec("c"), 3.0) == Claim(Step.WAIT), "one is enough"
+    room.remove("b")
+    assert room.claim(spec("c"), 4.0).step is Step.START
+
+
 def test_one_that_ends_is_waited_for_and_started_again() -> None:
     room = EnvironmentRoom(4)
     lease = started(room, "a")

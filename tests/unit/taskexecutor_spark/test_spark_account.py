@@ -92,12 +92,12 @@ def test_an_earlier_life_leaves_it_nothing(tmp_path: Path) -> None:
     (settings.cds_directory / ".spark-2.jsa.tmp").write_text("half")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("of root")
-    found = made.prepare(settings)
+    found = made.prepare(settings, tmp_path)
     # what a job may have done there
     (found.work_directory / "cds").rename(found.work_directory / "other")
     (found.work_directory / "cds").symlink_to(tmp_path)
     (found.work_directory / "spark.properties").symlink_to(elsewhere)
-    found = made.prepare(settings)
+    found = made.prepare(settings, tmp_path)
     assert sessions_directory(found) == settings.work_directory / "sessions"
     assert [path.name for path in settings.work_directory.iterdir()] == ["own"]
     assert [path.name for path in found.work_directory.iterdir()] == ["cds"]
@@ -108,3 +108,30 @@ def test_an_earlier_life_leaves_it_nothing(tmp_path: Path) -> None:
     for log in (settings.log_file("jvm"), crash_file(settings)):
         assert (log.stat().st_uid, log.stat().st_mode & 0o777) == (made.uid, 0o600)
     assert elsewhere.read_text() == "of root"
+    for _ in range(2):
+        made.close_logs(settings)
+        assert {log.stat().st_uid for log in (settings.log_file("jvm"), crash_file(settings))} == {0}
+
+
+@as_root
+def test_jars_of_jobs_and_a_metastore_of_one_job_are_where_only_it_comes(tmp_path: Path) -> None:
+    made, jars = account(), tmp_path / "jars"
+    (jars / "ab").mkdir(parents=True, mode=0o700)
+    (jars / "ab" / "a.jar").write_text("jar")
+    (jars / "ab" / "a.jar").chmod(0o600)
+    (tmp_path / "log").mkdir()
+    plain = replace(
+        spark_settings(tmp_path), slot_gids=(23301, 23302), spark_conf={"spark.jars": "/b.jar,blob:ab/a.jar"}
+    )
+    settings = replace(plain, warehouse=str(plain.work_directory / "hive"))
+    found = made.prepare(settings, jars)
+    assert found.warehouse == str(found.work_directory / "hive")
+    other, lent = found.spark_conf["spark.jars"].split(",")
+    assert (other, lent) == ("/b.jar", str(found.work_directory / "jars" / "ab" / "a.jar"))
+    assert Path(lent).read_text() == "jar"
+    assert (Path(lent).stat().st_uid, Path(lent).stat().st_mode & 0o777) == (0, 0o644), "no other user can change it"
+    for directory in (Path(lent).parent, found.work_directory / "jars"):
+        assert (directory.stat().st_uid, directory.stat().st_mode & 0o777) == (made.uid, 0o700)
+    assert made.prepare(plain, jars).warehouse == ""
+    elsewhere = replace(plain, warehouse="/data/warehouse")
+    assert made.prepare(elsewhere, jars).warehouse == "/data/warehouse"
