@@ -41,6 +41,7 @@ from runtime.entrypoint.job_manager_options import (
     jwt_keys,
     jwt_settings,
     limit_settings,
+    page_cookie,
     resource_manager_settings,
     rest_facts,
     rest_settings,
@@ -362,6 +363,7 @@ def _rest(
         audit=audit,
         limits=limit_settings(configuration),
         forward_seal=forward_seal(configuration, context.layout),
+        page_cookie=page_cookie(configuration, context.layout, context.clock),
         tls=rest_tls(configuration),
     )
     return make(rest_context, rest_settings(configuration), sign_in=sign_in)

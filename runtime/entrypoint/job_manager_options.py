@@ -26,6 +26,7 @@ from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rest.access.audit import AuditLog
 from runtime.rest.access.key_sets import FetchedKeys, FileKeys, KeySetAddress
+from runtime.rest.access.page_cookie import PageCookie
 from runtime.rest.access.principal_limits import LimitSettings
 from runtime.rest.connections.tls import RestTls
 from runtime.rest.forwarding.forward_seal import ForwardSeal
@@ -134,6 +135,11 @@ def _rest_hosts(configuration: Configuration) -> tuple[str, ...]:
 def forward_seal(configuration: Configuration, layout: Layout) -> ForwardSeal:
     """The seal with which stand-bys sign forwarded requests (R48). No client has its key."""
     return ForwardSeal(load_or_create_cluster_key(layout.cluster_key_file(configuration)))
+
+
+def page_cookie(configuration: Configuration, layout: Layout, clock: Clock) -> PageCookie:
+    """The cookie of browsers that sign in (R48). Every JobManager of the cluster opens it."""
+    return PageCookie(load_or_create_cluster_key(layout.cluster_key_file(configuration)), clock)
 
 
 def jwt_settings(configuration: Configuration) -> JwtSettings | None:

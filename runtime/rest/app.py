@@ -18,7 +18,12 @@ from runtime.rest import errors
 from runtime.rest.access.cross_origin import CrossOriginMiddleware
 from runtime.rest.access.principal_limits import PrincipalLimits
 from runtime.rest.access.sign_in import SignIn
-from runtime.rest.access.sign_in_middleware import AnonymousMiddleware, SignedInBodyMiddleware, SignInMiddleware
+from runtime.rest.access.sign_in_middleware import (
+    AnonymousMiddleware,
+    SignedInBodyMiddleware,
+    SignInDesk,
+    SignInMiddleware,
+)
 from runtime.rest.connections.body_limits import BodyLimitsMiddleware, BodyRefusedError
 from runtime.rest.connections.shutdown import ShutdownMiddleware
 from runtime.rest.context import RestContext
@@ -31,6 +36,7 @@ from runtime.rest.routes.jobs import jobs_router
 from runtime.rest.routes.logs import logs_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
+from runtime.rest.ui.page_sign_in import PageSignInMiddleware
 from runtime.rest.ui.pages import ui_router
 from runtime.rest.ui.start_page import start_router
 
@@ -70,7 +76,10 @@ def create_app(
         outer = AnonymousMiddleware(outer)
     else:
         limits = PrincipalLimits(context.limits, context.clock)
-        outer = SignInMiddleware(outer, sign_in, limits, context.audit)
+        desk = SignInDesk(sign_in, context.audit)
+        outer = SignInMiddleware(outer, desk, limits, context.audit)
+        if context.page_cookie is not None:
+            outer = PageSignInMiddleware(outer, desk, context.page_cookie)
     outer = CrossOriginMiddleware(outer, hosts, allowed_hosts, context.audit, checks_host=sign_in is None)
     return ForwardSealMiddleware(outer, context.forward_seal, context.audit)
 

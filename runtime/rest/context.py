@@ -13,6 +13,7 @@ from runtime.gateways.blob import BlobKey
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.rest.access.audit import Audit, NoAudit
+from runtime.rest.access.page_cookie import PageCookie
 from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
 from runtime.rest.access.principals import PrincipalAdministration
 from runtime.rest.connections.tls import RestTls
@@ -65,6 +66,8 @@ class RestContext:
     limits: LimitSettings = NO_LIMITS
     forward_seal: ForwardSeal | None = None
     """None where there are no stand-bys."""
+    page_cookie: PageCookie | None = None
+    """None where no browser signs in."""
     tls: RestTls | None = None
     """None where REST is in plain text, here and at the leader."""
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
+from runtime.aio.clock import SystemClock
 from runtime.common.states import JobStatus
+from runtime.rest.access.page_cookie import PageCookie
 from runtime.rest.access.roles import TABLE
 from tests.fuzz.port import AS_IT_IS, Ear, asked
 from tests.fuzz.surface import MIB, Surface
 from tests.kit.control_plane.job_graphs import diamond, lone
 from tests.kit.rest.fakes import JOB, JOB_MASTER
-from tests.kit.rest.server import TOKEN, RestThread
+from tests.kit.rest.server import PAGE_KEY, TOKEN, RestThread
 
 _FORGET_EVERY = 500
 _SHA256 = "c" * 64
@@ -22,6 +24,7 @@ _IDS = {
     "vertex_id": f"{1:032x}",
     "index": "0",
     "attempt": "0",
+    "stream": "stdout",
     "name": "alice",
     "sha256": _SHA256,
     "key": f"{_SHA256}-u1",
@@ -41,6 +44,15 @@ def _request(number: int, body: bytes) -> bytes:
         "Connection: close",
     )
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
+def _form(body: str) -> bytes:
+    kind = "Content-Type: application/x-www-form-urlencoded"
+    return f"POST /ui HTTP/1.1\r\nHost: x\r\n{kind}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def _cookie() -> bytes:
+    return PageCookie(PAGE_KEY, SystemClock()).made(TOKEN, is_encrypted=False).partition(b";")[0]
 
 
 def _begin() -> Callable[[bytes], object]:
@@ -89,6 +101,8 @@ def _seeds() -> Sequence[bytes]:
         b"POST /jobs HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         b"GET /overview HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n\r\n",
         b"GET /ui?token=x&%6c=%00 HTTP/1.0\r\nCookie: a=b\r\nOrigin: http://x\r\nForwarded: for=1.1.1.1\r\n\r\n",
+        b"GET /ui HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\nCookie: " + _cookie() + b"\r\n\r\n",
+        _form(f"token={TOKEN}") + _form("sign-out=1"),
     ]
     return [*whole, *(bytes([AS_IT_IS]) + one for one in raw)]
 

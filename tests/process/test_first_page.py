@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,15 +45,21 @@ def test_the_address_leads_to_jobs_by_their_names(cluster: ScriptCluster, tmp_pa
     names = {"count_shops", "total", "lambda at shops.py:11"}
     assert {job["name"] for job in json.loads(cluster.cli("list", "--json").stdout)["jobs"]} == names
 
-    token = {"token": cluster.token}
-    page = httpx.get(f"{cluster.url}/", params=token, headers=BROWSER, follow_redirects=True)
-    assert page.status_code == 200
-    assert page.url.path == "/ui"
-    assert all(f">{name}</a>" in page.text for name in names)
-    assert "3 finished" in page.text
+    with httpx.Client(base_url=cluster.url, headers=BROWSER, follow_redirects=True) as browser:
+        asked = browser.get("/")
+        assert (asked.status_code, 'name="token"' in asked.text) == (401, True)
+        page = browser.post("/", data={"token": cluster.token})
+        assert (page.status_code, page.url.path) == (200, "/ui")
+        assert all(f">{name}</a>" in page.text for name in names)
+        assert "3 finished" in page.text
+        job = browser.get(page.url.join(re.findall(r'href="(ui/jobs/[0-9a-f]+)"', page.text)[0]))
+        assert (job.status_code, "<h2>Attempts</h2>" in job.text) == (200, True)
+        log = browser.get(job.url.join(re.findall(r'href="([^"]*/stdout)"', job.text)[0]))
+        assert (log.status_code, "(empty)" in log.text) == (200, True)
+        assert browser.get("/overview").status_code == 401, "a cookie opens pages only"
 
     told = httpx.get(f"{cluster.url}/", headers={"authorization": f"Bearer {cluster.token}"}).json()
     assert (told["page"], told["jobs"]) == ("/ui", "/jobs/overview")
-    refused = httpx.get(f"{cluster.url}/", headers=BROWSER)
+    refused = httpx.get(f"{cluster.url}/")
     assert refused.status_code == 401
-    assert "/ui?token=" in refused.json()["errors"][0]
+    assert "A browser opens /ui" in refused.json()["errors"][0]

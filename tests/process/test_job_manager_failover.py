@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import httpx
 import pytest
 
 from airflow_flinklike.client import FlinklikeClient, new_job_id
@@ -172,6 +173,19 @@ def test_the_stand_by_takes_over(
             assert seconds_until_answer(cluster, standby.url, ended_at) < within + SLACK
         everything_goes_on(client, ids, before, finished)
         two_again(cluster, leader)
+
+
+def test_a_browser_stays_signed_in(cluster: ScriptCluster, client: FlinklikeClient) -> None:
+    leader, standby = leader_and_standby(cluster)
+    page = f"/ui/jobs/{finish_one(client)}"
+    with httpx.Client(headers={"accept": "text/html"}, follow_redirects=True) as browser:
+        shown = browser.post(f"{leader.url}{page}", data={"token": cluster.token})
+        assert (shown.status_code, "FINISHED" in shown.text) == (200, True)
+        assert browser.get(f"{standby.url}{page}").status_code == 200, "the stand-by takes what the leader has given"
+        kill(leader.pid)
+        reached(lambda: browser.get(f"{standby.url}{page}").status_code == 200, "the page is there again")
+        assert "Sign out" in browser.get(f"{standby.url}{page}").text
+    two_again(cluster, leader)
 
 
 def test_a_frozen_leader_is_replaced_and_stands_by_when_it_wakes(

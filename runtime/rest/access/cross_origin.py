@@ -17,6 +17,7 @@ from typing import NamedTuple
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.rest.access.audit import Audit
+from runtime.rest.access.page_cookie import is_page
 from runtime.rest.answers import answer_error
 from runtime.rest.forwarding.forward_seal import FORWARDED, origin_of, told_by_stand_by
 
@@ -126,6 +127,8 @@ def _body_refusal(scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[HTTPSta
     is_submit = scope["path"].removeprefix("/v1") == _FORMS
     if not has_body(headers) or scope["method"] == "PUT" or kind == "application/json":
         return None
+    if kind == "application/x-www-form-urlencoded" and is_page(scope["path"]):
+        return None  # who signs in there; the origin of the form was looked at
     if kind == "multipart/form-data" and is_submit:
         return None  # the handler refuses it, with a message for Flink's own client
     return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, (

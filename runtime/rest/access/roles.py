@@ -80,6 +80,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("POST", "/tokens/{name}/forget"): replace(_ADMINISTER, action="forget-token"),
     ("GET", "/ui"): _LOOK,
     ("GET", "/ui/jobs/{job_id}"): _LOOK,
+    ("GET", "/ui/jobs/{job_id}/logs/{vertex_id}/{index}/{attempt}/{stream}"): _LOOK,
     ("GET", "/ui/jobmasters"): _LOOK,
     ("GET", "/ui/taskmanagers"): _LOOK,
 }

@@ -4,7 +4,6 @@ the certificate of its connection."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.types import Scope
@@ -25,9 +24,6 @@ Raises UnauthenticatedError with what is wrong about what it shows, UnavailableE
 _PRINCIPAL = "flinklike.principal"
 _STILL = "flinklike.still"
 _BEARER = "flinklike.bearer"
-_PAGES = ("/", "/ui")
-
-
 _JWT_DOTS = 2
 
 
@@ -80,11 +76,16 @@ class TokenSignIn:
 
 
 def bearer_of(scope: Scope) -> str:
-    """The token of a request. `/` and the pages under /ui take it as `?token=` too, and nothing else does."""
+    """The token that a request shows, "" without one."""
     found: str | None = scope.get(_BEARER)
     if found is None:
         found = scope[_BEARER] = _find_bearer(scope)
     return found
+
+
+def set_bearer(scope: Scope, token: str) -> None:
+    """The request shows this token: in a form, or in the cookie of a page."""
+    scope[_BEARER] = token
 
 
 def _find_bearer(scope: Scope) -> str:
@@ -92,10 +93,6 @@ def _find_bearer(scope: Scope) -> str:
         if name == b"authorization":
             kind, _, token = value.decode("latin-1").partition(" ")
             return str(token.strip()) if kind.lower() == "bearer" else ""
-    if scope["method"] == "GET" and (scope["path"] in _PAGES or scope["path"].startswith("/ui/")):
-        query = scope["query_string"].decode("latin-1")
-        tokens = [part[len("token=") :] for part in query.split("&") if part.startswith("token=")]
-        return unquote(tokens[0]) if tokens else ""
     return ""
 
 

@@ -20,15 +20,65 @@ from runtime.rest.forwarding.forward_seal import origin_of
 from runtime.security.principals import ANYBODY, Principal
 
 
+class StrangerError(UnauthenticatedError):
+    """A request that shows nobody. `reason`: what is wrong about what it shows, "" where it shows nothing."""
+
+    def __init__(self, sentence: str, reason: str = "") -> None:
+        super().__init__(sentence)
+        self.reason = reason
+
+
+class SignInDesk:
+    """Finds the principal of a request, and has the audit log tell who is refused."""
+
+    def __init__(self, sign_in: SignIn, audit: Audit) -> None:
+        self._sign_in = sign_in
+        self._audit = audit
+
+    def principal(self, scope: Scope) -> Principal:
+        """Raises StrangerError with a sentence for the client, UnavailableError while nobody can be told."""
+        try:
+            found = self._sign_in(scope)
+        except UnauthenticatedError as error:
+            self._refuse(scope, str(error))
+            sentence = f"Not signed in: {error}.{_role(scope)}"
+            raise StrangerError(sentence, str(error)) from error
+        if found is not None:
+            return found
+        is_shown = bool(bearer_of(scope))
+        self._refuse(scope, f"its token {_NOT_KNOWN}" if is_shown else "it shows no token")
+        reason = f"the token {_NOT_KNOWN}" if is_shown else ""
+        raise StrangerError(_how_to_sign_in(scope, is_shown=is_shown), reason)
+
+    def check_again(self, scope: Scope, principal: Principal) -> None:
+        """Raises UnauthenticatedError when what the request shows is not that principal any more."""
+        try:
+            found, reason = self._sign_in(scope), "what this request shows ended while it ran"
+        except UnauthenticatedError as error:
+            found, reason = None, str(error)
+        if found != principal:
+            self._refuse(scope, reason, principal=principal.name)
+            message = f"Not signed in any more: {reason}"
+            raise UnauthenticatedError(message)
+
+    def tell(self, scope: Scope, principal: Principal) -> None:
+        """For the audit log: a request of that principal."""
+        self._audit.sign_in(principal.name, principal.via, more=partial(told_name, scope), **origin_of(scope))
+
+    def _refuse(self, scope: Scope, reason: str, *, principal: str = "") -> None:
+        told = {"reason": reason, **origin_of(scope), **told_name(scope)}
+        self._audit.refuse("sign-in", principal=principal, object_=scope["path"], **told)
+
+
 class SignInMiddleware:
     """Refuses requests without a known principal (401) or above its limits (429); sets the principal for handlers.
 
     A handler that has waited calls `check_still_signed_in`.
     """
 
-    def __init__(self, app: ASGIApp, sign_in: SignIn, limits: PrincipalLimits, audit: Audit) -> None:
+    def __init__(self, app: ASGIApp, desk: SignInDesk, limits: PrincipalLimits, audit: Audit) -> None:
         self._app = app
-        self._sign_in = sign_in
+        self._desk = desk
         self._limits = limits
         self._audit = audit
 
@@ -37,72 +87,51 @@ class SignInMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        origin = origin_of(scope)
         try:
-            principal = self._sign_in(scope)
+            principal = self._desk.principal(scope)
         except UnavailableError as error:
             await answer_error(send, HTTPStatus.SERVICE_UNAVAILABLE, str(error), [(b"retry-after", b"1")])
             return
-        except UnauthenticatedError as error:
-            told = {"reason": str(error), **told_name(scope)}
-            self._audit.refuse("sign-in", principal="", **origin, object_=scope["path"], **told)
-            sentence = f"Not signed in: {error}.{_role(scope)}"
-            await _answer_stranger(scope, send, sentence, b'Bearer error="invalid_token"')
-            return
-        if principal is None:
-            reason = f"its token {_NOT_KNOWN}" if bearer_of(scope) else "it shows no token"
-            self._audit.refuse(
-                "sign-in", principal="", **origin, object_=scope["path"], reason=reason, **told_name(scope)
-            )
-            await self._refuse(scope, send)
+        except StrangerError as error:
+            await _answer_stranger(scope, send, error)
             return
         try:
             self._limits.begin(principal.name)
         except BackpressureError as error:
-            self._audit.refuse("request", principal=principal.name, **origin, reason=str(error))
+            self._audit.refuse("request", principal=principal.name, **origin_of(scope), reason=str(error))
             after = str(math.ceil(error.retry_after)).encode()
             await answer_error(send, HTTPStatus.TOO_MANY_REQUESTS, str(error), [(b"retry-after", after)])
             return
         try:
-            self._audit.sign_in(principal.name, principal.via, more=partial(told_name, scope), **origin)
-            set_principal(scope, principal, partial(self._check_again, scope, principal))
+            self._desk.tell(scope, principal)
+            set_principal(scope, principal, partial(self._desk.check_again, scope, principal))
             await self._app(scope, receive, send)
         finally:
             self._limits.end(principal.name)
 
-    def _check_again(self, scope: Scope, principal: Principal) -> None:
-        try:
-            found, reason = self._sign_in(scope), "what this request shows ended while it ran"
-        except UnauthenticatedError as error:
-            found, reason = None, str(error)
-        if found != principal:
-            told = {"reason": reason, **origin_of(scope), **told_name(scope)}
-            self._audit.refuse("sign-in", principal=principal.name, object_=scope["path"], **told)
-            message = f"Not signed in any more: {reason}"
-            raise UnauthenticatedError(message)
 
-    async def _refuse(self, scope: Scope, send: Send) -> None:
-        shown = f"The token that this request shows {_NOT_KNOWN}. " if bearer_of(scope) else ""
-        sentence = (
-            f"{shown}This cluster requires its token, one that `flinklike tokens` has made and that has not ended, "
-            "a JWT where security.jwt.issuer is set, or a client certificate that `flinklike tokens` has given to "
-            "somebody. "
-            "Send the header 'Authorization: Bearer <token>'. "
-            "The cluster's is in the file that security.token-file names (default run/token). "
-            f"In a browser it goes into the address: /ui?token=<token>.{_role(scope)}"
-        )
-        await _answer_stranger(scope, send, sentence, b"Bearer")
+def _how_to_sign_in(scope: Scope, *, is_shown: bool) -> str:
+    shown = f"The token that this request shows {_NOT_KNOWN}. " if is_shown else ""
+    return (
+        f"{shown}This cluster requires its token, one that `flinklike tokens` has made and that has not ended, "
+        "a JWT where security.jwt.issuer is set, or a client certificate that `flinklike tokens` has given to "
+        "somebody. "
+        "Send the header 'Authorization: Bearer <token>'. "
+        "The cluster's is in the file that security.token-file names (default run/token). "
+        f"A browser opens /ui, which asks for it.{_role(scope)}"
+    )
 
 
-async def _answer_stranger(scope: Scope, send: Send, sentence: str, challenge: bytes) -> None:
+async def _answer_stranger(scope: Scope, send: Send, error: StrangerError) -> None:
     """Refuse and close: each further request takes a new connection, of which a turn of the loop accepts few (R41).
 
     The connection stays open where a body comes: a client reads the refusal only after it has sent the body.
     """
-    headers = [(b"www-authenticate", challenge)]
+    is_invalid = isinstance(error.__cause__, UnauthenticatedError)
+    headers = [(b"www-authenticate", b'Bearer error="invalid_token"' if is_invalid else b"Bearer")]
     if not has_body(dict(scope["headers"])):
         headers.append((b"connection", b"close"))
-    await answer_error(send, HTTPStatus.UNAUTHORIZED, sentence, headers)
+    await answer_error(send, HTTPStatus.UNAUTHORIZED, str(error), headers)
 
 
 class AnonymousMiddleware:

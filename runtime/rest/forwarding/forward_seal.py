@@ -25,7 +25,7 @@ FORWARDED_NAME = b"x-flinklike-client-name"
 """The name in the certificate of the client."""
 SEAL = b"x-flinklike-forwarded-seal"
 
-_SEALED = frozenset({FORWARDED, FORWARDED_NAME, b"authorization"})
+_SEALED = frozenset({FORWARDED, FORWARDED_NAME, b"authorization", b"cookie"})
 _IS_SEALED = "flinklike.forwarded"
 _PURPOSE = "requests that a stand-by passes on"
 

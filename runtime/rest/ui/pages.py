@@ -2,92 +2,78 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from runtime.common.errors import FlinklikeError
-from runtime.common.ids import ExecutionAttemptId, parse_job_id
-from runtime.common.printable import printable
+from runtime.common.ids import ExecutionAttemptId, JobId, parse_job_id
 from runtime.common.restart_strategies import in_words
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.overview import JobMasterInfo, Takeover
 from runtime.gateways.resource_manager import TaskManagerInfo
-from runtime.gateways.task_executor import AttemptLogRequest, LogStream
+from runtime.gateways.task_executor import AttemptLogRequest, AttemptLogResponse, LogStream
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.access.sign_in import principal_of
 from runtime.rest.bodies.job_bodies import duration
 from runtime.rest.context import RestContext
 from runtime.rest.routes.cluster import task_manager_state
 from runtime.rest.routes.jobs import archived_graph, known_summary, seen
-from runtime.rest.routes.vertices import read_log
+from runtime.rest.routes.vertices import LOG_LIMIT_MAX, find_attempt, find_subtask, find_vertex, read_log
+from runtime.rest.ui.markup import Page, escape, seconds_text, state_html, table_html, time_text
+from runtime.rest.ui.page_sign_in import sign_out_html
 from runtime.security.principals import ADMIN_NAME
 
 _TAIL_BYTES = 8192
 _JOBS_SHOWN_MAX = 50
-_COLORS = {
-    "FINISHED": "#2e7d32",
-    "RUNNING": "#1565c0",
-    "FAILED": "#c62828",
-    "CANCELED": "#6d4c41",
-    "CANCELLING": "#6d4c41",
-    "FAILING": "#c62828",
-    "ready": "#2e7d32",
-    "draining": "#ef6c00",
-    "drained": "#6d4c41",
-    "disconnected": "#c62828",
-}
-_STYLE = Path(__file__).with_name("ui.css").read_text(encoding="utf-8")
+_ATTEMPTS_SHOWN_MAX = 100
 
 
 def ui_router(context: RestContext) -> APIRouter:
     """The pages."""
     router = authorized_router(context, prefix="/ui")
+    refresh = max(1, context.refresh_interval_millis // 1000)
 
     @router.get("/jobs/{job_id}")
-    async def job_page(job_id: str) -> HTMLResponse:
+    async def job_page(job_id: str, request: Request) -> HTMLResponse:
         """One job."""
         job = parse_job_id(job_id)
         summary = await known_summary(context, job)
         graph = await archived_graph(context, job)
         log = await _log_tail(context, graph)
-        is_over = graph.status.is_globally_terminal
-        refresh = 0 if is_over else max(1, context.refresh_interval_millis // 1000)
         owner = context.dispatcher.job_owner(graph.job_id)
-        page = render_job(graph, owner, log, summary, now=context.clock.epoch_millis(), refresh_seconds=refresh)
-        return html_page(page)
+        body = render_job(graph, owner, log, summary, now=context.clock.epoch_millis())
+        body += sign_out_html(request.scope)
+        return Page(graph.name, body, 0 if graph.status.is_globally_terminal else refresh).answer()
+
+    @router.get("/jobs/{job_id}/logs/{vertex_id}/{index}/{attempt}/{stream}")
+    async def log_page(job_id: str, vertex_id: str, index: int, attempt: int, stream: LogStream) -> HTMLResponse:
+        """The end of one log."""
+        vertex = await find_vertex(context, job_id, vertex_id)
+        found = find_attempt(find_subtask(vertex, index), attempt)
+        request = AttemptLogRequest(ExecutionAttemptId.parse(found.attempt_id), stream, -LOG_LIMIT_MAX, LOG_LIMIT_MAX)
+        body = render_log(vertex, index, found, stream, await read_log(context, found, request))
+        return Page(vertex.name, body, 0 if found.state.is_terminal else refresh).answer()
 
     @router.get("/jobmasters")
     async def job_masters_page(request: Request) -> HTMLResponse:
         """JobMaster processes and their jobs."""
         dispatcher, principal = context.dispatcher, principal_of(request)
         found = [(one, seen(principal, dispatcher.jobs_of(one.incarnation))) for one in dispatcher.job_masters()]
-        return html_page(render_job_masters(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
+        body = render_job_masters(found) + sign_out_html(request.scope)
+        return Page("JobMaster processes", body, refresh).answer()
 
     @router.get("/taskmanagers")
-    async def task_managers_page() -> HTMLResponse:
+    async def task_managers_page(request: Request) -> HTMLResponse:
         """TaskManagers and their slots."""
-        found = context.components.resource_manager.task_managers()
-        return html_page(render_task_managers(found, refresh_seconds=max(1, context.refresh_interval_millis // 1000)))
+        body = render_task_managers(context.components.resource_manager.task_managers()) + sign_out_html(request.scope)
+        return Page("TaskManagers", body, refresh).answer()
 
     return router
-
-
-_POLICY = "; ".join(
-    [f"{what} 'none'" for what in ("default-src", "frame-ancestors", "base-uri", "form-action")]
-    + ["style-src 'unsafe-inline'"]
-)
-
-
-def html_page(page: str) -> HTMLResponse:
-    """A page that loads nothing, no frame may hold, and no referrer names: its address may hold the token."""
-    return HTMLResponse(page, headers={"content-security-policy": _POLICY, "referrer-policy": "no-referrer"})
 
 
 async def _log_tail(context: RestContext, graph: ArchivedExecutionGraph) -> tuple[str, str]:
@@ -114,57 +100,50 @@ async def _tail(context: RestContext, attempt: ArchivedExecution, stream: LogStr
 
 
 def render_job(
-    graph: ArchivedExecutionGraph,
-    owner: JobMasterInfo | None,
-    log: tuple[str, str],
-    summary: JobSummary,
-    *,
-    now: int,
-    refresh_seconds: int,
+    graph: ArchivedExecutionGraph, owner: JobMasterInfo | None, log: tuple[str, str], summary: JobSummary, *, now: int
 ) -> str:
     """The page as HTML; everything that came from outside is escaped."""
-    refresh = f'<meta http-equiv="refresh" content="{refresh_seconds}">' if refresh_seconds else ""
     spent = duration(graph.start_millis, graph.end_millis, now)
     reason = f'<p class="muted">{escape(graph.pending_reason)}</p>' if graph.pending_reason else ""
     result = f"<h2>Result</h2><pre>{escape(graph.result)}</pre>" if graph.result else ""
     config = graph.config
     restarts = in_words(config.restart_strategy, config.user_failures) if config.restart_strategy else ""
-    rows = "".join(_vertex_row(vertex, now) for vertex in graph.vertices)
+    header = ("name", "state", "subtasks", "restarts", "progress", "time")
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{refresh}<title>{escape(graph.name)}</title>'
-        f"<style>{_STYLE}</style></head><body>"
         f"<h1>{escape(graph.name)} {state_html(graph.status.value)}</h1>"
         f'<p class="muted">{graph.job_id} &middot; started {time_text(graph.start_millis)}'
         f" &middot; {seconds_text(spent)}{_whose(summary)}</p>{reason}{_ownership(owner, graph.takeovers)}"
         f'<p class="muted">{escape(restarts)}</p>'
-        "<h2>Vertices</h2><table><tr><th>name</th><th>state</th><th>subtasks</th><th>restarts</th><th>progress</th><th>time</th></tr>"
-        f"{rows}</table>{result}{_exceptions(graph)}<h2>{escape(log[0])}</h2><pre>{escape(log[1])}</pre></body></html>"
+        f"<h2>Vertices</h2>{table_html(header, [_vertex_row(vertex, now) for vertex in graph.vertices])}"
+        f"{result}{_exceptions(graph)}{_attempts(graph, now)}"
+        f"<h2>{escape(log[0])}</h2><pre>{escape(log[1])}</pre>"
     )
 
 
-def render_job_masters(processes: Sequence[tuple[JobMasterInfo, Sequence[JobSummary]]], *, refresh_seconds: int) -> str:
+def render_log(
+    vertex: ArchivedVertex, index: int, attempt: ArchivedExecution, stream: LogStream, piece: AttemptLogResponse
+) -> str:
+    """One stream of one attempt, as HTML."""
+    text = piece.data.decode("utf-8", "replace")
+    is_all = len(piece.data) == piece.size_bytes and not piece.dropped_bytes
+    cut = "" if is_all else f'<p class="muted">The last {len(piece.data)} of {piece.size_bytes} bytes.</p>'
+    return (
+        f"<h1>{escape(vertex.name)} {state_html(attempt.state.value)}</h1>"
+        f'<p class="muted">{stream.value} of subtask {index}, attempt {attempt.attempt}</p>{cut}'
+        f"<pre>{escape(text) if text else '(empty)'}</pre>"
+    )
+
+
+def render_job_masters(processes: Sequence[tuple[JobMasterInfo, Sequence[JobSummary]]]) -> str:
     """All JobMaster processes, each with its first jobs."""
     header = ("process", "address", "state", "running", "so far", "jobs")
-    rows = [_job_master_row(info, jobs) for info, jobs in processes]
-    return table_html("JobMaster processes", header, rows, refresh_seconds)
+    return f"<h1>JobMaster processes</h1>{table_html(header, [_job_master_row(*one) for one in processes])}"
 
 
-def render_task_managers(managers: Sequence[TaskManagerInfo], *, refresh_seconds: int) -> str:
+def render_task_managers(managers: Sequence[TaskManagerInfo]) -> str:
     """All TaskManagers."""
     header = ("TaskManager", "address", "state", "free slots", "tasks")
-    return table_html("TaskManagers", header, [_task_manager_row(one) for one in managers], refresh_seconds)
-
-
-def table_html(
-    title: str, header: Sequence[str], rows: Sequence[str], refresh_seconds: int, *, above: str = "", below: str = ""
-) -> str:
-    """A page with a table; all but `title` is HTML."""
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="refresh" content="{refresh_seconds}"><title>{title}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{title}</h1>{above}"
-        f"<table><tr>{''.join(f'<th>{name}</th>' for name in header)}</tr>{''.join(rows)}</table>{below}</body></html>"
-    )
+    return f"<h1>TaskManagers</h1>{table_html(header, [_task_manager_row(one) for one in managers])}"
 
 
 def _task_manager_row(info: TaskManagerInfo) -> str:
@@ -197,6 +176,40 @@ def _vertex_row(vertex: ArchivedVertex, now: int) -> str:
     )
 
 
+def _attempts(graph: ArchivedExecutionGraph, now: int) -> str:
+    """The attempts that were deployed, with links to their logs: failed ones first, then running ones, newest first."""
+    found = [
+        (vertex, subtask.index, attempt)
+        for vertex in graph.vertices
+        for subtask in vertex.subtasks
+        for attempt in (subtask.current, *subtask.prior)
+        if attempt.task_manager_id
+    ]
+    found.sort(key=lambda one: (_urgency(one[2]), -one[2].start_millis))
+    shown = found[:_ATTEMPTS_SHOWN_MAX]
+    more = f'<p class="muted">and {len(found) - len(shown)} more attempts</p>' if len(found) > len(shown) else ""
+    header = ("vertex", "subtask", "attempt", "state", "TaskManager", "started", "time", "logs")
+    rows = [_attempt_row(graph.job_id, *one, now) for one in shown]
+    return f"<h2>Attempts</h2>{table_html(header, rows)}{more}" if rows else ""
+
+
+def _urgency(attempt: ArchivedExecution) -> int:
+    if attempt.state is ExecutionState.FAILED:
+        return 0
+    return 2 if attempt.state.is_terminal else 1
+
+
+def _attempt_row(job_id: JobId, vertex: ArchivedVertex, index: int, attempt: ArchivedExecution, now: int) -> str:
+    place = f"{job_id}/logs/{quote(vertex.id)}/{index}/{attempt.attempt}"
+    logs = " ".join(f'<a href="{escape(place)}/{one.value}">{one.value}</a>' for one in LogStream)
+    spent = seconds_text(duration(attempt.start_millis, attempt.end_millis, now))
+    return (
+        f"<tr><td>{escape(vertex.name)}</td><td>{index}</td><td>{attempt.attempt}</td>"
+        f"<td>{state_html(attempt.state.value)}</td><td>{escape(attempt.task_manager_id)}</td>"
+        f"<td>{time_text(attempt.start_millis)}</td><td>{spent}</td><td>{logs}</td></tr>"
+    )
+
+
 def _whose(summary: JobSummary) -> str:
     submitter = escape(summary.submitter or ADMIN_NAME)
     return f" &middot; namespace {escape(summary.namespace)} &middot; submitted by {submitter}"
@@ -222,23 +235,3 @@ def _exceptions(graph: ArchivedExecutionGraph) -> str:
         for one in graph.exceptions
     ]
     return f"<h2>Exceptions</h2>{''.join(parts)}"
-
-
-def escape(text: str) -> str:
-    """Text of others within a page."""
-    return html.escape(printable(text))
-
-
-def state_html(name: str) -> str:
-    """A state in its colour."""
-    return f'<span class="state" style="background:{_COLORS.get(name, "#757575")}">{name}</span>'
-
-
-def time_text(millis: int) -> str:
-    """A moment, for people."""
-    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if millis >= 0 else "not yet"
-
-
-def seconds_text(millis: int) -> str:
-    """How long something took, "" if it has not begun."""
-    return f"{millis / 1000:.1f} s" if millis >= 0 else ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
@@ -20,7 +19,8 @@ from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers
 from runtime.rest.routes.cluster import cluster_overview
 from runtime.rest.routes.jobs import seen
-from runtime.rest.ui.pages import escape, html_page, seconds_text, state_html, table_html, time_text
+from runtime.rest.ui.markup import Page, escape, seconds_text, state_html, table_html, time_text
+from runtime.rest.ui.page_sign_in import sign_out_html
 from runtime.security.principals import ADMIN_NAME
 
 _JOBS_SHOWN_MAX = 50
@@ -34,7 +34,7 @@ def start_router(context: RestContext) -> APIRouter:
     async def start(request: Request) -> Response:
         """The main paths; a browser is redirected to `/ui`."""
         if "text/html" in request.headers.get("accept", ""):
-            return RedirectResponse(f"ui{_token(request)}", headers={"referrer-policy": "no-referrer"})
+            return RedirectResponse("ui")
         body: Start = {
             "flinklike-version": VERSION,
             "page": "/ui",
@@ -54,20 +54,14 @@ def start_router(context: RestContext) -> APIRouter:
         refresh = max(1, context.refresh_interval_millis // 1000)
         now = context.clock.epoch_millis()
         overview = cluster_overview(context, principal)
-        return html_page(render_start(overview, newest, _token(request), now=now, refresh=refresh))
+        body = render_start(overview, newest, now=now) + sign_out_html(request.scope)
+        return Page(f"flinklike {VERSION}", body, refresh).answer()
 
     return router
 
 
-def _token(request: Request) -> str:
-    """What the pages that this one leads to have to be asked with."""
-    token = request.query_params.get("token", "")
-    return f"?{urlencode({'token': token})}" if token else ""
-
-
-def render_start(overview: ClusterOverview, newest: Sequence[JobSummary], query: str, *, now: int, refresh: int) -> str:
+def render_start(overview: ClusterOverview, newest: Sequence[JobSummary], *, now: int) -> str:
     """The page as HTML; links are relative, so that it works behind a proxy's path."""
-    query = escape(query)
     numbers = [
         f"{overview['jobs-running']} running jobs",
         f"{overview['jobs-finished']} finished",
@@ -76,21 +70,21 @@ def render_start(overview: ClusterOverview, newest: Sequence[JobSummary], query:
         f"{overview['slots-available']} free slots",
     ]
     numbers += [
-        f'<a href="ui/taskmanagers{query}">{overview["taskmanagers"]} TaskManagers</a>',
-        f'<a href="ui/jobmasters{query}">{overview["jobmasters"]} JobMaster processes</a>',
+        f'<a href="ui/taskmanagers">{overview["taskmanagers"]} TaskManagers</a>',
+        f'<a href="ui/jobmasters">{overview["jobmasters"]} JobMaster processes</a>',
     ]
     jobs = overview["jobs-running"] + overview["jobs-finished"] + overview["jobs-failed"] + overview["jobs-cancelled"]
     more = f"<p class=muted>and {jobs - len(newest)} older jobs</p>" if jobs > len(newest) else ""
     above = f"<p>{' &middot; '.join(numbers)}</p>"
     below = more or ("" if newest else "<p class=muted>no jobs yet: flinklike run, or an Airflow task</p>")
-    rows = [_job_row(one, query, now) for one in newest]
+    rows = [_job_row(one, now) for one in newest]
     header = ("job", "state", "started", "time", "namespace", "submitter")
-    return table_html(f"flinklike {VERSION}", header, rows, refresh, above=above, below=below)
+    return f"<h1>flinklike {VERSION}</h1>{above}{table_html(header, rows)}{below}"
 
 
-def _job_row(summary: JobSummary, query: str, now: int) -> str:
+def _job_row(summary: JobSummary, now: int) -> str:
     spent = seconds_text(duration(summary.start_millis, summary.end_millis, now))
-    link = f'<a href="ui/jobs/{summary.job_id}{query}">{escape(summary.name)}</a>'
+    link = f'<a href="ui/jobs/{summary.job_id}">{escape(summary.name)}</a>'
     reason = f" <span class=muted>{escape(summary.pending_reason)}</span>" if summary.pending_reason else ""
     state = state_html(summary.status.value)
     whose = f"<td>{escape(summary.namespace)}</td><td>{escape(summary.submitter or ADMIN_NAME)}</td>"

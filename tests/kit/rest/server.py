@@ -8,18 +8,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
+from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import Empty, JobRequest, SubmitJobRequest, SubmitJobResponse
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
+from runtime.rest.access.page_cookie import PageCookie
 from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
 from runtime.rest.connections.tls import RestTls
 from runtime.rest.server import RestServer, RestSettings
+from runtime.security.cluster_key import ClusterKey
 from tests.kit.rest.fakes import FakeBlobs, FakeDispatcher, RestFakes, shown
 
 TOKEN = "the-cluster-token"
+PAGE_KEY = ClusterKey(b"p" * 32)
 _PATIENCE = 20.0
 
 
@@ -96,7 +100,13 @@ class RestThread:
 
     async def _serve(self) -> None:
         settings = RestSettings("127.0.0.1", 0, 1 << 20)
-        context = replace(self.fakes.context(), tls=self._tls, limits=self._limits, long_poll_max=self._long_poll_max)
+        context = replace(
+            self.fakes.context(),
+            tls=self._tls,
+            limits=self._limits,
+            long_poll_max=self._long_poll_max,
+            page_cookie=PageCookie(PAGE_KEY, SystemClock()),
+        )
         self.server = server = RestServer(context, settings, sign_in=shown(TOKEN))
         server.bind()
         async with Scope("test") as scope:

@@ -125,6 +125,7 @@ VALUES = {
     "vertex_id": f"{1:032x}",
     "index": "0",
     "attempt": "0",
+    "stream": "stdout",
     "sha256": "1" * 64,
     "key": f"{'1' * 64}-u1",
     "name": "nobody",

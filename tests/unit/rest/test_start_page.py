@@ -17,7 +17,6 @@ from tests.kit.rest.fakes import RestFakes, shown
 
 pytestmark = pytest.mark.asyncio
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-TOKEN = "se&cret<"
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def fakes() -> RestFakes:
 
 @pytest_asyncio.fixture
 async def http(fakes: RestFakes) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(fakes.context(), sign_in=shown("", TOKEN), content_length_max=1, hosts={"test"})
+    app = create_app(fakes.context(), sign_in=shown(""), content_length_max=1, hosts={"test"})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
         yield client
 
@@ -43,12 +42,11 @@ async def test_everything_that_the_first_answer_names_is_there(http: httpx.Async
         assert (await http.get(path)).status_code == 200, path
 
 
-async def test_a_browser_comes_to_the_page_with_its_token(http: httpx.AsyncClient) -> None:
+async def test_a_browser_comes_to_the_page(http: httpx.AsyncClient) -> None:
     led = await http.get("/", headers=BROWSER)
     assert (led.status_code, led.headers["location"]) == (307, "ui")
-    page = await http.get("/", headers=BROWSER, params={"token": TOKEN}, follow_redirects=True)
+    page = await http.get("/", headers=BROWSER, follow_redirects=True)
     assert page.status_code == 200
-    assert page.url.params["token"] == TOKEN
     assert page.headers["content-type"] == "text/html; charset=utf-8"
 
 
@@ -59,7 +57,7 @@ async def test_the_page_leads_to_jobs_and_processes(http: httpx.AsyncClient, fak
         fakes.dispatcher.put(JobId(f"{number:032x}"), JobStatus.FINISHED)
     first = JobId(f"{0:032x}")
     fakes.dispatcher.summaries[first] = replace(fakes.dispatcher.summaries[first], name="<b>", pending_reason="<i>")
-    page = (await http.get("/ui", params={"token": TOKEN})).text
+    page = (await http.get("/ui")).text
     assert "60 finished" in page
     assert "and 10 older jobs" in page
     assert "&lt;b&gt;" in page
@@ -69,14 +67,3 @@ async def test_the_page_leads_to_jobs_and_processes(http: httpx.AsyncClient, fak
     for link in (*found[:4], found[-1]):
         assert link.startswith("ui/")
         assert (await http.get(f"/{link}")).status_code == 200, link
-
-
-async def test_without_the_token_the_answer_says_where_it_goes(fakes: RestFakes) -> None:
-    app = create_app(fakes.context(), sign_in=shown("right"), content_length_max=1, hosts={"test"})
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
-        for path in ("/", "/ui"):
-            refused = await client.get(path, params={"token": "wrong"})
-            assert refused.status_code == 401
-            assert "/ui?token=<token>" in refused.json()["errors"][0]
-            assert (await client.get(path, params={"token": "right"})).status_code == 200
-        assert (await client.get("/overview", params={"token": "right"})).status_code == 401

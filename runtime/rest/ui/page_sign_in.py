@@ -1,0 +1,228 @@
+"""How a browser signs in: a page answers a stranger with a form, which is posted to the address of the page itself.
+
+The answer to the form is the cookie, and the way back to that address, by its last part alone: so nothing that a link
+says leads anywhere else. A cookie counts for the GET of a page, and for nothing else: what changes something takes a
+header that no page of a stranger can send (R48). Plain ASGI middleware.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Protocol
+from urllib.parse import parse_qs
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.rest.access.page_cookie import PageCookie, is_page
+from runtime.rest.access.sign_in import bearer_of, set_bearer
+from runtime.rest.access.sign_in_middleware import SignInDesk, StrangerError
+from runtime.rest.connections.body_limits import GRACE_SECONDS
+from runtime.rest.ui.markup import PAGE_HEADERS, Page, escape
+from runtime.security.json_web_tokens import JWT_LENGTH_MAX
+
+_FORM_BYTES_MAX = 3 * JWT_LENGTH_MAX + 1024
+"""Of a form, in which each character of a token may take three."""
+_FIELDS_MAX = 4
+_ERROR_BYTES_MAX = 64 * 1024
+_SENTENCE_LENGTH_MAX = 2000
+_TARGET = re.compile(rb"[!-~]*")
+_AGAIN_SECONDS = 2
+_COOKIE_ENDED = "What you signed in with has ended or was revoked, or you signed in long ago."
+_SIGN_OUT = '<form method="post"><button name="sign-out" value="1">Sign out</button></form>'
+_BY_COOKIE = "flinklike.by-cookie"
+
+Headers = list[tuple[bytes, bytes]]
+
+
+def sign_out_html(scope: Scope) -> str:
+    """The button for who has signed in by a cookie, "" for all others."""
+    return _SIGN_OUT if scope.get(_BY_COOKIE, False) else ""
+
+
+class PageSignInMiddleware:
+    """Takes cookies and forms of pages, and has pages refuse in HTML. All other requests pass as they are."""
+
+    def __init__(self, app: ASGIApp, desk: SignInDesk, cookie: PageCookie) -> None:
+        self._app = app
+        self._desk = desk
+        self._cookie = cookie
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it."""
+        if scope["type"] != "http" or not is_page(scope["path"]):
+            await self._app(scope, receive, send)
+        elif scope["method"] == "POST":
+            await self._take(scope, receive, send)
+        elif scope["method"] == "GET":
+            await self._show(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _show(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        ended = ""
+        if b"authorization" not in headers and self._cookie.is_in(scope):
+            ended = _COOKIE_ENDED
+            if token := self._cookie.token_in(scope):
+                set_bearer(scope, token)
+                scope[_BY_COOKIE] = True
+        if b"text/html" not in headers.get(b"accept", b""):
+            await self._app(scope, receive, send)
+            return
+
+        def refused(status: int, sentence: str, headers: Mapping[bytes, bytes]) -> tuple[Page, Headers]:
+            if status != HTTPStatus.UNAUTHORIZED:
+                return _error_page(status, sentence), []
+            is_about_it = bool(bearer_of(scope)) or b"error=" in headers.get(b"www-authenticate", b"")
+            forget = [(b"set-cookie", self._cookie.removed(is_encrypted=_is_encrypted(scope)))] if ended else []
+            return _sign_in_page(ended or (sentence if is_about_it else "")), forget
+
+        await self._app(scope, receive, _Refusals(send, refused))
+
+    async def _take(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A form: the token of who signs in, or the wish to sign out."""
+        try:
+            form = await _form(receive)
+        except InvalidInputError as error:
+            page = _error_page(HTTPStatus.BAD_REQUEST, str(error))
+            await _answer(send, HTTPStatus.BAD_REQUEST, page, [(b"connection", b"close")])
+            return
+        is_encrypted = _is_encrypted(scope)
+        if "sign-out" in form:
+            await _go_back(scope, send, self._cookie.removed(is_encrypted=is_encrypted))
+            return
+        token = form.get("token", "")
+        try:
+            if not token:
+                raise StrangerError("", "The field was empty")
+            shown = {**scope}
+            set_bearer(shown, token)
+            principal = self._desk.principal(shown)
+            made = self._cookie.made(token, is_encrypted=is_encrypted)
+        except UnavailableError as error:
+            page = _error_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            await _answer(send, HTTPStatus.SERVICE_UNAVAILABLE, page, [(b"retry-after", b"1")])
+            return
+        except (StrangerError, InvalidInputError) as error:
+            reason = error.reason if isinstance(error, StrangerError) else str(error)
+            close = [(b"www-authenticate", b"Bearer"), (b"connection", b"close")]
+            await _answer(send, HTTPStatus.UNAUTHORIZED, _sign_in_page(f"Not signed in: {reason}."), close)
+            return
+        self._desk.tell(scope, principal)
+        await _go_back(scope, send, made)
+
+
+class _Refusals:
+    """Sends answers on; of a refusal in JSON it makes a page."""
+
+    def __init__(self, send: Send, page_of: _PageOf) -> None:
+        self._send = send
+        self._page_of = page_of
+        self._start: Message | None = None
+        self._body = b""
+
+    async def __call__(self, message: Message) -> None:
+        """One message of the answer."""
+        if message["type"] == "http.response.start" and message["status"] >= HTTPStatus.BAD_REQUEST:
+            self._start = message
+        elif self._start is None:
+            await self._send(message)
+        else:
+            self._body = (self._body + message.get("body", b""))[:_ERROR_BYTES_MAX]
+            if not message.get("more_body", False):
+                await self._answer(self._start)
+
+    async def _answer(self, start: Message) -> None:
+        headers = {name.lower(): value for name, value in start["headers"]}
+        page, more = self._page_of(start["status"], _sentence(self._body), headers)
+        kept = [(name, value) for name, value in headers.items() if name not in {b"content-type", b"content-length"}]
+        await _answer(self._send, start["status"], page, [*kept, *more])
+
+
+class _PageOf(Protocol):
+    def __call__(self, status: int, sentence: str, headers: Mapping[bytes, bytes], /) -> tuple[Page, Headers]: ...
+
+
+async def _form(receive: Receive) -> dict[str, str]:
+    """The fields of a form, each once. Raises InvalidInputError for one that is too long, and too slow."""
+    body = b""
+    try:
+        async with asyncio.timeout(GRACE_SECONDS):
+            is_over = False
+            while not is_over:
+                message = await receive()
+                body += message.get("body", b"")
+                is_over = not message.get("more_body", False)
+                if len(body) > _FORM_BYTES_MAX:
+                    error = f"This form has more than {_FORM_BYTES_MAX} bytes: it takes a token."
+                    raise InvalidInputError(error)
+    except TimeoutError as late:
+        error = f"This form has not come within {GRACE_SECONDS:g} seconds."
+        raise InvalidInputError(error) from late
+    try:
+        fields = parse_qs(body.decode("ascii"), keep_blank_values=True, max_num_fields=_FIELDS_MAX)
+    except ValueError as wrong:
+        error = "This is no form of a page: open the page, and sign in there."
+        raise InvalidInputError(error) from wrong
+    return {name: values[0].strip() for name, values in fields.items()}
+
+
+def _is_encrypted(scope: Scope) -> bool:
+    """Does the browser speak TLS, with this process or with a proxy before it?"""
+    origin = next((value for name, value in scope["headers"] if name == b"origin"), b"")
+    return scope["scheme"] == "https" or origin.startswith(b"https://")
+
+
+async def _go_back(scope: Scope, send: Send, cookie: bytes) -> None:
+    """To the page itself, relative to its address, which a proxy may have moved."""
+    query: bytes = scope["query_string"]
+    place = scope["raw_path"].rpartition(b"/")[2] + (b"?" + query if query else b"")
+    headers = [
+        (b"location", b"./" + (place if _TARGET.fullmatch(place) else b"")),
+        (b"set-cookie", cookie),
+        (b"cache-control", b"no-store"),
+        (b"content-length", b"0"),
+    ]
+    await send({"type": "http.response.start", "status": int(HTTPStatus.SEE_OTHER), "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _answer(send: Send, status: int, page: Page, headers: Headers) -> None:
+    body = page.html().encode()
+    of_page = [(name.encode(), value.encode()) for name, value in PAGE_HEADERS.items()]
+    kind = (b"content-type", b"text/html; charset=utf-8")
+    length = (b"content-length", str(len(body)).encode())
+    start = {"type": "http.response.start", "status": int(status), "headers": [kind, length, *of_page, *headers]}
+    await send(start)
+    await send({"type": "http.response.body", "body": body})
+
+
+def _sentence(body: bytes) -> str:
+    try:
+        return " ".join(str(one) for one in json.loads(body)["errors"])[:_SENTENCE_LENGTH_MAX]
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _error_page(status: int, sentence: str) -> Page:
+    """What passes is asked for again by the browser itself: a leader that is being elected, a limit."""
+    passes = status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
+    title = f"{int(status)} {HTTPStatus(status).phrase}"
+    return Page(title, f"<h1>{title}</h1><p>{escape(sentence)}</p>", _AGAIN_SECONDS if passes else 0)
+
+
+def _sign_in_page(why: str) -> Page:
+    told = f'<p class="wrong">{escape(why)}</p>' if why else ""
+    return Page(
+        "Sign in to flinklike",
+        f"<h1>Sign in</h1>{told}"
+        '<form method="post"><p><label>Token <input type="password" name="token" size="48" autocomplete="off" '
+        "spellcheck=false autofocus required></label> <button>Sign in</button></p></form>"
+        '<p class="muted">A token that <code>flinklike tokens create</code> has made, a JSON Web Token where the '
+        "cluster takes them, or the cluster's own, which is in run/token on its hosts.</p>",
+    )
