@@ -13,11 +13,11 @@ import http.client
 import importlib
 import os
 import shutil
+import socket
 import string
 import urllib.error
 import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -39,13 +39,16 @@ _HTTP = frozenset({"http", "https"})
 _OF_HADOOP = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs", "s3a", "s3n", "wasb", "wasbs", "abfss", "har", "o3fs"})
 """Schemes that are Hadoop's, whatever fsspec makes of their names."""
 _TIMEOUT = 60.0
+"""Seconds of silence. What comes more slowly in the long run ends too (`paced_http`)."""
 _PIECE = 1 << 20
 _BYTES_MAX = UnpackLimits().bytes_max
 """Of one file. More is data, which the job reads where it is."""
 _NOT_FOUND = frozenset({404, 410})
+_NO_SUCH_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 _LATER = frozenset({408, 425, 429})
 _OF_THE_HOST = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE})
 _JAVA_NOT_FOUND = frozenset({"java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"})
+_JAVA_NO_HOST = "java.net.UnknownHostException"
 _JAVA_NO_SCHEME = "org.apache.hadoop.fs.UnsupportedFileSystemException"
 _REASON_LENGTH_MAX = 300
 
@@ -155,9 +158,11 @@ def _copy(url: str, scheme: str, target: Path, spark: GetSpark) -> None:
 
 
 def _copy_http(url: str, target: Path) -> None:
+    from runtime.taskexecutor.slot_process.paced_http import open_url
+
     try:
         asked = urllib.parse.quote(url, safe=string.punctuation)
-        with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer, target.open("wb") as copy:  # noqa: S310 - http(s)
+        with open_url(asked, _TIMEOUT) as answer, target.open("wb") as copy:
             _copy_bounded(url, answer, copy)
             if answer.length:  # what lacks: a read of pieces does not tell
                 raise http.client.IncompleteRead(b"", answer.length)
@@ -222,10 +227,35 @@ def _not_found(url: str) -> RemoteFileError:
     return RemoteFileError(f"{shown(url)} does not exist, as seen from this TaskManager")
 
 
-def _unavailable(url: str, error: Exception) -> FileUnavailableError:
+def _unavailable(url: str, error: Exception) -> FileUnavailableError | RemoteFileError:
+    """FileUnavailableError for what may pass; RemoteFileError for an address that nobody answers."""
     causes = java_chain(error)
-    reason = causes[-1].message[:_REASON_LENGTH_MAX] if causes else _without_query(url, error)
-    return FileUnavailableError(f"{shown(url)} cannot be fetched now: {reason}")
+    if any(_is_of_nobody(one) for one in _chain(error)) or any(one.class_name == _JAVA_NO_HOST for one in causes):
+        message = f"{shown(url)} cannot be fetched, as nobody is at that address: {_reason(url, error)}"
+        return RemoteFileError(message)
+    return FileUnavailableError(f"{shown(url)} cannot be fetched now: {_reason(url, error)}")
+
+
+def _reason(url: str, error: Exception) -> str:
+    causes = java_chain(error)
+    return causes[-1].message[:_REASON_LENGTH_MAX] if causes else _without_query(url, error)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and its causes, each once. urllib has the cause in `reason`."""
+    seen: list[BaseException] = []
+    found: object = error
+    while isinstance(found, BaseException) and found not in seen:
+        seen.append(found)
+        yield found
+        found = getattr(found, "reason", None) or found.__cause__ or found.__context__
+
+
+def _is_of_nobody(error: BaseException) -> bool:
+    """The name does not exist, or the host refuses: a restart finds the same."""
+    if isinstance(error, socket.gaierror):
+        return error.errno in _NO_SUCH_NAME
+    return isinstance(error, ConnectionRefusedError)
 
 
 def _without_query(url: str, error: Exception) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import socket
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from typing import NoReturn
 import fsspec
 import pytest
 
-from runtime.taskexecutor.slot_process import fetching
+from runtime.taskexecutor.slot_process import fetching, paced_http
 from runtime.taskexecutor.slot_process.causes import FileUnavailableError, RemoteFileError, UnusableCodeError
 from runtime.taskexecutor.slot_process.fetching import fetch, fetch_all, shown
 from runtime.taskexecutor.slot_protocol.wire import RemoteFile
@@ -22,10 +24,16 @@ CONTENT = b"rows" * 400_000
 
 
 class Handler(BaseHTTPRequestHandler):
-    """/data: the content; /env.zip: an archive; /bad.zip: none; /half: an answer that breaks off; else that status."""
+    """/data: the content; /env.zip: an archive; /bad.zip: none; /half: an answer that breaks off; else that status.
+
+    /slow-head and /slow-body go on until the client has enough.
+    """
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0].strip("/")
+        if path.startswith("slow"):
+            self._drip(b"" if path == "slow-head" else b"HTTP/1.0 200 OK\r\n\r\n")
+            return
         archive = io.BytesIO()
         with zipfile.ZipFile(archive, "w") as packed:
             packed.writestr("lib/one.py", "x = 1")
@@ -35,6 +43,13 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body[: len(body) // 2] if path == "half" else body)
+
+    def _drip(self, head: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self.wfile.write(head)
+            while True:
+                self.wfile.write(b"x")
+                threading.Event().wait(0.02)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as its base has it
         """Nothing."""
@@ -109,9 +124,31 @@ def test_what_cannot_be_had_is_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_port_without_a_server_may_have_one_later(tmp_path: Path) -> None:
-    with pytest.raises(FileUnavailableError, match=r"http://127\.0\.0\.1:9/x cannot be fetched now: .*refused"):
+def test_a_port_without_a_server_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(RemoteFileError, match=r"http://127\.0\.0\.1:9/x cannot be fetched, as nobody .*refused"):
         fetch("http://127.0.0.1:9/x", tmp_path / "x", no_spark)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(socket.EAI_NONAME, RemoteFileError), (socket.EAI_AGAIN, FileUnavailableError)]
+)
+def test_a_name_that_does_not_exist_is_told_at_once_and_a_silent_resolver_may_answer_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
+) -> None:
+    def resolve(*_: object, **_more: object) -> NoReturn:
+        raise socket.gaierror(number, "what the resolver says")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(error, match=r"http://nowhere/x cannot be fetched.*what the resolver says"):
+        fetch("http://nowhere/x", tmp_path / "x", no_spark)
+
+
+@pytest.mark.parametrize("path", ["slow-head", "slow-body"])
+def test_a_server_that_drips_is_left(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setattr(paced_http, "GRACE_SECONDS", 0.5)
+    with pytest.raises(FileUnavailableError, match=f"/{path} cannot be fetched now: it comes too slowly"):
+        fetch(f"{server}/{path}", tmp_path / "data", no_spark)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_damaged_archive_leaves_nothing(server: str, tmp_path: Path) -> None:
