@@ -156,7 +156,7 @@ class JobRun:
         except (JobConflictError, JobNotFoundError):
             return False
         self._said_here_at = timezone.utcnow()
-        self._log.info("Adopting job %s of an earlier try", job_id)
+        self._log.info("Adopting job %s of an earlier try: %s", job_id, self.access.job_url(job_id))
         return True
 
     @property
@@ -248,10 +248,12 @@ class JobRun:
             raise
         except JobConflictError:
             # An earlier try's request has arrived after all, with the code that it had pickled.
-            self._log.info("Adopting job %s, which an earlier try submitted", job_id)
+            page = self.access.job_url(job_id)
+            self._log.info("Adopting job %s, which an earlier try submitted: %s", job_id, page)
             self._said_here_at = datetime.min.replace(tzinfo=UTC)
         else:
-            self._log.info("Submitted job %s (%s) to %s", job_id, program.graph.name, self.client.addresses[0])
+            page = self.access.job_url(job_id)
+            self._log.info("Submitted job %s (%s): %s", job_id, program.graph.name, page)
         return job_id
 
     def _send(self, job_id: JobId, program: JobProgram, label: str) -> None:

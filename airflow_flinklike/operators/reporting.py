@@ -91,7 +91,8 @@ class ReportingOperator(OpenLineageMethods, BaseOperator):
         if result.status is JobStatus.FAILED:
             failure = JobFailedError(result.job_id, result.failure)
             said = printable(f"{failure.root_cause}\n{failure.stack_trace}")
-            self.log.error("Job %s FAILED: %s", result.job_id, said)
+            page = access.job_url(result.job_id)
+            self.log.error("Job %s FAILED: %s\nAttempts and logs: %s", result.job_id, said, page)
         value = result.value_or_raise()
         self.log.info("Job %s FINISHED in %.3f s", result.job_id, result.net_runtime_millis / 1000)
         if self.do_xcom_push:

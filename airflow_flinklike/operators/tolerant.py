@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 from airflow.sdk import BaseOperator
 
 from airflow_flinklike.airflow_options import given_or_configured
+from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.spark_parameters import (
     UNSUPPORTED,
     Explanation,
@@ -56,13 +59,25 @@ class SparkSubmitTolerance(BaseOperator):
 
     @classmethod
     def partial(cls, **kwargs: Any) -> Any:
-        """As of every operator. Parameters without effect are told when the DAG is parsed, as without mapping."""
-        task_id = str(kwargs.get("task_id", ""))
-        chosen = given_or_configured("on_unsupported", kwargs.get("on_unsupported"))
-        _warn(task_id, explanations(kwargs, task_id=task_id, on_unsupported=chosen))
+        """As of every operator. Parameters without effect are told when the DAG is parsed, as without mapping.
+
+        Airflow makes the operator when the task runs, and gives it the `default_args` then.
+        """
         if "resources" in kwargs:  # of the job; Airflow would take them for those of a queue
             kwargs["job_resources"] = kwargs.pop("resources")
-        return super().partial(**kwargs)
+        made = super().partial(**kwargs)
+        parents = (getattr(made.kwargs.get(one), "default_args", None) or {} for one in ("dag", "task_group"))
+        given: dict[str, Any] = {}
+        for source in (*parents, defaults_of(kwargs), kwargs):
+            given |= source
+        task_id = made.kwargs["task_id"]
+        chosen = given_or_configured("on_unsupported", given.get("on_unsupported"))
+        try:
+            _warn(task_id, explanations(given, task_id=task_id, on_unsupported=chosen))
+        except PipelineError:
+            made._expand_called = True  # noqa: SLF001 - it is refused, and not forgotten, as Airflow would say
+            raise
+        return made
 
     def tell_when_executed(self, *lines: Explanation) -> None:
         """Warn now, and have `explain` log these lines."""
@@ -82,5 +97,21 @@ def defaults_of(kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _warn(task_id: str, lines: tuple[Explanation, ...]) -> None:
+    """Warnings that point at the line of the DAG file, whatever Airflow puts between it and the operator."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_back is not None and _is_of_airflow(frame):
+        frame = frame.f_back
+    if frame is None:
+        return
     for line in lines:
-        warnings.warn(f"task {task_id!r}: {line.text}", UnsupportedParameterWarning, stacklevel=3)
+        warnings.warn_explicit(
+            f"task {task_id!r}: {line.text}",
+            UnsupportedParameterWarning,
+            frame.f_code.co_filename,
+            frame.f_lineno,
+            registry=frame.f_globals.setdefault("__warningregistry__", {}),
+        )
+
+
+def _is_of_airflow(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] in {"airflow", "airflow_flinklike"}

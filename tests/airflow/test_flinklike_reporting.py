@@ -56,12 +56,20 @@ def test_lines_appear_while_the_job_runs(rest: FakeCluster, heard: Heard) -> Non
     rest.finish(job_id, None)
     worker.join(20)
     assert [line for line in heard.lines if not line.startswith("Job ")] == [
-        f"Submitted job {job_id} (hang) to {rest.url}",
+        f"Submitted job {job_id} (hang): {rest.url}/ui/jobs/{job_id}",
         "==> read stdout",
         "first",
         "second",
         "third",
     ]
+
+
+def test_a_failure_names_the_page_of_its_job(rest: FakeCluster, heard: Heard) -> None:
+    with pytest.raises(JobFailedError):
+        submit("fail").execute(context())
+    job_id, _ = only_job(rest)
+    (line,) = [one for one in heard.warnings if one.startswith(f"Job {job_id} FAILED: ")]
+    assert line.endswith(f"\nAttempts and logs: {rest.url}/ui/jobs/{job_id}")
 
 
 def test_a_short_job_costs_one_request_for_its_log(rest: FakeCluster, heard: Heard) -> None:

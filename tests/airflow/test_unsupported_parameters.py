@@ -1,11 +1,13 @@
 """Parameters of SparkSubmitOperator without effect: explicit, in default_args, in partial(); told, never dropped."""
 
+import gc
+import runpy
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, task
+from airflow.sdk import DAG, TaskGroup, task
 
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
@@ -88,6 +90,45 @@ def test_partial_takes_them_and_tells_when_the_dag_is_parsed(recwarn: pytest.War
             FlinklikeSubmitOperator.partial(task_id="etl", proxy_user="etl", on_unsupported="fail")
         with pytest.raises(TypeError, match="unexpected keyword argument 'proxi_user'"):
             FlinklikeSubmitOperator.partial(task_id="etl", proxi_user="etl")
+
+
+def test_a_mapped_task_tells_of_its_default_args_when_the_dag_is_parsed(
+    recwarn: pytest.WarningsRecorder, script: str
+) -> None:
+    shared: Any = {"master": None, "keytab": "k"}
+    with DAG("mapped", schedule=None, default_args={"proxy_user": "etl", "master": "yarn"}):
+        with TaskGroup("group", default_args=shared):
+            FlinklikeSubmitOperator.partial(
+                task_id="etl", application=script, default_args={"deploy_mode": "client"}, keytab=""
+            ).expand(application_args=[["1"]])
+        assert [line.split(" has")[0] for line in told(recwarn)] == [
+            "task 'group.etl': proxy_user",
+            "task 'group.etl': deploy_mode",
+        ]
+    refusing = {"proxy_user": "etl", "on_unsupported": "fail"}
+    refused = pytest.raises(PipelineError, match="task 'etl': proxy_user has no effect")
+    with DAG("refuses", schedule=None, default_args=refusing), refused:
+        FlinklikeSubmitOperator.partial(task_id="etl", application=script)
+    gc.collect()
+    assert not [one for one in recwarn if "never mapped" in str(one.message)]
+
+
+def test_warnings_point_at_the_dag_file(tmp_path: Path, script: str, recwarn: pytest.WarningsRecorder) -> None:
+    dag_file = tmp_path / "sales_dag.py"
+    dag_file.write_text(
+        "from airflow.sdk import DAG, task\n"
+        "from airflow_flinklike.operators.submit import FlinklikeSubmitOperator as Submit\n"
+        "with DAG('sales', schedule=None):\n"
+        f"    Submit(task_id='a', application={script!r}, proxy_user='etl')\n"
+        f"    Submit.partial(task_id='b', application={script!r}, master='yarn').expand(application_args=[['1']])\n"
+        "    @task.flinklike(keytab='k')\n"
+        "    def rows(spark=None):\n"
+        "        return 1\n"
+        "    rows()\n"
+    )
+    runpy.run_path(str(dag_file), run_name="sales_dag")
+    places = [(one.filename, one.lineno) for one in recwarn if one.category is UnsupportedParameterWarning]
+    assert places == [(str(dag_file), 4), (str(dag_file), 5), (str(dag_file), 9)]
 
 
 def test_a_pipeline_beside_scripts_goes_on_with_their_default_args(
