@@ -93,6 +93,7 @@ def test_a_job_works_as_ever(
     driver, workers = map(int, told.split()[1:])
     assert FIRST < driver <= FIRST + 3
     assert workers == uid(account)
+    assert {"of a function", "of the JVM"} < set(done.stdout.splitlines()), "the JVM may append to the task's output"
 
 
 def test_an_environment_has_the_jars_of_its_job_and_an_account_of_its_own(

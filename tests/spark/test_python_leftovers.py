@@ -27,9 +27,9 @@ def starts(_):
 """
 
 
-def log_of_workers(box: SparkBox) -> str:
-    """They write where the JVM does."""
-    return box.settings.log_file("jvm").read_text()
+def log_of_workers(slot: SlotProcess) -> str:
+    """They write where the slot does."""
+    return (slot.logs / "stderr").read_text()
 
 
 RUN = DAEMON + "emit(spark.sparkContext.parallelize([0], 1).map(starts).collect()[0]); ask()\n"
@@ -138,7 +138,7 @@ def test_a_worker_that_rests_has_nothing_left(box: SparkBox, code: str, tmp_path
     assert written.stat().st_size
     box.end(slot)
     assert box.environment.is_ready
-    assert f"functions of session {slot.session.session_id} have left " in log_of_workers(box), "why it has ended"
+    assert f"functions of session {slot.session.session_id} have left " in log_of_workers(slot), "why it has ended"
 
 
 ARROW = """
@@ -158,7 +158,7 @@ def test_threads_of_arrow_that_wait_for_work_cost_no_worker(box: SparkBox) -> No
     slot = box.slot(ARROW)
     assert all(map(is_alive, slot.next())), "of one worker or of two: Spark may take whichever rests"
     box.end(slot)
-    assert f"functions of session {slot.session.session_id} have left " not in log_of_workers(box)
+    assert f"functions of session {slot.session.session_id} have left " not in log_of_workers(slot)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from typing import Any, NoReturn
 from runtime.system.linux import die_with_parent
 from runtime.taskexecutor.containment.leftovers import threads_left, timers_left
 from runtime.taskexecutor.worker_protocol import session_marks
+from runtime.taskexecutor.worker_protocol.session_output import flush_output
 from runtime.taskexecutor.worker_protocol.worker_environment import SESSION_PROPERTY
 
 _TASKS = "pyspark.worker"
@@ -258,6 +259,7 @@ class WorkerKeeper:
         _forget_broadcasts_of_others()
         while not self._plain(connection, True):  # noqa: FBT003 - pyspark's
             gc.collect()
+        flush_output()
         control.sendall(_ENDS)
         os._exit(0)
 
@@ -271,10 +273,12 @@ class WorkerKeeper:
 
             def send_last(outfile: Any) -> None:
                 send_updates(outfile)
+                flush_output()
                 session_marks.rest()  # user code has ended, and Spark does not know it yet
 
             utils.send_accumulator_updates = send_last
         code = self._plain(connection, True)  # noqa: FBT003 - pyspark's
+        flush_output()
         control.sendall(_ENDS if code else _RESTS)
         os._exit(0)
 
@@ -325,6 +329,7 @@ class WorkerKeeper:
                     whose = f"functions of session {keeper._session_id} have left what ends with their worker"
                     sys.stderr.write(f"{whose}: {', '.join(left)}\n")
                     raise LeftoversError  # pyspark then ends the worker, and tells the JVM not to use it again
+                flush_output()
                 session_marks.rest()
                 # Before Spark hears of it: from here on the keeper does without this process, which its session's
                 # end may kill at any time.

@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from runtime.taskexecutor.python_workers.session_worker import IGNORED_BY_DAEMON, WorkerKeeper
+from runtime.taskexecutor.worker_protocol.session_output import flush_output
 from runtime.taskexecutor.worker_protocol.session_work import begin_for
 from runtime.taskexecutor.worker_protocol.worker_environment import (
     JOB_DIRECTORY_VARIABLE,
@@ -53,7 +54,14 @@ def follow_tasks(keeper: WorkerKeeper, plain: str) -> None:
         begin_for(session_id or "", link or "", plain)
         set_up(*arguments)
 
+    tell_failure = worker.handle_worker_exception
+
+    def tell_failure_last(*arguments: Any) -> None:
+        flush_output()  # the job may end as soon as Spark hears of it
+        tell_failure(*arguments)
+
     worker.setup_spark_files = set_up_task
+    worker.handle_worker_exception = tell_failure_last
     worker.SparkSocketMessageReceiver = keeper.receiver_of(worker.SparkSocketMessageReceiver)
 
 

@@ -27,6 +27,7 @@ from runtime.taskexecutor.worker_protocol import session_marks
 from runtime.taskexecutor.worker_protocol.worker_environment import (
     JOB_DIRECTORY_VARIABLE,
     JOB_ID_VARIABLE,
+    LOGS_LINK,
     WORKING_DIRECTORY_LINK,
 )
 
@@ -51,13 +52,15 @@ class JobBinding:
     """The job that a slot process works for now.
 
     `own_workers`: the job brings files of its own, so its Python workers cannot be shared; they start in
-    `job_directory` with `python_path`. `on_first_use` is called once, when Spark is first touched. `shares_files`: the
-    JVM is another user, and reads what the group of a file may (R50).
+    `job_directory` with `python_path`. What Spark prints for the attempt goes to files in `log_directory`.
+    `on_first_use` is called once, when Spark is first touched. `shares_files`: the JVM is another user, and reads what
+    the group of a file may (R50).
     """
 
     job_id: str
     description: str
     job_directory: str
+    log_directory: str
     python_path: tuple[str, ...] = ()
     own_workers: bool = False
     spark_conf: Mapping[str, str] = field(default_factory=dict)
@@ -139,7 +142,7 @@ class AttachedSpark:
         self._is_active = True
         if binding.on_first_use is not None:
             binding.on_first_use()
-        self._link_directory()
+        self._link_directories()
         self._context.setJobDescription(binding.description)
         warehouse = self._slot.begin(binding.job_id, binding.job_directory)
         if not warehouse:
@@ -148,13 +151,16 @@ class AttachedSpark:
         self._context._conf.set(WAREHOUSE, warehouse)  # noqa: SLF001 - as below
         self._apply_conf_of_job(binding.spark_conf)
 
-    def _link_directory(self) -> None:
-        """R24: the JVM and the Python workers look the job's directory up here, so it costs no call."""
+    def _link_directories(self) -> None:
+        """R24: the JVM and the Python workers look the job's directory and logs up here, so it costs no call."""
         if not self.session.directory:
             return
-        link = Path(self.session.directory) / WORKING_DIRECTORY_LINK
+        directory = Path(self.session.directory)
+        link, logs = directory / WORKING_DIRECTORY_LINK, directory / LOGS_LINK
         if not link.is_symlink():
             link.symlink_to(self.binding.job_directory)
+        logs.unlink(missing_ok=True)  # of an earlier attempt
+        logs.symlink_to(self.binding.log_directory)
 
     def _apply_conf_of_job(self, conf: Mapping[str, str]) -> None:
         """Refuse the job's conf in one sentence: no line of user code has set it, so no traceback would help."""

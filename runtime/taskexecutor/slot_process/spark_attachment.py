@@ -96,6 +96,7 @@ class SparkAttachment:
                 job_id=job_id,
                 description=job_id,
                 job_directory=order.job_directory,
+                log_directory=order.log_directory,
                 python_path=order.python_path,
                 own_workers=order.ships_files,
                 spark_conf=json.loads(order.spark_conf),

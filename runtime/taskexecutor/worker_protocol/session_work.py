@@ -1,4 +1,4 @@
-"""Makes a process work for one session: where its job works (R24), and with the session's mark (R29).
+"""Makes a process work for one session: where its job works (R24), with the session's mark (R29), and output (R22).
 
 Spark's Python workers load this module.
 """
@@ -9,6 +9,7 @@ import os
 import sys
 
 from runtime.taskexecutor.worker_protocol import session_marks
+from runtime.taskexecutor.worker_protocol.session_output import print_for_session
 
 
 def enter_working_directory(link: str, otherwise: str) -> None:
@@ -24,8 +25,9 @@ def enter_working_directory(link: str, otherwise: str) -> None:
 
 
 def begin_for(session_id: str, link: str, otherwise: str) -> None:
-    """All that this process does from now on is the session's, and is done where its job works."""
+    """All that this process does from now on is the session's, is done where its job works, and is printed there."""
     if session_id and link:
+        print_for_session(os.path.dirname(link))  # noqa: PTH120 - pathlib would be one more import in every daemon
         mark_task(session_id, link)
     enter_working_directory(link, otherwise)
 

@@ -37,6 +37,8 @@ assert total.value == 45
 spark.sql("create temporary view v as select 1 as one")
 assert spark.sql("select transform(one) using 'sed s/1/7/' as (seven) from v").first().seven == "7"
 who = udf(lambda _: os.getuid(), "int")
+spark.range(1).select(udf(lambda _: print("of a function"))("id")).collect()
+spark._jvm.java.lang.System.out.println("of the JVM")
 print("uids", os.getuid(), spark.range(1).select(who("id")).first()[0])
 """
 JARS = """

@@ -80,7 +80,17 @@ class SlotProcess:
         directory.mkdir(parents=True, exist_ok=True)
         self.session = session
         self.stderr_file = directory / f"{session.session_id}.stderr"
-        defaults = {"job_id": "0" * 32, "description": "test", "job_directory": str(directory)}
+        self.logs = directory / f"{session.session_id}.logs"
+        """What Spark prints for the session, in `stdout` and `stderr`."""
+        self.logs.mkdir()
+        for name in ("stdout", "stderr"):
+            (self.logs / name).touch()
+        defaults = {
+            "job_id": "0" * 32,
+            "description": "test",
+            "job_directory": str(directory),
+            "log_directory": str(self.logs),
+        }
         order = {"session": dataclasses.asdict(session), "code": code, "binding": defaults | binding}
         with self.stderr_file.open("wb") as stderr:
             self._process = subprocess.Popen(

@@ -108,3 +108,15 @@ def test_what_was_there_outside_of_the_run_directory_stays_as_it_is(tmp_path: Pa
     shared.mkdir(mode=0o700)
     _let_through(tmp_path / "run", shared)
     assert oct(shared.stat().st_mode & 0o777) == "0o700"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_spark_appends_to_what_a_task_prints_and_reads_none_of_it(tmp_path: Path) -> None:
+    users = SlotUsers(23500, 23519, slots=2, processes_max=10, has_spark=True)
+    gid = users.job_gids[0]
+    JobUsers(users, tmp_path, (), tmp_path).open_logs(
+        TaskUser(23501, gid, 23500, "", processes_max=1, spark_gids=users.spark_gids_of(0, gid)), tmp_path / "logs"
+    )
+    found = {path.name: (oct(path.stat().st_mode), path.stat().st_gid) for path in (tmp_path / "logs").iterdir()}
+    shared = ("0o100620", users.work_gid_of(gid))
+    assert found == {"stdout": shared, "stderr": shared, "log": ("0o100600", gid)}

@@ -145,7 +145,7 @@ public final class SlotContext extends SparkContext {
 
   /** Not the one that says whose threads and tasks these are: no session works in the name of another (R23). */
   public void setLocalProperty(String key, String value) {
-    if (SlotSession.PROPERTY.equals(key)) {
+    if (SlotSession.PROPERTY.equals(key) || SlotOutput.MARK.equals(key)) {
       return;
     }
     if (TAGS.equals(key)) {

@@ -58,6 +58,8 @@ public final class SlotSession {
   private SlotGateway gateway;
   private List threads = Collections.EMPTY_LIST;
   private SlotHadoopConf hadoop;
+  private String inside;
+  private volatile SlotOutput output;
 
   private SlotSession(String tag, SparkContext original) {
     this.tag = tag;
@@ -134,9 +136,12 @@ public final class SlotSession {
     properties.setProperty("spark.job.tags", tag);
     properties.setProperty("spark.job.interruptOnCancel", "true");
     properties.setProperty(PROPERTY, tag);
+    properties.setProperty(SlotOutput.MARK, tag);
+    inside = properties.getProperty(SlotEnv.DIRECTORY);
     original.setLocalProperties(properties);
     SparkSession.setActiveSession(session);
     SharedThreads.replace(original);
+    SlotOutput.install();
     session.sessionState().catalog(); // built lazily otherwise, in the job's time
     server = new Py4JServer(original.conf());
     GatewayServer listener = javaServer();
@@ -217,6 +222,7 @@ public final class SlotSession {
    * begin, because another job has changed this JVM (R45).
    */
   public String begin(String job, String directory) throws Exception {
+    print(SlotOutput.open(inside));
     if (!JvmState.begin(this, job)) {
       return "";
     }
@@ -229,6 +235,20 @@ public final class SlotSession {
     }
     session.sessionState().catalog().setCurrentDatabase(session.sessionState().conf().defaultDatabase());
     return session.sessionState().conf().warehousePath();
+  }
+
+  /** From now on into this output; null for that of the JVM. */
+  private void print(SlotOutput next) {
+    SlotOutput last = output;
+    output = next;
+    if (last != null) {
+      last.close();
+    }
+  }
+
+  /** Of the attempt for which this works; null for none. */
+  SlotOutput output() {
+    return output;
   }
 
   /**
@@ -387,6 +407,7 @@ public final class SlotSession {
   /** Forget all that the session has cached, persisted, broadcast or registered; what failed of it. Nothing of it runs. */
   public String release() {
     OPEN.remove(tag, this);
+    print(null);
     List problems = new ArrayList();
     context.release(problems);
     new Step("cache") {

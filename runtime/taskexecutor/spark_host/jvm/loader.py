@@ -52,6 +52,8 @@ SOURCES: tuple[str, ...] = (
     "JvmParts",
     "JvmState",
     "SlotHadoopConf",
+    "SlotLogs",
+    "SlotOutput",
     "SlotSession",
     "SlotFileSystems",
     "WorkerPools",
