@@ -117,7 +117,7 @@ OPTIONS: Mapping[str, AirflowOption] = {
 
 def configured(name: str) -> Any:
     """The value of an option in airflow.cfg or the environment, else its default. Raises PipelineError."""
-    from airflow.sdk import conf  # noqa: PLC0415 - the provider's metadata is read without it
+    from airflow_flinklike.airflow_version import conf  # noqa: PLC0415 - the provider's metadata is read without it
 
     option = OPTIONS[name]
     text = str(conf.get(SECTION, name, fallback=option.default)).strip()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk.plugins_manager import AirflowPlugin
-
+from airflow_flinklike.airflow_version import AirflowPlugin
 from airflow_flinklike.links.job import FlinklikeJobLink
 from airflow_flinklike.listeners import job as listener
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_flinklike.airflow_options import SECTION, config_section
+from airflow_flinklike.connection_form import HIDDEN_FIELDS, PLACEHOLDERS, RELABELING
 from runtime.common.version import VERSION
 
 _INTEGRATION = "Flinklike"
@@ -50,13 +51,9 @@ def _connection_type() -> dict[str, Any]:
         "hook-class-name": "airflow_flinklike.hooks.flinklike.FlinklikeHook",
         "hook-name": "Flinklike",
         "ui-field-behaviour": {
-            "hidden-fields": ["login", "schema"],
-            "relabeling": {"password": "Token"},
-            "placeholders": {
-                "host": "127.0.0.1",
-                "port": "8081",
-                "password": "the content of run/token on the cluster",
-            },
+            "hidden-fields": list(HIDDEN_FIELDS),
+            "relabeling": dict(RELABELING),
+            "placeholders": dict(PLACEHOLDERS),
         },
         "conn-fields": {
             "tls": _field("TLS", "Speak https to the cluster", "boolean", default=False),

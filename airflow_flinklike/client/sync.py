@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,6 +19,7 @@ from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_a
 from airflow_flinklike.client.tls import NO_FILES, ClientTls
 from airflow_flinklike.client.token import Credential
 from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import JobGraph
 
 T = TypeVar("T")
@@ -86,6 +87,11 @@ class FlinklikeClient:
     def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
         """The state of a job. With `wait` in seconds, a long poll for a change after `since`."""
         return self.run(operations.status(job_id, wait=wait, since=since))
+
+    def states(self, job_ids: Iterable[JobId]) -> dict[JobId, JobStatus]:
+        """The states of those jobs that the cluster knows and shows to this client, by one request."""
+        news = self.run(operations.wait_for_news(dict.fromkeys(job_ids, 0), wait=0.0, name=""))
+        return {one.job_id: one.status for one in news.changed}
 
     def result_within(self, job_id: JobId, *, wait: float) -> JobExecutionResult | None:
         """The result if the job ends within `wait` seconds, else None."""

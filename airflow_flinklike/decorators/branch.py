@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.bases.branch import BranchMixIn
-
+from airflow_flinklike.airflow_version import BranchMixIn
 from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator, decorator_of
 from airflow_flinklike.exceptions import PipelineError
 

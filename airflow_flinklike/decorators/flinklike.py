@@ -15,9 +15,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, cast, get_type_hints
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
-from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
 
 from airflow_flinklike.airflow_options import given_or_configured
+from airflow_flinklike.airflow_version import KNOWN_CONTEXT_KEYS
 from airflow_flinklike.api.function import function_job
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.exceptions import PipelineError

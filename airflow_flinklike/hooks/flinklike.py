@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from airflow.sdk import BaseHook
-
+from airflow_flinklike.airflow_version import BaseHook
 from airflow_flinklike.client import AsyncFlinklikeClient, FlinklikeClient
 from airflow_flinklike.client.connections import shared_connections
 from airflow_flinklike.client.retrying import check_addresses
+from airflow_flinklike.connection_form import HIDDEN_FIELDS, PLACEHOLDERS, RELABELING
 from airflow_flinklike.exceptions import AuthenticationError
 from airflow_flinklike.hooks.connection import ClusterAccess, parse_connection
 
@@ -38,13 +38,26 @@ class FlinklikeHook(BaseHook):
         self.retry_for = retry_for
         self.first_contact = first_contact
 
+    @classmethod
+    def get_ui_field_behaviour(cls) -> dict[str, Any]:
+        """The form of connections below Airflow 3.2, which takes it from the provider's metadata from there on."""
+        return {
+            "hidden_fields": list(HIDDEN_FIELDS),
+            "relabeling": dict(RELABELING),
+            "placeholders": dict(PLACEHOLDERS),
+        }
+
     def access(self) -> ClusterAccess:
         """Read the connection. Raises JobRefusedError, AuthenticationError."""
         return parse_connection(self.get_connection(self.flinklike_conn_id))
 
     async def aaccess(self) -> ClusterAccess:
         """`access` without blocking."""
-        return parse_connection(await self.aget_connection(self.flinklike_conn_id))
+        if hasattr(self, "aget_connection"):
+            return parse_connection(await self.aget_connection(self.flinklike_conn_id))
+        from asgiref.sync import sync_to_async  # noqa: PLC0415 - for Airflow 3.0, which comes with it
+
+        return parse_connection(await sync_to_async(self.get_connection)(self.flinklike_conn_id))
 
     def get_conn(self) -> FlinklikeClient:
         """A blocking client. The connection is read again."""

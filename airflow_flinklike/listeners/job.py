@@ -64,15 +64,20 @@ def on_task_instance_success(task_instance: Any) -> None:
 @hookimpl
 def on_dag_run_failed(dag_run: Any, msg: str) -> None:
     """A user has set the run to failed, or its time is over. A run that failed by itself has no running jobs."""
-    if msg == _TIMED_OUT or "manually" in msg:
+    if msg == _TIMED_OUT or _is_by_user(msg):
         cancel_later(_jobs_of_run(dag_run), f"its DAG run has failed: {msg}")
 
 
 @hookimpl
 def on_dag_run_success(dag_run: Any, msg: str) -> None:
     """A user has set the run to success. Jobs of tasks that have succeeded run on."""
-    if "manually" in msg:
+    if _is_by_user(msg):
         cancel_later(_jobs_of_run(dag_run, but_of="success"), f"its DAG run has ended: {msg}")
+
+
+def _is_by_user(msg: str) -> bool:
+    """The API server says so; below Airflow 3.3 it says nothing. The scheduler always gives a reason."""
+    return not msg or "manually" in msg
 
 
 def watch_deletions() -> None:
@@ -102,11 +107,11 @@ def _before_statement(execution: ORMExecuteState) -> None:
     if not execution.is_delete or execution.bind_mapper is None:
         return
     from airflow.models.dagrun import DagRun
-    from airflow.models.task_state_store import TaskStateStoreModel as Stored
     from sqlalchemy import select  # noqa: PLC0415 - see watch_deletions
 
     if execution.bind_mapper.class_ is DagRun:
         statement: Any = execution.statement
+        Stored = _model()  # noqa: N806 - a class
         runs = select(DagRun.id).where(statement.whereclause)
         _remember(execution.session, _stored_where(execution.session, [Stored.dag_run_id.in_(runs)]))
 
@@ -152,20 +157,30 @@ def _jobs_of_run(seen: Any, *, but_of: str | None = None, **where: Any) -> list[
         return _stored(own, seen, but_of=but_of, **where)
 
 
+def _model() -> Any:
+    """The model of the rows in which tasks store their jobs (`task_instance/job_store.py`)."""
+    try:
+        from airflow.models.task_state_store import TaskStateStoreModel
+    except ModuleNotFoundError:
+        from airflow.models.xcom import XComModel
+
+        return XComModel
+    return TaskStateStoreModel
+
+
 def _stored(executor: Any, seen: Any, *, but_of: str | None = None, **where: Any) -> list[StoredJob]:
     """The jobs that the tasks of a run have stored."""
-    from airflow.models.task_state_store import TaskStateStoreModel as Stored
-
+    Stored = _model()  # noqa: N806 - a class
     names = {"dag_id": seen.dag_id, "run_id": seen.run_id, **where}
     return _stored_where(executor, [getattr(Stored, name) == value for name, value in names.items()], but_of)
 
 
 def _stored_where(executor: Any, conditions: Sequence[Any], but_of: str | None = None) -> list[StoredJob]:
     """The stored jobs that match, without those of tasks in the state `but_of`."""
-    from airflow.models.task_state_store import TaskStateStoreModel as Stored
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import and_, select  # noqa: PLC0415 - the same
 
+    Stored = _model()  # noqa: N806 - a class
     names = ("dag_id", "run_id", "task_id", "map_index")
     same_task = and_(*(getattr(Stored, name) == getattr(TaskInstance, name) for name in names))
     query = (

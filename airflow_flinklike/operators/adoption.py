@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from airflow_flinklike.task_instance.stored_job import StoredJob
 from runtime.common.ids import JobId
@@ -26,18 +27,40 @@ class TaskLife:
     run_started: str
     max_tries: int
 
-    def job_id_of(self, try_number: int) -> JobId:
-        """The id that this try gives to a new job, so that a job is found when the store has lost its id."""
-        parts = [self.dag_id, self.run_id, self.task_id, self.map_index, self.run_started, self.max_tries, try_number]
+    def job_id_of(self, number: int) -> JobId:
+        """The id of the life's job of that number, so that a job is found when no store has its id."""
+        parts = [self.dag_id, self.run_id, self.task_id, self.map_index, self.run_started, self.max_tries, number]
         return JobId(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32])
 
-    def earlier_ids(self, try_number: int) -> tuple[JobId, ...]:
-        """The ids of earlier tries of this life, the newest first."""
-        oldest = max(0, try_number - 1 - _TRIES_LOOKED_AT)
-        return tuple(self.job_id_of(one) for one in range(try_number - 1, oldest, -1))
+    def id_after(self, ended: JobId | None, try_number: int) -> JobId | None:
+        """The id of the job that follows the job `ended` of this life, or its first id.
+
+        So a try whose submit is still under way when its worker has died and the try after it have chosen one id: the
+        cluster accepts one of them. None when the life has no such job.
+        """
+        if ended is None:
+            return self.job_id_of(1)
+        numbers = range(1, try_number + 1)
+        return next((self.job_id_of(one + 1) for one in numbers if self.job_id_of(one) == ended), None)
+
+    def earlier_jobs(self, try_number: int, *, has_lives_before: bool = False) -> Iterator[StoredJob]:
+        """The jobs that earlier tries of this life may have submitted, the newest first.
+
+        `has_lives_before`: then those of the lives that clears have ended since the run was started. A clear raises
+        `max_tries`.
+        """
+        lives = [(self, _TRIES_LOOKED_AT)]
+        if has_lives_before:
+            oldest = max(0, self.max_tries - _LIVES_LOOKED_AT)
+            lives += [(replace(self, max_tries=one), _TRIES_OF_OTHERS) for one in range(oldest, self.max_tries)][::-1]
+        for life, tries in lives:
+            for number in range(min(try_number - 1, tries), 0, -1):
+                yield StoredJob(life.job_id_of(number), life.max_tries, life.run_started)
 
 
-_TRIES_LOOKED_AT = 10
+_TRIES_LOOKED_AT = 500
+_TRIES_OF_OTHERS = 10
+_LIVES_LOOKED_AT = 50
 
 
 @dataclass(frozen=True, slots=True)

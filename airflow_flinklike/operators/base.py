@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from airflow.sdk import BaseOperatorLink, conf, timezone
-from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError, TaskDeferralTimeout
+from airflow.sdk import BaseOperatorLink
 
 from airflow_flinklike.airflow_options import CONFIGURED, Configured, configured, given_or_configured
+from airflow_flinklike.airflow_version import AirflowTaskTimeout, TaskDeferralError, TaskDeferralTimeout, conf, timezone
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import (
@@ -201,7 +201,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
                     self._has_contact = client.contact.is_made
         except FlinklikeClientError as error:
             final = final_form(error)
-            if final is None or is_ruled(error, self.retry_policy, context):
+            if final is None or is_ruled(error, getattr(self, "retry_policy", None), context):
                 raise
             raise final from error
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_flinklike.airflow_options import configured, given_or_configured
+from airflow_flinklike.airflow_version import AirflowFailException
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import JobConflictError, JobNotFoundError

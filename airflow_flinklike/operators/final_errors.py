@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from airflow.sdk.definitions.retry_policy import RetryAction
-from airflow.sdk.exceptions import AirflowFailException
-
+from airflow_flinklike.airflow_version import AirflowFailException
 from airflow_flinklike.exceptions import (
     FlinklikeClientError,
     JobFailedError,
@@ -57,6 +55,8 @@ def is_ruled(error: BaseException, policy: _RetryPolicy | None, context: Any) ->
     """True if the task's `retry_policy` has a rule for the error. Airflow does not ask it about final errors."""
     if policy is None:
         return False
+    from airflow.sdk.definitions.retry_policy import RetryAction  # noqa: PLC0415 - Airflow has policies from 3.3 on
+
     instance = context["ti"]
     decision = policy.evaluate(
         exception=error,

@@ -11,14 +11,14 @@ import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from airflow.sdk import timezone
 from airflow.sdk.exceptions import AirflowRuntimeError
 
+from airflow_flinklike.airflow_version import timezone
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
 from airflow_flinklike.exceptions import (
@@ -31,6 +31,7 @@ from airflow_flinklike.exceptions import (
 from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.operators.adoption import Adopt, EndThenSubmit, Submit, TakeResult, TaskLife, decide
 from airflow_flinklike.operators.calls import InterruptibleCalls
+from airflow_flinklike.task_instance.job_store import job_store
 from airflow_flinklike.task_instance.observation import JobObserver, Log
 from airflow_flinklike.task_instance.stored_job import STORE_KEY, StoredJob, parse_stored
 from airflow_flinklike.task_instance.task_states import TaskKey
@@ -44,16 +45,6 @@ _INSIST_SECONDS_MAX = 60.0
 """The interval of heartbeats for an adopted job; a third of a shorter `orphan_timeout` (D-035)."""
 _FIRST_LOOK_SECONDS = 1.0
 """The first look asks for the result, so that a short job costs one request after its submit."""
-
-
-class Store(Protocol):
-    """Airflow's `task_state_store`."""
-
-    def get(self, key: str) -> Any:
-        """The value, None without one."""
-
-    def set(self, key: str, value: Any) -> None:
-        """Keep the value over the tries of the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +91,7 @@ class JobRun:
         self.is_over = False
         """This execution has seen the end of the job."""
         self.observer = observer
-        self._store: Store = context["task_state_store"]
+        self._store, self._outlives_tries = job_store(context)
         self._max_tries = max_tries_of(context)
         self._try_number = int(getattr(context["ti"], "try_number", 1) or 1)
         self._life = life_of(context)
@@ -123,10 +114,10 @@ class JobRun:
         while True:
             match decision:
                 case Adopt(job_id) if self._adopt(job_id):
-                    return self.take_up(job_id)
+                    return self._take_over(job_id)
                 case TakeResult(job_id):
                     self._log.info("Job %s of an earlier try has FINISHED: taking its result", job_id)
-                    return self.take_up(job_id)
+                    return self._take_over(job_id)
                 case Submit(job_id):
                     return self.take_up(self._submit(job_id or self._fresh_id(stored), build, label))
                 case EndThenSubmit(job_id):
@@ -182,26 +173,56 @@ class JobRun:
         return stored
 
     def _found(self) -> tuple[StoredJob | None, JobStatus | None]:
-        """The job of an earlier try, and its state. When the store has lost the id, the ids of tries find the job."""
-        stored = self.stored()
+        """The job of an earlier try, and its state. Without a stored id, the ids that tries choose find the job."""
+        stored = self.stored() if self._outlives_tries else None
         if stored is not None:
             self.job_id = stored.job_id
             if not stored.is_unanswered:
                 self.client.contact.is_made = True
             return stored, self._status(stored.job_id)
-        for job_id in self._life.earlier_ids(self._try_number) if self._life is not None else ():
-            observed = self._status(job_id)
-            if observed is not None:
-                self.job_id = job_id
-                self._log.info("Found job %s of an earlier try, which the task's store does not have", job_id)
-                return StoredJob(job_id, self._max_tries, self._run_started), observed
-        return None, None
+        found = self._found_by_id()
+        if found is None:
+            return None, None
+        self.job_id = found.job_id
+        observed = self._status(found.job_id)
+        self._log.info("Found job %s of an earlier try, which the task's store does not have", found.job_id)
+        return found, observed
+
+    def _found_by_id(self) -> StoredJob | None:
+        """The newest job of this life that the cluster knows; else one of an earlier life that has not ended."""
+        if self._life is None:
+            return None
+        jobs = self._life.earlier_jobs(self._try_number, has_lives_before=not self._outlives_tries)
+        by_id = {one.job_id: one for one in jobs}
+        if not by_id:
+            return None
+        states = self._calls.run(lambda: self.client.states(by_id))
+        for job_id, one in by_id.items():
+            is_of_life = one.is_of(self._max_tries, self._run_started)
+            if job_id in states and (is_of_life or not states[job_id].is_globally_terminal):
+                return one
+        return None
 
     def _fresh_id(self, stored: StoredJob | None) -> JobId:
         if self._life is None or self.settings.is_repeated:
             return new_job_id()
-        chosen = self._life.job_id_of(self._try_number)
-        return new_job_id() if stored is not None and stored.job_id == chosen else chosen
+        if not self.settings.is_durable:
+            return self._life.job_id_of(self._try_number)
+        is_of_life = stored is not None and stored.is_of(self._max_tries, self._run_started)
+        ended = stored.job_id if stored is not None and is_of_life else None
+        return self._life.id_after(ended, self._try_number) or new_job_id()
+
+    def _take_over(self, job_id: JobId) -> JobId:
+        """Take up the job of an earlier try."""
+        if not self._outlives_tries:
+            self._keep(job_id)
+        return self.take_up(job_id)
+
+    def _keep(self, job_id: JobId, *, is_unanswered: bool = False) -> None:
+        """Store the job for later tries, and for the listener."""
+        conn_id, may_cancel = self.settings.conn_id, self.settings.may_cancel
+        stored = StoredJob(job_id, self._max_tries, self._run_started, conn_id, may_cancel, is_unanswered)
+        self._store.set(STORE_KEY, stored.to_json())
 
     def _status(self, job_id: JobId) -> JobStatus | None:
         try:
@@ -235,16 +256,14 @@ class JobRun:
         program = build()
         self._calls.check()
         self.job_id = job_id
-        settings = self.settings
-        stored = StoredJob(job_id, self._max_tries, self._run_started, settings.conn_id, settings.may_cancel)
-        self._store.set(STORE_KEY, stored.to_json())
+        self._keep(job_id)
         self.is_own = True
         self._is_sent.clear()
         try:
             self._calls.run(lambda: self._send(job_id, program, label))
         except ClusterUnavailableError:
             if not self.client.contact.is_made:  # the next try has no reason to wait for longer
-                self._store.set(STORE_KEY, replace(stored, is_unanswered=True).to_json())
+                self._keep(job_id, is_unanswered=True)
             raise
         except JobConflictError:
             # An earlier try's request has arrived after all, with the code that it had pickled.

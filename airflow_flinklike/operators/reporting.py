@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, conf
+from airflow.sdk import BaseOperator
 
 from airflow_flinklike.airflow_options import CONFIGURED, Configured, given_or_configured
+from airflow_flinklike.airflow_version import conf
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.client.protocol import understood
 from airflow_flinklike.exceptions import FlinklikeClientError, JobFailedError

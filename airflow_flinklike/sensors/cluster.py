@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
+from airflow_flinklike.airflow_version import AirflowFailException, conf
 from airflow_flinklike.exceptions import ClusterUnavailableError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.triggers.conditions import ClusterWish, look_at_cluster

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperatorLink, BaseSensorOperator, PokeReturnValue, conf
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import BaseOperatorLink, BaseSensorOperator, PokeReturnValue
 
 from airflow_flinklike.airflow_options import CONFIGURED, Configured, given_or_configured
+from airflow_flinklike.airflow_version import AirflowFailException, AirflowSkipException, conf
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState
 from airflow_flinklike.exceptions import FlinklikeClientError, ResultTooLargeError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook

@@ -11,10 +11,11 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
 
 from airflow_flinklike.airflow_options import configured
+from airflow_flinklike.airflow_version import AirflowNotFoundException
 from airflow_flinklike.client import AsyncFlinklikeClient, JobState, operations
 from airflow_flinklike.client.shared_poll import SharedPoll
 from airflow_flinklike.exceptions import (
@@ -138,6 +139,10 @@ class FlinklikeJobTrigger(BaseTrigger):
                 reason, message = await self._wait(shared, observer)
         except TOLD_ERRORS as error:
             reason, message = told(error)
+        except asyncio.CancelledError:
+            if not hasattr(BaseTrigger, "on_kill"):  # Airflow calls it from 3.3 on
+                await self.on_kill()
+            raise
         if reason is JobEventReason.ERROR and self._remaining_seconds() <= 0:
             reason = JobEventReason.TIMEOUT
         if reason is JobEventReason.TIMEOUT and self.cancel_on_kill:
@@ -156,7 +161,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         task = TaskKey.of(self.task_instance)
         try:
             async with asyncio.timeout(_ASK_SECONDS):
-                states = await asyncio.to_thread(task.ask)
+                states = await sync_to_async(task.ask, thread_sensitive=False)()
         except Exception as error:  # noqa: BLE001 - any error means that there is no answer
             self.log.warning("Airflow does not say why the trigger is killed (%s): job %s goes on", error, self.job_id)
             return KillCause.UNKNOWN

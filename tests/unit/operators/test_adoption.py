@@ -143,11 +143,30 @@ def test_the_ids_never_change() -> None:
     assert LIFE.job_id_of(1) == "19110666cf38764d7cb56829a7875c5d"
 
 
-def test_earlier_ids_are_looked_at_from_the_newest_on() -> None:
-    assert LIFE.earlier_ids(1) == ()
-    assert LIFE.earlier_ids(3) == (LIFE.job_id_of(2), LIFE.job_id_of(1))
-    assert len(LIFE.earlier_ids(1000)) == 10
-    assert LIFE.earlier_ids(1000)[0] == LIFE.job_id_of(999)
+def ids(try_number: int, *, has_lives_before: bool = False) -> list[JobId]:
+    return [one.job_id for one in LIFE.earlier_jobs(try_number, has_lives_before=has_lives_before)]
+
+
+def test_earlier_jobs_are_looked_at_from_the_newest_on() -> None:
+    assert ids(1) == []
+    assert ids(3) == [LIFE.job_id_of(2), LIFE.job_id_of(1)]
+    assert len(ids(1000)) == 500
+
+
+def test_without_a_store_the_jobs_of_lives_that_a_clear_has_ended_are_looked_at_too() -> None:
+    found = list(LIFE.earlier_jobs(2, has_lives_before=True))
+    before = [replace(LIFE, max_tries=tries) for tries in (1, 0)]
+    assert [one.job_id for one in found] == [LIFE.job_id_of(1), *(life.job_id_of(1) for life in before)]
+    assert [one.is_of(LIFE.max_tries, LIFE.run_started) for one in found] == [True, False, False]
+    assert len(list(replace(LIFE, max_tries=5000).earlier_jobs(5000, has_lives_before=True))) == 1000
+
+
+def test_each_ended_job_of_a_life_has_one_successor() -> None:
+    """A try whose submit is still under way when its worker has died, and the try after it, choose one id."""
+    assert LIFE.id_after(None, 3) == LIFE.job_id_of(1)
+    assert LIFE.id_after(LIFE.job_id_of(1), 3) == LIFE.job_id_of(2)
+    assert LIFE.id_after(LIFE.job_id_of(3), 3) == LIFE.job_id_of(4)
+    assert LIFE.id_after(JOB, 3) is None
 
 
 JSON = st.recursive(
