@@ -44,7 +44,7 @@ from runtime.taskexecutor.runner import RunnerSettings
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
 from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
+from runtime.taskexecutor.spark_protocol.installed_spark import check_supported, pyspark_version
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings, effective_conf
 from runtime.taskexecutor.task_environment import TaskEnvironment
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
@@ -71,6 +71,9 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
     slots = slots_of(configuration)
     memory_bytes = configuration.get(tm.TASK_MEMORY)
     has_spark = configuration.get(tm.SPARK_ENABLED)
+    version = pyspark_version() if has_spark else ""
+    if version:
+        check_supported(version)
     offered = effective_conf(_spark_settings(context, Path())) if has_spark else {}
     host = configuration.get(tm.TASKMANAGER_HOST)
     id_file = context.environment.get(RESOURCE_ID_FILE_VARIABLE)
@@ -94,7 +97,7 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
         cpu_cores=_cores(),
         memory_bytes=memory_bytes,
         exchange_id=exchange_identity(context.layout.exchange_url(configuration), context.entropy),
-        spark_version=pyspark_version() if has_spark else "",
+        spark_version=version,
         has_tenants=configuration.get(tm.TENANCY) == "namespace",
         environment_bytes=_environment_bytes(configuration) if has_spark else 0,
         environment_accounts=_environment_accounts(configuration) if has_spark else 0,

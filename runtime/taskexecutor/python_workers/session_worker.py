@@ -29,9 +29,15 @@ from typing import Any, NoReturn
 
 from runtime.system.linux import die_with_parent
 from runtime.taskexecutor.containment.leftovers import threads_left, timers_left
+from runtime.taskexecutor.python_workers.task_begin import (
+    LeftoversError,
+    follow_in_fork,
+    planner_end,
+    read_begin,
+    read_exactly,
+)
 from runtime.taskexecutor.worker_protocol import session_marks
 from runtime.taskexecutor.worker_protocol.session_output import flush_output
-from runtime.taskexecutor.worker_protocol.worker_environment import SESSION_PROPERTY
 
 _TASKS = "pyspark.worker"
 """The program of workers that run tasks.
@@ -40,27 +46,11 @@ Others (UDTF analysis, data sources) plan, and the JVM tells them their session.
 """
 _LENGTH = struct.Struct("!q")
 _NUMBER = struct.Struct("!i")
-_HEADER = struct.Struct("!ii")
 _RESTS, _ENDS = b"r", b"e"
 _EVERYBODY = -1
 IGNORED_BY_DAEMON = frozenset(signal.valid_signals()) - {signal.SIGCHLD}
 """A daemon ends when the JVM closes its input, which it does whenever it ends one: a signal says nothing more (R23)."""
 _HUNG_UP = select.POLLHUP | select.POLLERR
-
-
-class LeftoversError(Exception):
-    """Functions of a task have left threads or timers in its worker, which runs nothing more then: it ends."""
-
-
-def read_exactly(connection: socket.socket, size: int) -> bytes:
-    """Read so many bytes. Raises EOFError when the stream ends before."""
-    found = bytearray()
-    while len(found) < size:
-        part = connection.recv(min(size - len(found), 1 << 20))
-        if not part:
-            raise EOFError
-        found += part
-    return bytes(found)
 
 
 def _read_text(connection: socket.socket) -> str:
@@ -201,25 +191,13 @@ class WorkerKeeper:
             poll.unregister(self._ending)
 
     def _begin_of_task(self, connection: socket.socket) -> tuple[bytes, str]:
-        """The message that a task begins with, and the task's session."""
-        from pyspark.messages.zero_copy_byte_stream import ZeroCopyByteStream
-        from pyspark.serializers import SpecialLengths
-        from pyspark.util import PythonEvalType
-        from pyspark.worker_message import WorkerInitInfo
-
-        kind, length = _HEADER.unpack(read_exactly(connection, _HEADER.size))
-        if kind != SpecialLengths.START_OF_INIT_MESSAGE:
-            unknown = f"a task begins with message {kind}"
-            raise ValueError(unknown)
-        message = read_exactly(connection, length)
-        stream = ZeroCopyByteStream(memoryview(message))
-        stream.finish()
-        info = WorkerInitInfo.from_stream(stream)
-        if self._is_pristine and info.eval_type not in {PythonEvalType.NON_UDF, PythonEvalType.SQL_BATCHED_UDF}:
+        """The bytes that a task begins with, and the task's session."""
+        begin = read_begin(connection)
+        if self._is_pristine and begin.wants_pandas:
             # Once in the keeper instead of 0.4 s in each fork. Python's threads are none (a test says so).
             importlib.import_module("pandas")
             importlib.import_module("pyarrow")
-        return message, info.task_context.local_properties.get(SESSION_PROPERTY) or ""
+        return begin.message, begin.session_id
 
     def _hand_over(self, connection: socket.socket, message: bytes, session_id: str) -> None:
         fork = self._fork
@@ -268,15 +246,15 @@ class WorkerKeeper:
         _forget_broadcasts_of_others()
         if session_id:
             self._begin(session_id, link)
-            utils: Any = importlib.import_module("pyspark.sql.worker.utils")
-            send_updates = utils.send_accumulator_updates
+            module = planner_end(sys.argv[1])
+            send_updates = module.send_accumulator_updates
 
             def send_last(outfile: Any) -> None:
                 send_updates(outfile)
                 flush_output()
                 session_marks.rest()  # user code has ended, and Spark does not know it yet
 
-            utils.send_accumulator_updates = send_last
+            module.send_accumulator_updates = send_last
         code = self._plain(connection, True)  # noqa: FBT003 - pyspark's
         flush_output()
         control.sendall(_ENDS if code else _RESTS)
@@ -307,35 +285,28 @@ class WorkerKeeper:
         if fork is not None:
             fork.end()
 
-    def receiver_of(self, receiver: Any) -> Any:
-        """Spark's own, in the fork: the keeper has read how a task begins, and hears when it has ended."""
-        keeper = self
+    def follow(self, worker: Any, daemon: Any) -> None:
+        """Have pyspark's `worker` run in a fork: the keeper reads how a task begins, and hears when it has ended."""
+        if self._runs_tasks:
+            follow_in_fork(worker, daemon, self._begin_in_fork, self._finish_in_fork)
 
-        class Receiver(receiver):  # type: ignore[misc]  # of pyspark, known at run time only
-            def _do_get_init_message(self) -> Any:
-                from pyspark.messages.zero_copy_byte_stream import ZeroCopyByteStream
+    def _begin_in_fork(self) -> bytes:
+        control = self._in_fork()
+        (length,) = _LENGTH.unpack(read_exactly(control, _LENGTH.size))
+        return read_exactly(control, length)
 
-                control = keeper._in_fork()
-                (length,) = _LENGTH.unpack(read_exactly(control, _LENGTH.size))
-                stream = ZeroCopyByteStream(memoryview(read_exactly(control, length)))
-                stream.finish()
-                return stream
-
-            def get_finish_signal_from_stream(self) -> None:
-                super().get_finish_signal_from_stream()
-                # As in slots, but for processes: those carry the session's mark.
-                left = [*threads_left({threading.main_thread()}, {os.getpid()}), *timers_left()]
-                if left:
-                    whose = f"functions of session {keeper._session_id} have left what ends with their worker"
-                    sys.stderr.write(f"{whose}: {', '.join(left)}\n")
-                    raise LeftoversError  # pyspark then ends the worker, and tells the JVM not to use it again
-                flush_output()
-                session_marks.rest()
-                # Before Spark hears of it: from here on the keeper does without this process, which its session's
-                # end may kill at any time.
-                keeper._in_fork().sendall(_RESTS)
-
-        return Receiver
+    def _finish_in_fork(self) -> None:
+        # As in slots, but for processes: those carry the session's mark.
+        left = [*threads_left({threading.main_thread()}, {os.getpid()}), *timers_left()]
+        if left:
+            whose = f"functions of session {self._session_id} have left what ends with their worker"
+            sys.stderr.write(f"{whose}: {', '.join(left)}\n")
+            raise LeftoversError
+        flush_output()
+        session_marks.rest()
+        # Before Spark hears of it: from here on the keeper does without this process, which its session's
+        # end may kill at any time.
+        self._in_fork().sendall(_RESTS)
 
     def _in_fork(self) -> socket.socket:
         assert self._control is not None

@@ -62,7 +62,7 @@ def follow_tasks(keeper: WorkerKeeper, plain: str) -> None:
 
     worker.setup_spark_files = set_up_task
     worker.handle_worker_exception = tell_failure_last
-    worker.SparkSocketMessageReceiver = keeper.receiver_of(worker.SparkSocketMessageReceiver)
+    keeper.follow(worker, importlib.import_module("pyspark.daemon"))
 
 
 def main() -> None:

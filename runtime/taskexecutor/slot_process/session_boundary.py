@@ -111,7 +111,8 @@ def _own_processors(attached: AttachedSpark) -> None:
         return call
 
     for name in ("transformWithState", "transformWithStateInPandas"):
-        _replace(GroupedData, name, owned(getattr(GroupedData, name)))
+        if hasattr(GroupedData, name):  # Spark 4.0 has the second one only
+            _replace(GroupedData, name, owned(getattr(GroupedData, name)))
 
 
 def _unpack(archive: Path, target: Path) -> None:

@@ -18,6 +18,7 @@ from runtime.taskexecutor.driver_jvm.java import find_java
 from runtime.taskexecutor.spark.environment import ClosedSession, SparkLoss
 from runtime.taskexecutor.spark.without_jvm import WithoutJvm
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
+from runtime.taskexecutor.spark_protocol.installed_spark import newest_java, pyspark_version
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
@@ -48,7 +49,7 @@ class ApplicationEnvironment(WithoutJvm):
         settings, self._opened = self._settings, self._opened + 1
         directory = settings.work_directory / str(self._opened)
         try:
-            java = find_java(os.environ)
+            java = find_java(os.environ, newest_java(pyspark_version()))
             for made in (directory / "spark-local", directory / "tmp"):
                 made.mkdir(parents=True, mode=0o700)
         except (FlinklikeError, OSError) as error:

@@ -21,6 +21,7 @@ from runtime.taskexecutor.spark_host.launch import JvmStartError
 from runtime.taskexecutor.spark_host.warehouse import hold_metastore
 from runtime.taskexecutor.spark_protocol import frames
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
+from runtime.taskexecutor.spark_protocol.installed_spark import check_supported, newest_java, pyspark_version
 from runtime.taskexecutor.spark_protocol.java_causes import java_chain
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
@@ -71,7 +72,8 @@ def _serve(settings: SparkSettings, connection: socket.socket) -> int:
     clock = SystemClock()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     try:
-        java = find_java(os.environ)
+        check_supported(pyspark_version())
+        java = find_java(os.environ, newest_java(pyspark_version()))
         conf = spark_settings.effective_conf(settings)
         archive = ClassArchive.locate(java, settings.cds_directory, class_path(spark_home(), conf))
         hold_metastore(settings.warehouse, settings.spark_conf, clock, threading.Event().wait)

@@ -1,17 +1,16 @@
 package org.apache.spark;
 
-import java.nio.channels.SocketChannel;
+import java.io.IOException;
 import java.util.LinkedList;
 import org.apache.spark.api.python.PythonAccumulatorV2;
 import org.apache.spark.util.AccumulatorV2;
-import scala.Option;
 
 /**
  * Python's accumulator of one session: what its tasks have added goes to the session's process. Spark's own sends it on
  * the scheduler's only thread and waits for the answer, so a process that is frozen, or does not yield its interpreter,
  * would stop the jobs of all. This one sends on a thread of the session; SlotAccumulators says which threads wait for it (R22).
  */
-public final class SlotAccumulator extends PythonAccumulatorV2 {
+public final class SlotAccumulator extends CopiedAccumulator {
   private final LinkedList updates = new LinkedList();
   private final String tag;
   private long added;
@@ -19,20 +18,10 @@ public final class SlotAccumulator extends PythonAccumulatorV2 {
   private boolean isStarted;
   private boolean isClosed;
 
-  private SlotAccumulator(String tag, Option host, Option port, Option secret, Option path) {
-    super(host, port, secret, path);
-    this.tag = tag;
-  }
-
   /** With the same other end as the given one, in whose place the context registers it. */
-  static SlotAccumulator of(PythonAccumulatorV2 given, String tag) throws Exception {
-    return new SlotAccumulator(
-        tag, option(given, "serverHost"), option(given, "serverPort"), option(given, "secretToken"),
-        option(given, "socketPath"));
-  }
-
-  private static Option option(PythonAccumulatorV2 given, String name) throws Exception {
-    return (Option) Fields.get(PythonAccumulatorV2.class, given, name);
+  SlotAccumulator(PythonAccumulatorV2 given, String tag) {
+    super(given);
+    this.tag = tag;
   }
 
   /** Called by the scheduler when a task has succeeded; does not wait. */
@@ -114,15 +103,12 @@ public final class SlotAccumulator extends PythonAccumulatorV2 {
   }
 
   /** Drop what has not been sent, and the connection, which Spark would keep for ever. */
-  void close() throws Exception {
+  void close() throws IOException {
     synchronized (updates) {
       isClosed = true;
       updates.clear();
       updates.notifyAll();
     }
-    SocketChannel socket = (SocketChannel) Fields.get(PythonAccumulatorV2.class, this, "socket");
-    if (socket != null) {
-      socket.close();
-    }
+    disconnect();
   }
 }

@@ -26,13 +26,9 @@ final class SlotAccumulators {
 
   /** The session's own kind, to be registered in place of the given one. */
   SlotAccumulator replace(PythonAccumulatorV2 given) {
-    try {
-      SlotAccumulator own = SlotAccumulator.of(given, tag);
-      registered.add(own);
-      return own;
-    } catch (Exception error) {
-      throw new IllegalStateException("registering an accumulator of " + tag, error);
-    }
+    SlotAccumulator own = new SlotAccumulator(given, tag);
+    registered.add(own);
+    return own;
   }
 
   /** Wait until the session's process has what its tasks have added; a thread of all sessions goes on at once. */

@@ -11,7 +11,6 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.api.python.PythonWorker;
 import org.apache.spark.api.python.PythonWorkerFactory;
-import org.apache.spark.api.python.PythonWorkerHandle;
 import org.apache.spark.unsafe.Platform;
 import scala.Option;
 import scala.Tuple2;
@@ -103,7 +102,7 @@ public final class SlotEnv extends SparkEnv {
           if (unwanted != null) {
             Option known = ((WeakHashMap) Fields.get(PythonWorkerFactory.class, factory, "daemonWorkers")).get(unwanted);
             if (known.isDefined()) {
-              ((PythonWorkerHandle) known.get()).destroy();
+              SparkDifferences.endWorker(known.get());
             }
           }
           factory.stop();

@@ -22,9 +22,11 @@ public final class SlotOutput {
   /** A link in a session's directory, to the logs of the attempt (`worker_environment.LOGS_LINK`). */
   private static final String LOGS = "logs";
 
-  /** What threads were started for that serve one session: its connections, its streaming queries. */
+  /** What threads were started for that serve one session: its connections, its streaming queries (the last: of Spark 4.0). */
   private static final String[] OF_ONE_SESSION = {
-    "py4j.ClientServerConnection", "org.apache.spark.sql.execution.streaming.runtime.StreamExecution"
+    "py4j.ClientServerConnection",
+    "org.apache.spark.sql.execution.streaming.runtime.StreamExecution",
+    "org.apache.spark.sql.execution.streaming.StreamExecution"
   };
 
   /** Whether a thread is one of those. Others, such as those of pools, inherit the mark of whoever had them started. */

@@ -21,7 +21,6 @@ import org.apache.spark.sql.artifact.ArtifactManager;
 import org.apache.spark.sql.catalyst.catalog.GlobalTempViewManager;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.CacheManager;
-import org.apache.spark.sql.execution.streaming.runtime.StreamExecution;
 import org.apache.spark.sql.internal.NonClosableMutableURLClassLoader;
 import org.apache.spark.sql.internal.SessionState;
 import org.apache.spark.sql.internal.SharedState;
@@ -189,7 +188,7 @@ public final class SlotSession {
     Fields.set(SharedState.class, made, "cacheManager", cache);
     ClassLoader classes = shared.jarClassLoader().getParent();
     Fields.set(SharedState.class, made, "jarClassLoader", new NonClosableMutableURLClassLoader(classes));
-    Fields.set(SharedState.class, made, "relationCache", new SlotRelationCache(cache));
+    SparkDifferences.lookUpTablesIn(cache, made);
     if (!SlotCatalogs.isShared(original.conf())) {
       Fields.set(
           SharedState.class,
@@ -333,13 +332,10 @@ public final class SlotSession {
     List problems = new ArrayList();
     Object[] queries = state.activeStreamingQueries().values().toArray();
     for (int i = 0; i < queries.length; i++) {
-      StreamExecution query = (StreamExecution) queries[i];
-      if (query.sparkSession().sparkContext() == context) {
-        try {
-          query.stop();
-        } catch (Exception error) {
-          problems.add("streaming query " + query.id() + ": " + error);
-        }
+      try {
+        SparkDifferences.stopStream(queries[i], context);
+      } catch (Exception error) {
+        problems.add(error.getMessage());
       }
     }
     Option active = StreamingContext$.MODULE$.getActive();
@@ -417,7 +413,7 @@ public final class SlotSession {
     }.tryIt(problems);
     new Step("ended queries") {
       void take() {
-        EndedQueries.forget(original);
+        SparkDifferences.forgetEndedQueries(original);
       }
     }.tryIt(problems);
     new Step("file systems") {

@@ -18,6 +18,8 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from runtime.common.errors import FlinklikeError
+from runtime.taskexecutor.spark_host.jvm.versions import names_of, source_file
+from runtime.taskexecutor.spark_protocol.installed_spark import NEWEST, OLDEST, SparkMinor, check_supported
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ SOURCES: tuple[str, ...] = (
     "SlotLocalFileSystem",
     "SlotLocalFs",
     "SlotLocalFiles",
+    "CopiedAccumulator",
     "SlotAccumulator",
     "SlotAccumulators",
     "SlotFutureAction",
@@ -40,12 +43,11 @@ SOURCES: tuple[str, ...] = (
     "SlotJars",
     "SlotContext",
     "SlotScripts",
-    "SlotRelationCache",
     "JobWarehouse",
     "SlotCatalogs",
     "SlotGateway",
     "SharedThreads",
-    "EndedQueries",
+    "SparkDifferences",
     "JvmPart",
     "JvmLogLevels",
     "JvmJavaLogLevels",
@@ -64,9 +66,6 @@ SOURCES: tuple[str, ...] = (
     "IdleHeap",
 )
 """What is compiled, in the order in which it is defined: a class comes after what it extends."""
-
-SUPPORTED_VERSIONS = ("4.3",)
-"""Minor versions of PySpark that the contract test has seen."""
 
 _CACHES_MAX = 3
 
@@ -96,13 +95,14 @@ def load_classes(
 ) -> None:
     """Define all classes in the JVM behind `gateway`, unless its class path has them, and check what they hang on.
 
-    Once per JVM. Raises UnsupportedSparkError, one sentence that names the version.
+    Once per JVM. Raises UnsupportedSparkError and UnsupportedVersionError, each one sentence that names the version.
     """
+    minor = check_supported(spark_version)
     try:
         if not are_there:
-            _define(gateway, _compile_into(gateway, folder, _jar(cache_directory, spark_version, folder)))
+            _define(gateway, _compile_into(gateway, folder, minor, _jar(cache_directory, spark_version, folder)))
         gateway.jvm.org.apache.spark.EarlyClasses.begin()
-        missing = list(gateway.jvm.org.apache.spark.Fields.missing(_names(gateway, folder)))
+        missing = list(gateway.jvm.org.apache.spark.Fields.missing(_names(gateway, folder, minor)))
     except Py4JJavaError as error:
         raise _unsupported(spark_version, str(error.java_exception)) from error
     except Py4JError as error:
@@ -114,24 +114,24 @@ def load_classes(
 def _unsupported(spark_version: str, reason: str) -> UnsupportedSparkError:
     message = (
         f"PySpark {spark_version} does not fit this version of airflow-flinklike, which keeps jobs apart inside Spark "
-        f"{' and '.join(SUPPORTED_VERSIONS)}: {reason}"
+        f"{OLDEST} to {NEWEST}: {reason}"
     )
     return UnsupportedSparkError(message)
 
 
 def _jar(cache_directory: Path, spark_version: str, folder: Path) -> Path:
-    return cache_directory / f"jvm-{_digest(folder, spark_version)}.jar"
+    return cache_directory / f"jvm-{_digest(folder, check_supported(spark_version), spark_version)}.jar"
 
 
-def _digest(folder: Path, spark_version: str) -> str:
+def _digest(folder: Path, minor: SparkMinor, spark_version: str) -> str:
     digest = hashlib.sha256(spark_version.encode())
     for name in SOURCES:
-        digest.update(f"\0{name}\0".encode() + (folder / f"{name}.java").read_bytes())
+        digest.update(f"\0{name}\0".encode() + source_file(folder, name, minor).read_bytes())
     return digest.hexdigest()[:24]
 
 
-def _compile_into(gateway: Any, folder: Path, cache: Path) -> dict[str, bytes]:
-    classes = _compile(gateway, folder)
+def _compile_into(gateway: Any, folder: Path, minor: SparkMinor, cache: Path) -> dict[str, bytes]:
+    classes = _compile(gateway, folder, minor)
     cache.parent.mkdir(parents=True, exist_ok=True)
     written = cache.with_name(f".{cache.name}.{os.getpid()}.tmp")
     with zipfile.ZipFile(written, "w") as file:
@@ -144,7 +144,7 @@ def _compile_into(gateway: Any, folder: Path, cache: Path) -> dict[str, bytes]:
     return classes
 
 
-def _compile(gateway: Any, folder: Path) -> dict[str, bytes]:
+def _compile(gateway: Any, folder: Path, minor: SparkMinor) -> dict[str, bytes]:
     """The bytes of every class, inner ones too, by file name; in the order of `SOURCES`."""
     janino, resources = gateway.jvm.org.codehaus.janino, gateway.jvm.org.codehaus.commons.compiler.util.resource
     loader_class = gateway.jvm.java.lang.ClassLoader
@@ -158,7 +158,8 @@ def _compile(gateway: Any, folder: Path) -> dict[str, bytes]:
     compiler.setDebugSource(True)
     made = gateway.jvm.java.util.HashMap()
     compiler.setClassFileCreator(resources.MapResourceCreator(made))
-    units = [resources.StringResource(f"{name}.java", (folder / f"{name}.java").read_text()) for name in SOURCES]
+    texts = [(name, source_file(folder, name, minor).read_text()) for name in SOURCES]
+    units = [resources.StringResource(f"{name}.java", text) for name, text in texts]
     compiler.compile(_array(gateway, resources.Resource, units))
     found = {str(name): bytes(made.get(name)) for name in made.keySet()}
 
@@ -189,7 +190,5 @@ def _array(gateway: Any, element: Any, values: Sequence[object]) -> Any:
     return array
 
 
-def _names(gateway: Any, folder: Path) -> Any:
-    lines = [line.strip() for line in (folder / "names.txt").read_text().splitlines()]
-    names = [line for line in lines if line and not line.startswith("#")]
-    return _array(gateway, gateway.jvm.java.lang.String, names)
+def _names(gateway: Any, folder: Path, minor: SparkMinor) -> Any:
+    return _array(gateway, gateway.jvm.java.lang.String, names_of((folder / "names.txt").read_text(), minor))
