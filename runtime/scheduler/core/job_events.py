@@ -60,7 +60,7 @@ class FailureHandled:
 
     `is_concurrent`: it happened while the one before was handled. `backoff_seconds` is set when the restart strategy
     counts it: the pause that follows. `attempts` are those that it ended: until they are reset, what they report again
-    is this failure.
+    is this failure. `deployed_millis` tells of each of them when it was deployed, -1 before.
     """
 
     exception: ArchivedException
@@ -69,6 +69,7 @@ class FailureHandled:
     backoff_seconds: float | None
     type: Literal["failure-handled"] = "failure-handled"
     attempts: tuple[ExecutionAttemptId, ...] = ()
+    deployed_millis: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

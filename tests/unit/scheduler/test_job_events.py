@@ -93,6 +93,10 @@ EVENTS["4"] = (
 EVENTS["4-unbegun"] = tuple(
     replace(event, unbegun=(3,)) if isinstance(event, SubtasksReset) else event for event in EVENTS["4"]
 )
+EVENTS["4-deployed"] = tuple(
+    replace(event, deployed_millis=(3,)) if isinstance(event, FailureHandled) else event
+    for event in EVENTS["4-unbegun"]
+)
 
 
 def recorded(form: str) -> bytes:

@@ -1,5 +1,7 @@
 """The times of attempts that a later owner knows from events: when things happened, not when it took over."""
 
+import pytest
+
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedException
@@ -14,10 +16,18 @@ JOB = JobId("a" * 32)
 READ = vertex_id_of("read")
 
 
-def test_a_failed_attempt_has_failed_before_the_takeover() -> None:
+@pytest.mark.parametrize("deployed_millis", [3_000, -1])
+def test_a_failed_attempt_was_deployed_and_has_failed_before_the_takeover(deployed_millis: int) -> None:
     attempt = ExecutionAttemptId(JOB, READ, 0, 1, 0)
     failure = ArchivedException(system_failure("Lost", "lost", 4_900), "read", "", "")
-    handled = FailureHandled(failure, at_millis=5_000, is_concurrent=False, backoff_seconds=60.0, attempts=(attempt,))
+    handled = FailureHandled(
+        failure,
+        at_millis=5_000,
+        is_concurrent=False,
+        backoff_seconds=60.0,
+        attempts=(attempt,),
+        deployed_millis=(deployed_millis,),
+    )
     recovered = recover(
         graph(source("read")),
         JOB,
@@ -31,6 +41,7 @@ def test_a_failed_attempt_has_failed_before_the_takeover() -> None:
     (execution,) = recovered.graph.vertices[READ].executions
     assert execution.state is ExecutionState.FAILED
     assert execution.timestamps[ExecutionState.FAILED] == 5_000
+    assert execution.timestamps.get(ExecutionState.DEPLOYING, -1) == deployed_millis
     assert recovered.handled[READ, 0].due_millis == 65_000
 
 

@@ -134,6 +134,8 @@ def test_a_failure_that_the_last_owner_had_not_made_durable_is_counted_by_the_ne
 def test_what_failed_and_is_nowhere_any_more_waits_for_its_restart_as_before() -> None:
     job = started(pair())
     first, _ = job.running()
+    running = job.core.graph.execution(first)
+    assert running is not None
     job.report(first, E.FAILED, failure=user_failure())
     job.events_durable()
     job.lose_task_manager(1)
@@ -142,6 +144,8 @@ def test_what_failed_and_is_nowhere_any_more_waits_for_its_restart_as_before() -
     assert (job.status(), job.restarts) == (J.RESTARTING, [PAUSE])
     failed = job.core.graph.execution(first)
     assert failed is not None
+    assert failed is not running
+    assert failed.timestamps[E.DEPLOYING] == running.timestamps[E.DEPLOYING]
     assert (failed.state, failed.failure) == (E.FAILED, user_failure())
     job.offer(3, tm=2)
     assert len(job.running()) == 1, "not before the pause is over"

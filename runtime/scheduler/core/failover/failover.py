@@ -187,7 +187,10 @@ class Failover:
     ) -> None:
         is_kept = self._history.add(exception, is_concurrent=is_concurrent)
         if is_kept or backoff is not None:
-            event = FailureHandled(exception, at.millis, is_concurrent, backoff, attempts=_ids(executions))
+            deployed = tuple(one.timestamps.get(ExecutionState.DEPLOYING, -1) for one in executions)
+            event = FailureHandled(
+                exception, at.millis, is_concurrent, backoff, attempts=_ids(executions), deployed_millis=deployed
+            )
             self._acceptance.record(event)
 
     def _lost_partitions(self, failure: FailureInfo) -> list[PartitionId]:

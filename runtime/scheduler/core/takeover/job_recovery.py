@@ -32,12 +32,19 @@ from runtime.scheduler.core.job_events import (
 Subtask = tuple[VertexId, int]
 
 
+_BEFORE_ITS_FAILURE = (ExecutionState.CREATED, ExecutionState.DEPLOYING)
+
+
 @dataclass(frozen=True, slots=True)
 class HandledAttempt:
-    """An attempt that has failed, by the clock of the owner at the time, and waits for its restart at `due_millis`."""
+    """An attempt that has failed, by the clock of the owner at the time, and waits for its restart at `due_millis`.
+
+    `deployed_millis`: -1 for one that was not deployed, and where an earlier release has stored the failure.
+    """
 
     attempt_id: ExecutionAttemptId
     failure: FailureInfo
+    deployed_millis: int
     failed_millis: int
     due_millis: int
 
@@ -92,6 +99,9 @@ class RecoveredJob:
             if current.state is ExecutionState.CREATED:
                 failed_millis = min(handled.failed_millis, at_millis)
                 execution = Execution(handled.attempt_id, current.ordinal, failed_millis)
+                if handled.deployed_millis >= 0:
+                    deployed_millis = min(handled.deployed_millis, failed_millis)
+                    execution.timestamps |= dict.fromkeys(_BEFORE_ITS_FAILURE, deployed_millis)
                 execution.failure = handled.failure
                 execution.may_have_begun = True
                 self.graph.adopt(execution)
@@ -104,8 +114,10 @@ class RecoveredJob:
         pause_millis = round((event.backoff_seconds or 0.0) * 1000)
         earliest = self._due_millis if event.is_concurrent else 0  # it falls into the pause of the one before
         self._due_millis = max(event.at_millis + pause_millis, earliest)
-        for attempt_id in event.attempts:
-            handled = HandledAttempt(attempt_id, event.exception.failure, event.at_millis, self._due_millis)
+        is_told = len(event.deployed_millis) == len(event.attempts)
+        told = event.deployed_millis if is_told else (-1,) * len(event.attempts)
+        for attempt_id, deployed in zip(event.attempts, told, strict=True):
+            handled = HandledAttempt(attempt_id, event.exception.failure, deployed, event.at_millis, self._due_millis)
             self.handled[attempt_id.vertex_id, attempt_id.subtask_index] = handled
 
     def _accept(self, event: AttemptFinished) -> None:
