@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 from runtime.common.ids import Incarnation
-from runtime.system.directory_lock import hold, taken_over
+from runtime.system.directory_lock import delete_left, hold
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +27,8 @@ class CacheDirectory:
     def acquire(self) -> None:
         """Make the directory, and delete those of dead processes. Raises OSError."""
         self._lock = hold(self.path)
-        for other in self._root.iterdir():
-            if other != self.path:
-                with taken_over(other) as is_ours:
-                    if is_ours:
-                        logger.info("deleting the blob cache that a dead JobMaster process has left in %s", other)
-                        shutil.rmtree(other, ignore_errors=True)
+        for other in delete_left(self._root):
+            logger.info("deleted the blob cache that a dead JobMaster process had left in %s", other)
 
     def remove(self) -> None:
         """Delete the directory and let go of it. Idempotent."""

@@ -1,10 +1,11 @@
-"""Locks that tell whether the TaskManager of a directory still runs: the kernel frees them with its process."""
+"""Locks that tell whether the process of a directory still runs: the kernel frees them with it."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,3 +44,14 @@ def taken_over(directory: Path) -> Iterator[bool]:
         yield True
     finally:
         os.close(lock)
+
+
+def delete_left(root: Path) -> Sequence[Path]:
+    """Delete the directories below `root` whose processes have ended, and return them. Those of the living stay."""
+    found = []
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        with taken_over(path) as is_ours:
+            if is_ours:
+                shutil.rmtree(path, ignore_errors=True)
+                found.append(path)
+    return found

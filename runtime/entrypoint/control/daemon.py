@@ -28,6 +28,7 @@ from runtime.config.layout import Layout
 from runtime.config.options.taskmanager import DRAIN_TIMEOUT
 from runtime.entrypoint.control.pending import DaemonError, wait_all
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
+from runtime.system.directory_lock import delete_left
 from runtime.taskexecutor.guard.records import who_states
 from runtime.taskexecutor.guard.signals import END_AT_ONCE
 
@@ -283,13 +284,19 @@ class Daemon:
             self._say(f"Not everything that {self.kind.name} (pid {process.pid}) has started has ended yet.")
             self._signal(process, signal.SIGKILL)
         wait_ended(stubborn, KILL_TIMEOUT)
+        self._forget(records)
+        if left := [str(process.pid) for process in stubborn if process.is_running]:
+            message = f"{self.kind.name} (pid {', '.join(left)}) does not end on host {self._host}."
+            raise DaemonError(message)
+
+    def _forget(self, records: Sequence[Record]) -> None:
+        """Delete the records of those that have ended, and what killed JobMaster processes could not delete."""
         for record in records:
             if not record.process.is_running:
                 self._layout.ready_file(self.kind.name, record.number).unlink(missing_ok=True)
         self._pids.write(self._pids.running())
-        if left := [str(process.pid) for process in stubborn if process.is_running]:
-            message = f"{self.kind.name} (pid {', '.join(left)}) does not end on host {self._host}."
-            raise DaemonError(message)
+        if self.kind is JOBMASTER:
+            delete_left(self._layout.work / self.kind.name)
 
     def _signal(self, process: ProcessId, number: signal.Signals) -> None:
         try:

@@ -11,11 +11,12 @@ from runtime.common.errors import InvalidInputError
 from runtime.config import log_files
 from runtime.config.layout import Layout
 from runtime.entrypoint.control import airflow
-from runtime.entrypoint.control.daemon import TASKMANAGER, Daemon, DaemonKind
+from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER, Daemon, DaemonKind
 from runtime.entrypoint.control.hosts import Host, read_hosts
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record
 from runtime.entrypoint.control.remote import RemoteHosts
 from runtime.entrypoint.control.table import render_table
+from runtime.system.directory_lock import hold
 
 
 def test_a_start_moves_aside_what_the_last_one_printed(tmp_path: Path) -> None:
@@ -30,6 +31,21 @@ def test_a_start_moves_aside_what_the_last_one_printed(tmp_path: Path) -> None:
     assert [(file.suffix, file.read_text()) for file in old] == [
         (f".{number}", name) for number, name in enumerate("fedcb", start=1)
     ]
+
+
+@pytest.mark.parametrize("verb", ["stop_all", "stop_last"])
+def test_a_stop_deletes_what_a_killed_job_master_process_has_left(tmp_path: Path, verb: str) -> None:
+    layout = Layout(tmp_path, tmp_path, tmp_path)
+    living, dead = layout.work / "jobmaster" / ("1" * 32), layout.work / "jobmaster" / ("2" * 32)
+    lock = hold(living)
+    os.close(hold(dead))
+    (dead / "object").write_bytes(b"x")
+    daemon = Daemon(JOBMASTER, layout, os.environ, sys.stdout)
+    getattr(daemon, verb)()
+    assert (living.is_dir(), dead.exists()) == (True, False)
+    os.close(lock)
+    getattr(daemon, verb)()
+    assert not living.exists()
 
 
 def test_the_log_of_a_running_airflow_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
