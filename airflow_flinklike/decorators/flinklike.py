@@ -60,6 +60,8 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
     """
 
     custom_operator_name = "@task.flinklike"
+    xcom_push: ClassVar[None] = None
+    """Airflow 3.0 reads it in the `execute` of every decorated operator, and has none."""
     template_fields: Sequence[str] = (  # type: ignore[mutable-override]  # Airflow narrows it just so
         "templates_dict",
         *DecoratedOperator.template_fields,
