@@ -1,5 +1,8 @@
-# Sourced by quickstart.sh and test.sh: makes .venv with what a requirements file pins, once.
+# Sourced by quickstart.sh, test.sh and airflow-environments.sh: makes .venv with what a requirements file pins, once.
 # ensure_environment FILE...: returns at once when nothing has changed since the last time.
+# It makes the folder that VENV names.
+
+VENV=.venv
 
 _fail() {
   echo "$1" >&2
@@ -26,22 +29,22 @@ _find_python() {
 }
 
 _make_venv() { # _make_venv LOG PYTHON: as _install; what was made by half goes away, or the next run would use it
-  rm -rf .venv
-  if command -v uv > /dev/null && uv venv --quiet --no-config --python "$2" .venv >> "$1" 2>&1; then return 0; fi
-  rm -rf .venv
-  if "$2" -m venv .venv >> "$1" 2>&1; then return 0; fi
-  rm -rf .venv
+  rm -rf "$VENV"
+  if command -v uv > /dev/null && uv venv --quiet --no-config --python "$2" "$VENV" >> "$1" 2>&1; then return 0; fi
+  rm -rf "$VENV"
+  if "$2" -m venv "$VENV" >> "$1" 2>&1; then return 0; fi
+  rm -rf "$VENV"
   return 1
 }
 
 _install() { # _install LOG ARGUMENTS...: uv if it is there and works here, else pip
   local log="$1"
   shift
-  if command -v uv > /dev/null && uv pip install --python .venv/bin/python --compile-bytecode "$@" >> "$log" 2>&1; then
+  if command -v uv > /dev/null && uv pip install --python "$VENV/bin/python" --compile-bytecode "$@" >> "$log" 2>&1; then
     return 0
   fi
-  .venv/bin/python -m pip --version > /dev/null 2>&1 || .venv/bin/python -m ensurepip >> "$log" 2>&1
-  .venv/bin/python -m pip install --disable-pip-version-check "$@" >> "$log" 2>&1
+  "$VENV/bin/python" -m pip --version > /dev/null 2>&1 || "$VENV/bin/python" -m ensurepip >> "$log" 2>&1
+  "$VENV/bin/python" -m pip install --disable-pip-version-check "$@" >> "$log" 2>&1
 }
 
 _with_progress() { # _with_progress TEXT COMMAND...: a line that counts the seconds while it runs
@@ -62,16 +65,16 @@ ensure_environment() {
   local stamp wanted log python
   cd "$FLINKLIKE_HOME" || exit 1
   wanted="$(cat requirements/*.txt pyproject.toml | cksum) $*"
-  stamp=".venv/.installed-$(echo "$*" | tr ' /' '__')"
-  if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2> /dev/null)" = "$wanted" ]; then
-    echo "Python environment: .venv is current."
+  stamp="$VENV/.installed-$(echo "$*" | tr ' /' '__')"
+  if [ -x "$VENV/bin/python" ] && [ "$(cat "$stamp" 2> /dev/null)" = "$wanted" ]; then
+    echo "Python environment: $VENV is current."
     return 0
   fi
   python="$(_find_python)" || _fail "Python 3.11 to 3.13 is needed: install it, or name it with PYTHON=/path/to/python3.11."
   log="$(mktemp "${TMPDIR:-/tmp}/flinklike-install.XXXXXX")"
-  if [ ! -x .venv/bin/python ]; then
-    echo "Python environment: making .venv with $("$python" --version)."
-    _make_venv "$log" "$python" || _fail "Making .venv failed; see $log (on Debian, install uv or python3-venv)."
+  if [ ! -x "$VENV/bin/python" ]; then
+    echo "Python environment: making $VENV with $("$python" --version)."
+    _make_venv "$log" "$python" || _fail "Making $VENV failed; see $log (on Debian, install uv or python3-venv)."
   fi
   local arguments=()
   for file in "$@"; do arguments+=(-r "$file"); done

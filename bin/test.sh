@@ -144,7 +144,10 @@ case "$mode" in
   fast | coverage) ;;
   *) step "heavy tests" heavy_tests "$@" ;;
 esac
-[ "$mode" != all ] || step "extended tests" tests "$@" -m extended
+if [ "$mode" = all ]; then
+  step "environments of other Airflows" bin/airflow-environments.sh
+  step "extended tests" tests "$@" -m extended
+fi
 [ -n "$has_tests" ] || failed+=("no test is selected")
 
 echo "== time of the slowest files"

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_flinklike import Pipeline
+from airflow_flinklike.airflow_version import TaskDeferred
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from airflow_flinklike.sensors.job import FlinklikeJobSensor
+from airflow_flinklike.task_instance.stored_job import STORE_KEY
 
 REFUSED_VALUES = 600_000
 """More than a job may bring along."""
@@ -81,9 +82,12 @@ class SteppingTaskInstance:
         self._steps = steps
 
     def xcom_push(self, key: str, *arguments: Any, **named: Any) -> None:
-        """Stop, then push the XCom."""
-        self._steps.at("submitted")
+        """Stop, then push the XCom; below Airflow 3.3 one of them is the store."""
+        if key != STORE_KEY:
+            self._steps.at("submitted")
         self._instance.xcom_push(key, *arguments, **named)
+        if key == STORE_KEY:
+            self._steps.at("stored")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._instance, name)
@@ -99,11 +103,9 @@ class SteppingSubmitOperator(FlinklikeSubmitOperator):
         """Execute, with the stops of this run."""
         steps = Steps(context)
         steps.note_process()
-        watched: MutableMapping[str, Any] = {
-            **context,
-            "task_state_store": SteppingStore(context["task_state_store"], steps),
-            "ti": SteppingTaskInstance(context["ti"], steps),
-        }
+        watched: MutableMapping[str, Any] = {**context, "ti": SteppingTaskInstance(context["ti"], steps)}
+        if "task_state_store" in context:
+            watched["task_state_store"] = SteppingStore(context["task_state_store"], steps)
         with _leaving(steps):
             return super().execute(watched)  # type: ignore[arg-type]  # a Context in all that the operator uses
 

@@ -41,18 +41,22 @@ class AirflowPair:
         files: Iterable[Path] = (CASES,),
         options: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        programs: Path | None = None,
     ) -> None:
         self.folder = folder
         self.cluster = ChaosCluster(WITHOUT_SPARK if options is None else options, masters=2, job_masters=2, workers=1)
         self._files = [WARM_UP_FILE, *files]
         self._environment = dict(environment or {})
+        self._programs = programs
         self._resources = ExitStack()
         self._restarts = threading.Lock()
 
     def __enter__(self) -> Self:
         """Both start at once, since each of them mostly waits."""
         with ExitStack() as stack:
-            self.airflow = AirflowStandalone(self._files, {**self._connection(), **self._environment})
+            self.airflow = AirflowStandalone(
+                self._files, {**self._connection(), **self._environment}, programs=self._programs
+            )
             stack.callback(self.airflow.stop)
             self.airflow.begin()
             stack.enter_context(self.cluster)

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from airflow_flinklike.task_instance.stored_job import STORE_KEY
 from tests.kit.host.levels import reached
 
 TASK = "job"
@@ -115,9 +116,12 @@ class Run:
         return found
 
     def store(self) -> dict[str, Any]:
-        """The task's state store."""
-        found = self.rest.ask("GET", f"{self._task}/state-store")["task_state_store"]
-        return {one["key"]: one["value"] for one in found}
+        """The task's state store; below Airflow 3.3 the XCom that stands for it."""
+        found = self.rest.ask("GET", f"{self._task}/state-store", missing=None)
+        if found is None:
+            value = self.xcom(STORE_KEY)
+            return {} if value is None else {STORE_KEY: value}
+        return {one["key"]: one["value"] for one in found["task_state_store"]}
 
     # --- what a person does -------------------------------------------------------------------------------
 

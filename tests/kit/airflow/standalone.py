@@ -44,10 +44,11 @@ QUICK = {
 class AirflowStandalone:
     """An Airflow: `begin`, `wait_healthy`, `stop`, or `with` for all three.
 
-    `files` are its DAG files. `environment` are further variables, connections for instance.
+    `files` are its DAG files. `environment` are further variables, connections for instance. `programs` is the folder
+    of the `airflow` program of another version.
     """
 
-    def __init__(self, files: Iterable[Path], environment: Mapping[str, str]) -> None:
+    def __init__(self, files: Iterable[Path], environment: Mapping[str, str], *, programs: Path | None = None) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="flinklike-standalone-"))
         self.port = free_port()
         self.log = self.home / "standalone.log"
@@ -56,7 +57,7 @@ class AirflowStandalone:
         for file in files:
             shutil.copy(file, dags)
         self._environment = {**_inherited(), **self._settings(), **QUICK, **environment}
-        self._programs = Path(sys.executable).parent
+        self._programs = programs or Path(sys.executable).parent
         self._started: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -77,6 +78,7 @@ class AirflowStandalone:
             "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__BASE_URL": base,
+            "AIRFLOW__API__WORKERS": "1",  # several, of Airflow 3.0, kill each other on a busy machine
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
