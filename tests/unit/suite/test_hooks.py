@@ -17,7 +17,7 @@ def test_hooks_are_local_and_run_the_tools_of_the_environment() -> None:
     assert [hook["id"] for hook in hooks] == ["ruff", "format", "mypy", "tidy", "changelog"]
     assert {hook["language"] for hook in hooks} == {"system"}
     assert {hook["entry"].split()[0].removeprefix(".venv/bin/") for hook in hooks} == {*REQUIRED, "python"}
-    pinned = {line.partition("==")[0] for name in ("dev", "test") for line in requirements(name)}
+    pinned = {line.partition("==")[0] for name in ("dev", "testing") for line in requirements(name)}
     assert pinned >= {*REQUIRED, "coverage"}
 
 

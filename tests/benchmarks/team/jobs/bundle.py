@@ -1,3 +1,5 @@
+"""Count the words of an archive that came with the job."""
+
 import json
 import sys
 from pathlib import Path

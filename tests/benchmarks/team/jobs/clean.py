@@ -1,3 +1,5 @@
+"""Clean the labels of a table by a function of the team."""
+
 import json
 import sys
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Functions in Python, one by one and in batches."""
+
 import json
 import sys
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Write a table, and what it adds up to."""
+
 import argparse
 import json
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Join two files that came with the job."""
+
 import json
 import sys
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Fit a line."""
+
 import json
 import sys
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Set static conf in the code, as scripts do."""
+
 import json
 import sys
 from pathlib import Path

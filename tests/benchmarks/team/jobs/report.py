@@ -1,3 +1,5 @@
+"""Count what the other tasks have written."""
+
 import json
 import sys
 from pathlib import Path

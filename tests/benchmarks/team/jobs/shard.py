@@ -1,3 +1,5 @@
+"""Add up one quarter of the orders."""
+
 import json
 import sys
 from pathlib import Path

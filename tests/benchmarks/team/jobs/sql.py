@@ -1,3 +1,5 @@
+"""Join tables by SQL, and call a class of a jar."""
+
 import argparse
 import json
 from pathlib import Path
