@@ -40,6 +40,8 @@ LOST = {
     "run_deleted_behind_its_task",
 }
 """docs/airflow-versions.md says of them what is lost without the store."""
+NOT_IN_3_0 = {"cleared_inline"} | {name for name in AT_ONCE_ALL if name.startswith("killed_")}
+"""Airflow 3.0 fails a task whose process is killed without a retry, and leaves one that is cleared in `restarting`."""
 SCENARIOS = sorted(AT_ONCE_ALL.keys() - OF_A_STORE - LOST)
 
 
@@ -69,13 +71,16 @@ def scenarios(version: str, pair: AirflowPair, request: pytest.FixtureRequest) -
     items = [item for item in request.session.items if isinstance(item, pytest.Function)]
     mine = [item.callspec.params for item in items if "scenario" in item.fixturenames]
     names = [str(one["scenario"]) for one in mine if one["version"] == version]
+    names = [name for name in names if version != "3.0" or name not in NOT_IN_3_0]
     running = Scenarios(pair, {name: AT_ONCE_ALL[name] for name in names}, at_once=AT_ONCE)
     yield running
     running.close()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_scenario(scenarios: Scenarios, scenario: str) -> None:
+def test_a_scenario(version: str, scenarios: Scenarios, scenario: str) -> None:
+    if version == "3.0" and scenario in NOT_IN_3_0:
+        pytest.skip("docs/airflow-versions.md says what Airflow 3.0 does instead")
     scenarios.result(scenario)
 
 

@@ -27,6 +27,9 @@ class AirflowRest:
         answer = self._http.get("/auth/token")
         answer.raise_for_status()
         self._http.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
+        version = self.ask("GET", "/version")["version"]
+        self.has_stores = tuple(int(part) for part in version.split(".")[:2]) >= (3, 3)
+        """This Airflow has `task_state_store`."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -117,10 +120,10 @@ class Run:
 
     def store(self) -> dict[str, Any]:
         """The task's state store; below Airflow 3.3 the XCom that stands for it."""
-        found = self.rest.ask("GET", f"{self._task}/state-store", missing=None)
-        if found is None:
+        if not self.rest.has_stores:
             value = self.xcom(STORE_KEY)
             return {} if value is None else {STORE_KEY: value}
+        found = self.rest.ask("GET", f"{self._task}/state-store")
         return {one["key"]: one["value"] for one in found["task_state_store"]}
 
     # --- what a person does -------------------------------------------------------------------------------
