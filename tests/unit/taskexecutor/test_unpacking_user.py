@@ -30,8 +30,9 @@ from tests.kit.control_plane.task_messages import job_information
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="users of their own need root")
 
-USER = 2_000_123_456
-SOMEBODY = 2_000_123_457
+USER = 2_000_000_000 + 2 * os.getpid()
+"""Of this process only: what ends all processes of a user would end those of another test."""
+SOMEBODY = USER + 1
 UNBOUND = UnpackLimits()
 ACL = "system.posix_acl_access"
 
