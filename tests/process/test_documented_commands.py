@@ -43,6 +43,21 @@ def make_pipeline(days=1, parallelism=1):
 pipeline = make_pipeline()
 endless = function_job(held)
 """
+DAG_FILE = """
+from datetime import datetime
+
+from airflow.sdk import DAG
+
+
+def spark_task():
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    return SparkSubmitOperator(task_id="orders", application="/opt/jobs/orders.py")
+
+
+with DAG("orders_pilot", schedule=None, start_date=datetime(2026, 1, 1)):
+    pass
+"""
 JOB_ID = "0123456789abcdef0123456789abcdef"
 NOT_HERE = {
     "bin/quickstart.sh": "is run by test_quickstart",
@@ -64,7 +79,9 @@ class DocumentedCluster(ScriptCluster):
         with (self.run / "conf/config.yaml").open("a") as file:
             file.write(CONFIGURATION.format(port=self.port))
         (self.run / "bin").symlink_to(Path(__file__).resolve().parents[2] / "bin")
-        (self.run / "jobs").mkdir()
+        for folder in ("jobs", "dags"):
+            (self.run / folder).mkdir()
+        (self.run / "dags" / "orders_pilot.py").write_text(DAG_FILE)
         for place in ("sales.py", "jobs/sales.py"):
             (self.run / place).write_text(SALES)
         del self.environment["FLINKLIKE_ADDRESS"]
@@ -109,10 +126,12 @@ def job_for(cluster: DocumentedCluster, words: list[str]) -> str:
 
 AS_ROOT = "taskmanager.slots.uids"
 """What takes a Python that is open to all users: tests/process/test_slot_uids.py makes one."""
+WITH_SPARK = frozenset({"script-jobs.md", "spark-environments.md"})
+"""Pages whose commands are run by `test_documented_jobs`, `test_environments_of_jobs` and `test_jvms_of_jobs`."""
 HERE = {
     (*one.assignments.items(), *one.words): one
     for one in doc_commands()
-    if one.words[0] not in NOT_HERE and AS_ROOT not in one.line and one.snippet.page.name != "script-jobs.md"
+    if one.words[0] not in NOT_HERE and AS_ROOT not in one.line and one.snippet.page.name not in WITH_SPARK
 }
 
 
