@@ -14,6 +14,9 @@ _IGNORED = frozenset({"spark.master", "spark.remote", "spark.api.mode", "spark.s
 _IGNORED_PREFIXES = ("spark.submit.", "spark.app.", "spark.job.")
 """Names and places of an application, and keys that slots set. A job's values for them are ignored with a note."""
 
+_OF_SESSIONS = frozenset({"spark.log.level"})
+"""Keys that Spark reads when it starts, and that a session has of its own."""
+
 STATIC_SQL = frozenset(
     {
         "spark.sql.artifact.copyFromLocalToFs.allowDestLocal",
@@ -174,7 +177,7 @@ def is_ignored(key: str) -> bool:
 
 def is_static(key: str) -> bool:
     """True for keys that only a new JVM could take. Keys of other systems are none of Spark's."""
-    if not key.startswith("spark.") or is_ignored(key) or key.startswith(EXECUTOR_ENV):
+    if not key.startswith("spark.") or is_ignored(key) or key in _OF_SESSIONS or key.startswith(EXECUTOR_ENV):
         return False
     if key == ISOLATION:
         return True

@@ -154,6 +154,7 @@ def test_a_job_may_ask_for_a_jvm_of_its_own_where_others_share_one(
 ) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     own = ("--conf", "spark.flinklike.isolation=jvm")
+    before = memory_of_jvms(spark_client)  # other tests of the cluster may have left environments that are kept
     found = []
     for options in ((), own, own, ()):
         done = spark_cluster.cli("run", *options, "script.py", cwd=tmp_path, timeout=PATIENCE)
@@ -162,4 +163,4 @@ def test_a_job_may_ask_for_a_jvm_of_its_own_where_others_share_one(
     assert found[0] == found[3]
     assert len(set(found)) == 3
     reached(lambda: not {*found[1:3]} & spark_cluster.processes().keys(), "they end with their jobs", timeout=PATIENCE)
-    reached(lambda: not memory_of_jvms(spark_client), "and so does their room", timeout=PATIENCE)
+    reached(lambda: len(memory_of_jvms(spark_client)) <= len(before), "and so does their room", timeout=PATIENCE)

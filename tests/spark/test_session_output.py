@@ -76,6 +76,75 @@ def test_what_is_printed_for_a_task_is_in_its_output(slots: SlotBox, box: SparkB
     assert "one Java" not in jvm
 
 
+def logging_at(ctx: Any, *levels: str) -> None:
+    jvm = ctx.spark._jvm
+    java = [jvm.org.apache.logging.log4j.LogManager.getLogger(name) for name in ("mine", "org.apache.spark.Some")]
+    for level in ("nothing set", *levels):
+        if level in levels:
+            ctx.spark.sparkContext.setLogLevel(level)
+        for one in java:
+            one.info(f"{level}: info")
+            one.warn(f"{level}: warn")
+            one.error(f"{level}: error")
+
+
+def lines_of_two(stderr: str) -> list[str]:
+    return [line.split(" ", 2)[2] for line in stderr.splitlines() if " mine: " in line or " Some: " in line]
+
+
+def test_a_job_chooses_the_log_level_of_its_output(slots: SlotBox) -> None:
+    _, stderr = outputs(slots, slots.report(lambda ctx: logging_at(ctx, "info", "ERROR", "DEBUG", "OFF")))
+
+    assert lines_of_two(stderr) == [
+        "INFO mine: nothing set: info",
+        "WARN mine: nothing set: warn",
+        "ERROR mine: nothing set: error",
+        "WARN Some: nothing set: warn",
+        "ERROR Some: nothing set: error",
+        *(
+            f"{at} {logger}: {level}: {at.lower()}"
+            for level, seen in (("info", ("INFO", "WARN", "ERROR")), ("ERROR", ("ERROR",)))
+            for logger in ("mine", "Some")
+            for at in seen
+        ),
+        *(f"{at} {logger}: DEBUG: {at.lower()}" for logger in ("mine", "Some") for at in ("INFO", "WARN", "ERROR")),
+    ], stderr
+    assert "The log level DEBUG shows no more than INFO: this Spark JVM logs that for all jobs.\n" in stderr
+    assert "INFO DAGScheduler" not in stderr, "nothing of what Spark does for each job"
+
+
+def test_a_log_level_is_that_of_one_attempt(slots: SlotBox) -> None:
+    def of(*levels: str) -> Any:
+        return slots.work(lambda ctx: logging_at(ctx, *levels), job_id=JobId("b" * 32))
+
+    slots.report(of("OFF"))
+    _, stderr = outputs(slots, slots.report(of()))
+    assert "WARN mine: nothing set: warn" in stderr
+
+
+@pytest.mark.parametrize("level", ["ERROR", "info"])
+def test_conf_of_the_job_sets_the_log_level(slots: SlotBox, level: str) -> None:
+    conf = {"spark.log.level": level}
+    _, stderr = outputs(slots, slots.report(slots.work(logging_at, spark_conf=conf)))
+    assert lines_of_two(stderr) == [
+        f"{at} {logger}: nothing set: {at.lower()}"
+        for logger in ("mine", "Some")
+        for at in (("ERROR",) if level == "ERROR" else ("INFO", "WARN", "ERROR"))
+    ]
+    assert ("INFO DAGScheduler" in stderr) == (level == "info")
+
+
+def test_an_unknown_log_level_is_refused(slots: SlotBox) -> None:
+    def wrong(ctx: Any) -> None:
+        ctx.spark.sparkContext.setLogLevel("LOUD")
+
+    by_conf = slots.report(slots.work(logging_at, spark_conf={"spark.log.level": "LOUD"}))
+    said = "the log level LOUD is none of ALL, TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF"
+    for report in (slots.report(wrong), by_conf):
+        assert report.failure is not None
+        assert said in report.failure.stack_trace
+
+
 def failing(ctx: Any) -> None:
     import sys
 

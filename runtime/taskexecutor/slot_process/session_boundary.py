@@ -1,8 +1,8 @@
 """The boundary of a session: what user code calls on the shared context reaches only its own session.
 
 Inside the JVM the session's own context keeps jobs apart (`jvm/SlotContext.java`, R22): cached data, the Hadoop conf,
-the checkpoint directory, groups and tags by name, `cancelAllJobs`, `setLogLevel` (ignored), `stop` (ignored). Here
-classes of pyspark are changed, in this process only: `stop` (ends what the session runs), `addFile`, `addPyFile` and
+the checkpoint directory, groups and tags by name, `cancelAllJobs`, `setLogLevel` (of its output), `stop` (ignored).
+Here classes of pyspark are changed, in this process only: `stop` (ends what the session runs), `addFile`, `addPyFile`,
 `addArchive` (job's directory), `SparkFiles`, `setSystemProperty`, `SparkContext(...)`, `SparkSession(sc)` and
 `builder.getOrCreate()` (the warm ones). JVM-wide and not bounded: job and stage ids (`cancelStage`), classes of
 `ADD JAR`, and that one StreamingContext at a time can be started.

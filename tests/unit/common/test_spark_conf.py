@@ -24,6 +24,8 @@ from runtime.common.spark_conf import is_ignored, is_same, is_static, static_con
         ("spark.sql.shuffle.partitions", False, False),
         ("spark.sql.catalog.iceberg", False, False),
         ("spark.sql.debug.maxToStringFields", False, False),
+        ("spark.log.level", False, False),
+        ("spark.log.structuredLogging.enabled", True, False),
         ("spark.app.name", False, True),
         ("spark.master", False, True),
         ("spark.submit.deployMode", False, True),

@@ -33,7 +33,13 @@ public final class SharedContext extends SparkContext {
 
   public void stopInNewThread() {}
 
-  public void setLogLevel(String level) {}
+  /** Of the output of the session whose thread asks; nobody else changes what this JVM logs. */
+  public void setLogLevel(String level) {
+    SlotSession session = SlotSession.current();
+    if (session != null) {
+      session.setLogLevel(level);
+    }
+  }
 
   /** Of the session whose thread asks. */
   public Configuration hadoopConfiguration() {

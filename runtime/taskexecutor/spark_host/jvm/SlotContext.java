@@ -75,7 +75,12 @@ public final class SlotContext extends SparkContext {
 
   public void stopInNewThread() {}
 
-  public void setLogLevel(String level) {}
+  public void setLogLevel(String level) {
+    SlotSession session = SlotSession.withTag(tag);
+    if (session != null) {
+      session.setLogLevel(level);
+    }
+  }
 
   /** Made at the first use: most jobs never look at it. */
   public synchronized Configuration hadoopConfiguration() {

@@ -1,5 +1,7 @@
 package org.apache.spark;
 
+import java.util.Locale;
+import org.apache.logging.log4j.Level;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.core.LogEvent;
 import org.apache.logging.log4j.core.LoggerContext;
@@ -9,14 +11,17 @@ import org.apache.logging.log4j.core.config.Property;
 import org.apache.logging.log4j.core.layout.PatternLayout;
 
 /**
- * Each line of log4j that is logged for a session, in its attempt's stderr, where spark-submit has it (R22). The JVM's own log has it
- * too, and the operator's conf of log4j says what is logged at all.
+ * The lines of log4j that are logged for a session, in its attempt's stderr, where spark-submit has them (R22): those from
+ * the job's log level on; of a job that has set none, warnings of Spark and Hadoop, and all lines of other loggers. The
+ * operator's conf of log4j says what is logged at all.
  */
 final class SlotLogs extends AbstractAppender {
   private static final String NAME = "flinklike-jobs";
 
   /** As Spark's own. */
   private static final String PATTERN = "%d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex";
+
+  private static final String FRAMEWORKS = "org.apache.";
 
   private SlotLogs() {
     super(NAME, null, PatternLayout.newBuilder().withPattern(PATTERN).build(), true, Property.EMPTY_ARRAY);
@@ -34,7 +39,32 @@ final class SlotLogs extends AbstractAppender {
   }
 
   public void append(LogEvent event) {
-    byte[] line = getLayout().toByteArray(event);
-    SlotOutput.take(true, line, 0, line.length);
+    SlotSession session = SlotOutput.session();
+    if (session != null && event.getLevel().isMoreSpecificThan(least(session, event.getLoggerName()))) {
+      byte[] line = getLayout().toByteArray(event);
+      SlotOutput.take(session, true, line, 0, line.length);
+    }
+  }
+
+  private static Level least(SlotSession session, String logger) {
+    if (session.logLevel() != null) {
+      return session.logLevel();
+    }
+    return logger != null && logger.startsWith(FRAMEWORKS) ? Level.WARN : Level.ALL;
+  }
+
+  /** By its name. Raises IllegalArgumentException for others than Spark takes. */
+  static Level level(String name) {
+    Level found = Level.getLevel(name.trim().toUpperCase(Locale.ROOT));
+    if (found == null) {
+      throw new IllegalArgumentException(
+          "the log level " + name + " is none of ALL, TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF");
+    }
+    return found;
+  }
+
+  /** The level from which on this JVM logs, whatever a job wants. */
+  static Level ofJvm() {
+    return LogManager.getRootLogger().getLevel();
   }
 }

@@ -109,9 +109,8 @@ public final class SlotOutput {
     Fields.set(DynamicVariable.class, found, "scala$util$DynamicVariable$$init", stream);
   }
 
-  /** True if the bytes are now in the output of the attempt for which the calling thread works. */
-  static boolean take(boolean isError, byte[] bytes, int offset, int length) {
-    SlotSession session = session();
+  /** True if the bytes are now in the output of the attempt for which the session works; null is no session. */
+  static boolean take(SlotSession session, boolean isError, byte[] bytes, int offset, int length) {
     SlotOutput output = session == null ? null : session.output();
     if (output == null) {
       return false;
@@ -125,7 +124,7 @@ public final class SlotOutput {
   }
 
   /** That of the calling thread, null where there is doubt. */
-  private static SlotSession session() {
+  static SlotSession session() {
     TaskContext task = TaskContext$.MODULE$.get();
     if (task != null) {
       return SlotSession.withTag(task.getLocalProperty(SlotSession.PROPERTY));
@@ -179,7 +178,7 @@ public final class SlotOutput {
     }
 
     public void write(byte[] bytes, int offset, int length) {
-      if (!take(isError, bytes, offset, length)) {
+      if (!take(session(), isError, bytes, offset, length)) {
         ofJvm.write(bytes, offset, length);
       }
     }

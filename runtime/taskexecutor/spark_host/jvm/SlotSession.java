@@ -13,6 +13,7 @@ import java.util.concurrent.ForkJoinWorkerThread;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.logging.log4j.Level;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.python.Py4JServer;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
@@ -42,6 +43,7 @@ public final class SlotSession {
 
   private static final String WAREHOUSE = "spark.sql.warehouse.dir";
   private static final String HADOOP = "spark.hadoop.";
+  private static final String LOG_LEVEL = "spark.log.level";
 
   private static final Map OPEN = new ConcurrentHashMap();
 
@@ -59,6 +61,7 @@ public final class SlotSession {
   private SlotHadoopConf hadoop;
   private String inside;
   private volatile SlotOutput output;
+  private volatile Level logLevel; // null: the job has set none
 
   private SlotSession(String tag, SparkContext original) {
     this.tag = tag;
@@ -222,6 +225,8 @@ public final class SlotSession {
    */
   public String begin(String job, String directory) throws Exception {
     print(SlotOutput.open(inside));
+    String wanted = context.conf().get(LOG_LEVEL, null);
+    logLevel = wanted == null ? null : SlotLogs.level(wanted);
     if (!JvmState.begin(this, job)) {
       return "";
     }
@@ -255,12 +260,31 @@ public final class SlotSession {
    * SparkConf, sessions that this one makes, and for `spark.hadoop.*` the Hadoop conf.
    */
   public void configure(String key, String value) {
-    session.conf().set(key, value);
+    if (key.equals(LOG_LEVEL)) {
+      setLogLevel(value);
+      session.sessionState().conf().setConfString(key, value); // Spark takes it from no session
+    } else {
+      session.conf().set(key, value);
+    }
     context.conf().set(key, value);
     state.conf().set(key, value);
     if (key.startsWith(HADOOP)) {
       hadoop.configure(key.substring(HADOOP.length()), value);
     }
+  }
+
+  /** From which level on the log of this JVM is in the output of the attempt. It says so when the JVM logs less. */
+  void setLogLevel(String name) {
+    logLevel = SlotLogs.level(name);
+    Level ofJvm = SlotLogs.ofJvm();
+    if (!logLevel.isMoreSpecificThan(ofJvm)) {
+      String told = "The log level " + logLevel + " shows no more than " + ofJvm + ": this Spark JVM logs that for all jobs.\n";
+      SlotOutput.take(this, true, told.getBytes(), 0, told.length());
+    }
+  }
+
+  Level logLevel() {
+    return logLevel;
   }
 
   // --- credentials ---------------------------------------------------------------------------------------------------
