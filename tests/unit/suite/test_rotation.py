@@ -41,6 +41,7 @@ def test_comments_and_empty_lines_have_no_place() -> None:
 
 
 def test_each_folder_is_dealt_there_and_back_again() -> None:
-    dealt = shares("".join(f"9 a/{number}.py\n9 b/{number}.py\n" for number in range(7)))
-    assert [dealt[f"a/{number}.py"] for number in range(7)] == [0, 1, 2, 3, 4, 4, 3]
-    assert [dealt[f"b/{number}.py"] for number in range(7)] == [1, 2, 3, 4, 0, 0, 4]
+    dealt = shares("".join(f"9 a/{number}.py\n9 b/{number}.py\n" for number in range(SHARES + 2)))
+    last = SHARES - 1
+    assert [dealt[f"a/{number}.py"] for number in range(SHARES + 2)] == [*range(SHARES), last, last - 1]
+    assert [dealt[f"b/{number}.py"] for number in range(SHARES + 2)] == [*range(1, SHARES), 0, 0, last]
