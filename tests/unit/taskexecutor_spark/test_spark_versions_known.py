@@ -38,12 +38,12 @@ def test_a_version_that_is_none_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minor", "folder"), [("4.0", "before_4_1"), ("4.1", "before_4_2"), ("4.2", "before_4_3"), ("4.3", "jvm")]
+    ("minor", "folder"), [("4.0", "before_4_1"), ("4.1", "before_4_3"), ("4.2", "before_4_3"), ("4.3", "jvm")]
 )
 def test_a_source_is_of_the_nearest_folder(minor: str, folder: str) -> None:
     wanted = SparkMinor.of(f"{minor}.0")
     assert wanted is not None
-    assert source_file(FOLDER, "SparkDifferences", wanted).parent.name == folder
+    assert source_file(FOLDER, "SlotRelationCache", wanted).parent.name == folder
     assert source_file(FOLDER, "SlotSession", wanted).parent == FOLDER
 
 

@@ -1,6 +1,6 @@
 package org.apache.spark;
 
-import java.io.IOException;
+import java.io.Closeable;
 import java.util.LinkedList;
 import org.apache.spark.api.python.PythonAccumulatorV2;
 import org.apache.spark.util.AccumulatorV2;
@@ -19,7 +19,7 @@ public final class SlotAccumulator extends CopiedAccumulator {
   private boolean isClosed;
 
   /** With the same other end as the given one, in whose place the context registers it. */
-  SlotAccumulator(PythonAccumulatorV2 given, String tag) {
+  SlotAccumulator(PythonAccumulatorV2 given, String tag) throws Exception {
     super(given);
     this.tag = tag;
   }
@@ -103,12 +103,15 @@ public final class SlotAccumulator extends CopiedAccumulator {
   }
 
   /** Drop what has not been sent, and the connection, which Spark would keep for ever. */
-  void close() throws IOException {
+  void close() throws Exception {
     synchronized (updates) {
       isClosed = true;
       updates.clear();
       updates.notifyAll();
     }
-    disconnect();
+    Closeable socket = (Closeable) Fields.get(PythonAccumulatorV2.class, this, "socket");
+    if (socket != null) {
+      socket.close();
+    }
   }
 }

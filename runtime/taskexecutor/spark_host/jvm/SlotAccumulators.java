@@ -26,9 +26,13 @@ final class SlotAccumulators {
 
   /** The session's own kind, to be registered in place of the given one. */
   SlotAccumulator replace(PythonAccumulatorV2 given) {
-    SlotAccumulator own = new SlotAccumulator(given, tag);
-    registered.add(own);
-    return own;
+    try {
+      SlotAccumulator own = new SlotAccumulator(given, tag);
+      registered.add(own);
+      return own;
+    } catch (Exception error) {
+      throw new IllegalStateException("registering an accumulator of " + tag, error);
+    }
   }
 
   /** Wait until the session's process has what its tasks have added; a thread of all sessions goes on at once. */

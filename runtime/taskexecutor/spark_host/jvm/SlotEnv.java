@@ -102,7 +102,7 @@ public final class SlotEnv extends SparkEnv {
           if (unwanted != null) {
             Option known = ((WeakHashMap) Fields.get(PythonWorkerFactory.class, factory, "daemonWorkers")).get(unwanted);
             if (known.isDefined()) {
-              SparkDifferences.endWorker(known.get());
+              WorkerHandle.destroy(known.get());
             }
           }
           factory.stop();

@@ -25,6 +25,7 @@ import org.apache.spark.sql.execution.CacheManager;
 import org.apache.spark.sql.internal.NonClosableMutableURLClassLoader;
 import org.apache.spark.sql.internal.SessionState;
 import org.apache.spark.sql.internal.SharedState;
+import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.streaming.StreamingContext;
 import org.apache.spark.streaming.StreamingContext$;
 import py4j.Gateway;
@@ -191,7 +192,7 @@ public final class SlotSession {
     Fields.set(SharedState.class, made, "cacheManager", cache);
     ClassLoader classes = shared.jarClassLoader().getParent();
     Fields.set(SharedState.class, made, "jarClassLoader", new NonClosableMutableURLClassLoader(classes));
-    SparkDifferences.lookUpTablesIn(cache, made);
+    SlotRelationCache.install(made, cache);
     if (!SlotCatalogs.isShared(original.conf())) {
       Fields.set(
           SharedState.class,
@@ -356,10 +357,13 @@ public final class SlotSession {
     List problems = new ArrayList();
     Object[] queries = state.activeStreamingQueries().values().toArray();
     for (int i = 0; i < queries.length; i++) {
-      try {
-        SparkDifferences.stopStream(queries[i], context);
-      } catch (Exception error) {
-        problems.add(error.getMessage());
+      StreamingQuery query = (StreamingQuery) queries[i];
+      if (query.sparkSession().sparkContext() == context) {
+        try {
+          query.stop();
+        } catch (Exception error) {
+          problems.add("streaming query " + query.id() + ": " + error);
+        }
       }
     }
     Option active = StreamingContext$.MODULE$.getActive();
@@ -437,7 +441,7 @@ public final class SlotSession {
     }.tryIt(problems);
     new Step("ended queries") {
       void take() {
-        SparkDifferences.forgetEndedQueries(original);
+        EndedQueries.forget(original);
       }
     }.tryIt(problems);
     new Step("file systems") {
