@@ -65,6 +65,9 @@ def __getattr__(name: str) -> Any:
     for place in _PLACES[name]:
         found = _found(place, name)
         if found is not None:
+            globals()[name] = (
+                found  # each operator of a DAG file asks for `conf`, and a place without it costs a search
+            )
             return found
     message = f"this Airflow has no {name} in {' or '.join(_PLACES[name])}: airflow_flinklike needs Airflow 3.0 to 3.3"
     raise ImportError(message)
