@@ -9,7 +9,7 @@ from airflow_flinklike.api.builder_conf import builder_conf
 from airflow_flinklike.migrate.files import SourceFile, UnreadableFileError, read
 from airflow_flinklike.migrate.finding import Found, find_tasks
 from airflow_flinklike.migrate.judging import DEFAULT_CONN_ID, judge
-from airflow_flinklike.migrate.model import Computed, Judgement, Kind, Place
+from airflow_flinklike.migrate.model import Computed, Judgement, Kind, Place, known_end
 from airflow_flinklike.migrate.rewriting import RewriteError, rewrite
 from airflow_flinklike.migrate.shared import settle, stays
 
@@ -93,10 +93,10 @@ def analyse(path: Path, conn_id: str = DEFAULT_CONN_ID) -> FileReport:
 
 
 def _script_conf(place: Place) -> dict[str, str] | None:
-    """Static conf that the application's code sets, where its path is a literal one and the file is here."""
+    """Static conf that the application's code sets; None for a script that is not here, or cannot be read."""
     given = place.parameters.get("file" if place.kind is Kind.LIVY else "application")
     value = "" if given is None else given.value
-    end = value.end if isinstance(value, Computed) else value if isinstance(value, str) else ""
+    end = known_end(value)
     if not end.endswith(".py"):
         return {}
     path = Path(end.removeprefix("file://"))

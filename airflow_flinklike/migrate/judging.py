@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_flinklike.api.artifacts import is_elsewhere
 from airflow_flinklike.api.spark_start import CONF_OF
-from airflow_flinklike.migrate.model import Act, Change, Computed, Judgement, Kind, Origin, Place, Verdict
+from airflow_flinklike.migrate.model import Act, Change, Computed, Judgement, Kind, Origin, Place, Verdict, known_end
 from airflow_flinklike.migrate.parameters import (
     CONNECTIONS,
     DROPPED,
@@ -196,7 +196,7 @@ def _of_jars(place: Place, application: Any) -> Iterator[str]:
         return
     if says_something(_value(place, "py_files")):
         yield "py_files: an application in a jar reads no Python files: take them out"
-    if _end(application).endswith(".py"):
+    if known_end(application).endswith(".py"):
         yield f"{main}: {application} is a script, and has no main class: take it out"
 
 
@@ -236,12 +236,8 @@ def _is_jar(place: Place) -> bool:
     given = [] if application is None else [application.value]
     if application is not None and application.origin is Origin.MAPPED and isinstance(application.value, list):
         given = application.value
-    is_jar_file = any(_end(one).endswith(".jar") for one in given)
+    is_jar_file = any(known_end(one).endswith(".jar") for one in given)
     return is_jar_file or (main in place.parameters and says_something(place.parameters[main].value))
-
-
-def _end(value: Any) -> str:
-    return value.end if isinstance(value, Computed) else value if isinstance(value, str) else ""
 
 
 def _of_urls(place: Place) -> Iterator[str]:

@@ -54,6 +54,11 @@ class Computed:
         return self.text
 
 
+def known_end(value: object) -> str:
+    """What a text ends with in any case, as far as the source tells; "" for what is no text."""
+    return value.end if isinstance(value, Computed) else value if isinstance(value, str) else ""
+
+
 class Origin(StrEnum):
     """Where a parameter of a task stands."""
 
