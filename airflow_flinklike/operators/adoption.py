@@ -52,7 +52,8 @@ class TaskLife:
         lives = [(self, _TRIES_LOOKED_AT)]
         if has_lives_before:
             oldest = max(0, self.max_tries - _LIVES_LOOKED_AT)
-            lives += [(replace(self, max_tries=one), _TRIES_OF_OTHERS) for one in range(oldest, self.max_tries)][::-1]
+            before = range(self.max_tries - 1, oldest - 1, -1)
+            lives += [(replace(self, max_tries=one), _TRIES_OF_OTHERS) for one in before]
         for life, tries in lives:
             for number in range(min(try_number - 1, tries), 0, -1):
                 yield StoredJob(life.job_id_of(number), life.max_tries, life.run_started)

@@ -208,8 +208,9 @@ class JobRun:
             return new_job_id()
         if not self.settings.is_durable:
             return self._life.job_id_of(self._try_number)
-        is_of_life = stored is not None and stored.is_of(self._max_tries, self._run_started)
-        ended = stored.job_id if stored is not None and is_of_life else None
+        ended = None
+        if stored is not None and stored.is_of(self._max_tries, self._run_started):
+            ended = stored.job_id
         return self._life.id_after(ended, self._try_number) or new_job_id()
 
     def _take_over(self, job_id: JobId) -> JobId:
