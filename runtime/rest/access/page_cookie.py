@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from itertools import islice
 
 from cryptography.fernet import Fernet, InvalidToken
 from starlette.types import Scope
@@ -74,9 +75,7 @@ class PageCookie:
         cookies = (value for name, value in scope["headers"] if name == b"cookie")
         parts = (part.strip() for cookie in cookies for part in cookie.split(b";"))
         found = (part[len(head) :] for part in parts if part.startswith(head))
-        for value, _ in zip(found, range(_TRIED_MAX), strict=False):
-            if len(value) <= _VALUE_LENGTH_MAX:
-                yield value
+        return (value for value in islice(found, _TRIED_MAX) if len(value) <= _VALUE_LENGTH_MAX)
 
     def _now(self) -> int:
         return self._clock.epoch_millis() // 1000

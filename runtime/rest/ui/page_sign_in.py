@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Protocol
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -37,6 +36,8 @@ _SIGN_OUT = '<form method="post"><button name="sign-out" value="1">Sign out</but
 _BY_COOKIE = "flinklike.by-cookie"
 
 Headers = list[tuple[bytes, bytes]]
+PageOf = Callable[[int, str, Mapping[bytes, bytes]], tuple[Page, Headers]]
+"""The page of a refusal, by status, sentence and headers, and the headers that it has beside those."""
 
 
 def sign_out_html(scope: Scope) -> str:
@@ -120,7 +121,7 @@ class PageSignInMiddleware:
 class _Refusals:
     """Sends answers on; of a refusal in JSON it makes a page."""
 
-    def __init__(self, send: Send, page_of: _PageOf) -> None:
+    def __init__(self, send: Send, page_of: PageOf) -> None:
         self._send = send
         self._page_of = page_of
         self._start: Message | None = None
@@ -144,12 +145,8 @@ class _Refusals:
         await _answer(self._send, start["status"], page, [*kept, *more])
 
 
-class _PageOf(Protocol):
-    def __call__(self, status: int, sentence: str, headers: Mapping[bytes, bytes], /) -> tuple[Page, Headers]: ...
-
-
 async def _form(receive: Receive) -> dict[str, str]:
-    """The fields of a form, each once. Raises InvalidInputError for one that is too long, and too slow."""
+    """The fields of a form, each once. Raises InvalidInputError for what is too long, too slow, or none."""
     body = b""
     try:
         async with asyncio.timeout(GRACE_SECONDS):
