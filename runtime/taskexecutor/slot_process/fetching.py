@@ -230,15 +230,10 @@ def _not_found(url: str) -> RemoteFileError:
 def _unavailable(url: str, error: Exception) -> FileUnavailableError | RemoteFileError:
     """FileUnavailableError for what may pass; RemoteFileError for an address that nobody answers."""
     causes = java_chain(error)
+    reason = causes[-1].message[:_REASON_LENGTH_MAX] if causes else _without_query(url, error)
     if any(_is_of_nobody(one) for one in _chain(error)) or any(one.class_name == _JAVA_NO_HOST for one in causes):
-        message = f"{shown(url)} cannot be fetched, as nobody is at that address: {_reason(url, error)}"
-        return RemoteFileError(message)
-    return FileUnavailableError(f"{shown(url)} cannot be fetched now: {_reason(url, error)}")
-
-
-def _reason(url: str, error: Exception) -> str:
-    causes = java_chain(error)
-    return causes[-1].message[:_REASON_LENGTH_MAX] if causes else _without_query(url, error)
+        return RemoteFileError(f"{shown(url)} cannot be fetched, as nobody is at that address: {reason}")
+    return FileUnavailableError(f"{shown(url)} cannot be fetched now: {reason}")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

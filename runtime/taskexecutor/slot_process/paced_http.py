@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import io
 import socket
-import ssl
 import time
 import urllib.request
 from typing import Any, cast
@@ -93,4 +92,4 @@ class _Http(urllib.request.HTTPHandler):
 class _Https(urllib.request.HTTPSHandler):
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """As its base has it, over a paced connection."""
-        return self.do_open(_SecureConnection, req, context=ssl.create_default_context())
+        return self.do_open(_SecureConnection, req)
