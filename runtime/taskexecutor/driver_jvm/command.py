@@ -119,16 +119,21 @@ def java_command(java: JavaRuntime, *, conf: Mapping[str, str], archive_options:
 def jvm_environment(base: Mapping[str, str], *, connection_file: Path, local_host: str) -> dict[str, str]:
     """The JVM's environment, which is also that of its Python workers."""
     environment = {key: value for key, value in base.items() if key not in UNWANTED}
-    import_root = str(Path(__file__).resolve().parents[3])
     environment |= {
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
         **jvm_additions(local_host),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         # Python workers import our daemon module.
-        "PYTHONPATH": os.pathsep.join(part for part in (import_root, base.get("PYTHONPATH", "")) if part),
+        "PYTHONPATH": import_path(base),
     }
     return environment
+
+
+def import_path(base: Mapping[str, str]) -> str:
+    """PYTHONPATH for what is started from here, and imports our modules."""
+    import_root = str(Path(__file__).resolve().parents[3])
+    return os.pathsep.join(part for part in (import_root, base.get("PYTHONPATH", "")) if part)
 
 
 def jvm_additions(local_host: str) -> dict[str, str]:

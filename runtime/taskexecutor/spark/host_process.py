@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from runtime.aio.scope import ServiceScope
@@ -23,6 +22,7 @@ from runtime.aio.watch import Watch
 from runtime.common.errors import FlinklikeError
 from runtime.config.log_files import cut_large
 from runtime.security.file_mask import make_private
+from runtime.taskexecutor.driver_jvm.command import import_path
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment import JvmChange, SparkLoss, SparkLostError
 from runtime.taskexecutor.spark_protocol import frames
@@ -32,7 +32,6 @@ from runtime.taskexecutor.task_environment import TaskEnvironment
 
 logger = logging.getLogger(__name__)
 
-_IMPORT_ROOT = str(Path(__file__).resolve().parents[3])
 _STOP_TIMEOUT = 15.0
 
 
@@ -151,7 +150,6 @@ class HostProcess:
         if account is not None:
             variables = account.environment(variables, self._settings)
             command = account.command(command)
-        path = os.pathsep.join(part for part in (_IMPORT_ROOT, variables.get("PYTHONPATH", "")) if part)
         with log_file.open("ab") as log:
             # In a session of its own: Ctrl-C in the TaskManager's terminal must reach neither host nor JVM.
             return await asyncio.create_subprocess_exec(
@@ -160,7 +158,7 @@ class HostProcess:
                 stdout=log,
                 stderr=log,
                 pass_fds=(theirs.fileno(),),
-                env={**variables, "PYTHONPATH": path},
+                env={**variables, "PYTHONPATH": import_path(variables)},
                 umask=self._environment.umask,
                 start_new_session=True,
             )

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError
 from runtime.security.file_mask import PRIVATE_MODE
+from runtime.taskexecutor.driver_jvm.command import import_path
 from runtime.taskexecutor.spark.environment import ClosedSession, JvmChange, SparkLoss
+from runtime.taskexecutor.spark_protocol.archive_build import builder_command
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.task_environment import TaskEnvironment
-
-_IMPORT_ROOT = str(Path(__file__).resolve().parents[3])
-_BUILDER = "runtime.taskexecutor.spark_host.archive_builder"
 
 
 class WithoutJvm:
@@ -79,21 +75,14 @@ class NoSharedJvm(WithoutJvm):
             return
         for directory in (settings.work_directory, settings.log_directory, settings.cds_directory):
             directory.mkdir(parents=True, exist_ok=True, mode=PRIVATE_MODE)
-        file = settings.work_directory / "archive-settings.json"
-        file.touch(mode=0o600)
-        file.write_text(settings.to_json())
         variables = self._environment.variables
-        path = os.pathsep.join(part for part in (_IMPORT_ROOT, variables.get("PYTHONPATH", "")) if part)
         with settings.log_file("archive").open("wb") as log:
             self._builder = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                _BUILDER,
-                str(file),
+                *builder_command(settings),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**variables, "PYTHONPATH": path},
+                env={**variables, "PYTHONPATH": import_path(variables)},
                 start_new_session=True,
             )
 
@@ -103,7 +92,7 @@ class NoSharedJvm(WithoutJvm):
         raise BugError(message)
 
     async def close_session(self, session: SlotSession) -> ClosedSession:
-        """There is none to close."""
+        """Raises BugError: there is none to close."""
         message = f"session {session.session_id} is of no JVM"
         raise BugError(message)
 

@@ -11,7 +11,6 @@ import logging
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +31,7 @@ from runtime.taskexecutor.spark_host.sessions import Sessions
 from runtime.taskexecutor.spark_host.warm_up import WarmUp
 from runtime.taskexecutor.spark_host.worker_daemons import kill_daemons
 from runtime.taskexecutor.spark_protocol import frames
+from runtime.taskexecutor.spark_protocol.archive_build import builder_command
 from runtime.taskexecutor.spark_protocol.gateway import PLANTED_SESSION, connect
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
@@ -188,11 +188,7 @@ class SparkHost:
     def _start_builder(self) -> subprocess.Popen[bytes] | None:
         if self._archive.exists() or self._settings.slot_gids or self._settings.is_on_demand:
             return None  # R50: what jobs could have written is no archive for the next JVM
-        settings_file = self._settings.work_directory / "archive-settings.json"
-        settings_file.touch(mode=0o600)
-        settings_file.write_text(self._settings.to_json())
-        command = [sys.executable, "-m", "runtime.taskexecutor.spark_host.archive_builder", str(settings_file)]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        return subprocess.Popen(builder_command(self._settings), stdin=subprocess.DEVNULL)
 
     def _warm_up(self) -> None:
         try:
