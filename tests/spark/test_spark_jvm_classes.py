@@ -14,7 +14,7 @@ import pytest
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
 from runtime.taskexecutor.driver_jvm.command import command_line, jvm_environment
-from runtime.taskexecutor.driver_jvm.java import JavaRuntime, find_java, probe
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime, java_of_spark, probe
 from runtime.taskexecutor.spark_host.jvm.loader import (
     FOLDER,
     SOURCES,
@@ -24,7 +24,7 @@ from runtime.taskexecutor.spark_host.jvm.loader import (
 )
 from runtime.taskexecutor.spark_host.launch import JvmProcess
 from runtime.taskexecutor.spark_protocol.gateway import connect
-from runtime.taskexecutor.spark_protocol.installed_spark import newest_java, pyspark_version
+from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
 from tests.kit.host.levels import reached
 from tests.kit.spark.spark_box import QUICK_JVM
 
@@ -35,7 +35,7 @@ def bundled_java() -> JavaRuntime:
 
 
 def installed_java() -> JavaRuntime:
-    return find_java(os.environ, newest_java(pyspark_version()))
+    return java_of_spark(os.environ)
 
 
 class Jvm:
@@ -117,7 +117,7 @@ def test_what_is_prepared_early_is_there_and_what_cannot_be_is_told(tmp_path: Pa
         directory = tmp_path / str(turn)
         directory.mkdir()
         source.write_text(source.read_text().replace(name, expected))
-        jvm = Jvm(find_java(os.environ), directory)
+        jvm = Jvm(installed_java(), directory)
         try:
             load_classes(jvm.gateway, directory / "cache", pyspark_version(), folder=folder)
             told[expected] = str(jvm.gateway.jvm.org.apache.spark.EarlyClasses.end())

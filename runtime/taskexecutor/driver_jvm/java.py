@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.common.errors import PermanentError
+from runtime.taskexecutor.spark_protocol.installed_spark import newest_java, pyspark_version
 
 VERSION_MIN = 17
 AOT_CACHE_VERSION_MIN = 25
@@ -94,6 +95,11 @@ def _bundled() -> Path | None:
     if spec is None or spec.origin is None:
         return None
     return Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def java_of_spark(environment: Mapping[str, str]) -> JavaRuntime:
+    """The first Java on which the installed Spark runs. Raises JavaNotFoundError."""
+    return find_java(environment, newest_java(pyspark_version()))
 
 
 def find_java(environment: Mapping[str, str], newest: int | None = None) -> JavaRuntime:

@@ -14,11 +14,10 @@ from runtime.common.deletion import delete_tree
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.driver_jvm.command import class_path, java_command, jvm_additions, spark_home
-from runtime.taskexecutor.driver_jvm.java import find_java
+from runtime.taskexecutor.driver_jvm.java import java_of_spark
 from runtime.taskexecutor.spark.environment import ClosedSession, SparkLoss
 from runtime.taskexecutor.spark.without_jvm import WithoutJvm
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
-from runtime.taskexecutor.spark_protocol.installed_spark import newest_java, pyspark_version
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
@@ -49,7 +48,7 @@ class ApplicationEnvironment(WithoutJvm):
         settings, self._opened = self._settings, self._opened + 1
         directory = settings.work_directory / str(self._opened)
         try:
-            java = find_java(os.environ, newest_java(pyspark_version()))
+            java = java_of_spark(os.environ)
             for made in (directory / "spark-local", directory / "tmp"):
                 made.mkdir(parents=True, mode=0o700)
         except (FlinklikeError, OSError) as error:

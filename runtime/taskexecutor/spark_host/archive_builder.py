@@ -18,10 +18,9 @@ from runtime.common.clock import Deadline
 from runtime.system.linux import die_with_parent
 from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.driver_jvm.command import class_path, spark_home
-from runtime.taskexecutor.driver_jvm.java import find_java
+from runtime.taskexecutor.driver_jvm.java import java_of_spark
 from runtime.taskexecutor.spark_host.driver import prepare_directories, start_driver
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
-from runtime.taskexecutor.spark_protocol.installed_spark import newest_java, pyspark_version
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -34,9 +33,7 @@ _LOWEST_PRIORITY = 19
 def archive_for(settings: SparkSettings) -> ClassArchive:
     """The archive that fits this machine's Java, this pyspark and the configured class path."""
     conf = spark_settings.effective_conf(settings)
-    return ClassArchive.locate(
-        find_java(os.environ, newest_java(pyspark_version())), settings.cds_directory, class_path(spark_home(), conf)
-    )
+    return ClassArchive.locate(java_of_spark(os.environ), settings.cds_directory, class_path(spark_home(), conf))
 
 
 def build(settings: SparkSettings) -> bool:

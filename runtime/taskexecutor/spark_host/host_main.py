@@ -15,13 +15,13 @@ from runtime.common.errors import FlinklikeError
 from runtime.system.linux import die_with_parent, refuse_new_privileges
 from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.driver_jvm.command import class_path, spark_home
-from runtime.taskexecutor.driver_jvm.java import JavaRuntime, find_java
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime, java_of_spark
 from runtime.taskexecutor.spark_host.driver import Driver, prepare_directories, start_driver
 from runtime.taskexecutor.spark_host.launch import JvmStartError
 from runtime.taskexecutor.spark_host.warehouse import hold_metastore
 from runtime.taskexecutor.spark_protocol import frames
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
-from runtime.taskexecutor.spark_protocol.installed_spark import check_supported, newest_java, pyspark_version
+from runtime.taskexecutor.spark_protocol.installed_spark import check_supported, pyspark_version
 from runtime.taskexecutor.spark_protocol.java_causes import java_chain
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
@@ -73,7 +73,7 @@ def _serve(settings: SparkSettings, connection: socket.socket) -> int:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     try:
         check_supported(pyspark_version())
-        java = find_java(os.environ, newest_java(pyspark_version()))
+        java = java_of_spark(os.environ)
         conf = spark_settings.effective_conf(settings)
         archive = ClassArchive.locate(java, settings.cds_directory, class_path(spark_home(), conf))
         hold_metastore(settings.warehouse, settings.spark_conf, clock, threading.Event().wait)
