@@ -61,9 +61,10 @@ def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> str:
         problem = next((f": {peer.report.problem}" for peer in reachable if peer.report.problem), "")
         return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
     if not any(peer.has_room_for(job.environment_of(peer.offer)) for peer in reachable):
+        options = max((peer.offer.room_options for peer in reachable), key=len)  # the longest names all
         return (
             f"no room for its Spark environment: those of other jobs are in use on all {len(reachable)} TaskManagers "
-            f"that fit ({max((peer.offer.room_options for peer in reachable), key=len)})"
+            f"that fit ({options})"
         )
     is_served = any(tenants.serves(peer, job.namespace) for peer in reachable)
     in_use = f"no free slot: all {total} slots that fit are in use"

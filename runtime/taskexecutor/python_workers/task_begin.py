@@ -106,7 +106,6 @@ def _has_messages() -> bool:
 
 
 def _read_message(connection: socket.socket) -> TaskBegin:
-    from pyspark.messages.zero_copy_byte_stream import ZeroCopyByteStream
     from pyspark.serializers import SpecialLengths
     from pyspark.util import PythonEvalType
     from pyspark.worker_message import WorkerInitInfo
@@ -116,21 +115,23 @@ def _read_message(connection: socket.socket) -> TaskBegin:
         unknown = f"a task begins with message {kind}"
         raise ValueError(unknown)
     message = read_exactly(connection, length)
-    stream = ZeroCopyByteStream(memoryview(message))
-    stream.finish()
-    info = WorkerInitInfo.from_stream(stream)
+    info = WorkerInitInfo.from_stream(_stream_of(message))
     wants_pandas = info.eval_type not in {PythonEvalType.NON_UDF, PythonEvalType.SQL_BATCHED_UDF}
     return TaskBegin(message, info.task_context.local_properties.get(SESSION_PROPERTY) or "", wants_pandas)
+
+
+def _stream_of(message: bytes) -> Any:
+    from pyspark.messages.zero_copy_byte_stream import ZeroCopyByteStream
+
+    stream = ZeroCopyByteStream(memoryview(message))
+    stream.finish()
+    return stream
 
 
 def _receiver_of(receiver: Any, begin: Callable[[], bytes], finish: Callable[[], None]) -> Any:
     class Receiver(receiver):  # type: ignore[misc]  # of pyspark, known at run time only
         def _do_get_init_message(self) -> Any:
-            from pyspark.messages.zero_copy_byte_stream import ZeroCopyByteStream
-
-            stream = ZeroCopyByteStream(memoryview(begin()))
-            stream.finish()
-            return stream
+            return _stream_of(begin())
 
         def get_finish_signal_from_stream(self) -> None:
             super().get_finish_signal_from_stream()

@@ -111,16 +111,10 @@ class SparkAccount:
             descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             os.fchown(descriptor, self.uid, self.gid)
             os.close(descriptor)
-        warehouse = Path(settings.warehouse)
-        if warehouse.parent == settings.work_directory:  # of one job
-            warehouse = own / warehouse.name
-        return replace(
-            settings,
-            work_directory=own,
-            cds_directory=archives,
-            spark_conf=conf,
-            warehouse=settings.warehouse and str(warehouse),
-        )
+        warehouse = settings.warehouse
+        if Path(warehouse).parent == settings.work_directory:  # of one job
+            warehouse = str(own / Path(warehouse).name)
+        return replace(settings, work_directory=own, cds_directory=archives, spark_conf=conf, warehouse=warehouse)
 
     @staticmethod
     def close_logs(settings: SparkSettings) -> None:

@@ -25,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 _UNUSED = "no task uses this Spark environment, and its time is over or its memory is needed"
 _JOB_OVER = "the job whose Spark environment it was has ended"
-_STATIC_CONF = "'s static conf"
 _MEMORY_LOOK_SECONDS = 1.0
 _STRETCH = 2
 """So many times its overhead the default JVM may take while tasks run in it."""
@@ -183,7 +182,8 @@ class SparkEnvironments:
             try:
                 started = self._started[spec.key]
                 if not (started.ready.done() or spec.is_application):
-                    note(f"starts a Spark environment for the job{' alone' if spec.job_id else _STATIC_CONF}")
+                    purpose = "job alone" if spec.job_id else "job's static conf"
+                    note(f"starts a Spark environment for the {purpose}")
                 await asyncio.shield(started.ready)
             except BaseException:
                 self.release(lease)

@@ -203,7 +203,7 @@ class SparkHost:
 
     def _is_used(self) -> bool:
         if self._settings.is_on_demand:
-            return len(self._sessions.live_tags()) > 1
+            return bool(self._sessions.live_tags() - {HOST_TAG})
         return any(HOST_TAG not in job.tags for job in self._driver.active_jobs())
 
     # --- the end ------------------------------------------------------------------------------------------

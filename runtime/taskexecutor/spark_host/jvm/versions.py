@@ -30,9 +30,8 @@ def names_of(text: str, minor: SparkMinor) -> list[str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         condition = _CONDITION.match(line)
         if condition is None:
-            is_meant = not line.startswith("#")
-        else:
-            is_meant = (minor < SparkMinor(int(condition[2]), int(condition[3]))) == (condition[1] == "<")
-        if is_meant:
-            found.append(line[condition.end() :] if condition else line)
+            if not line.startswith("#"):
+                found.append(line)
+        elif (minor < SparkMinor(int(condition[2]), int(condition[3]))) == (condition[1] == "<"):
+            found.append(line[condition.end() :])
     return found
