@@ -67,15 +67,17 @@ background() { # background ARGUMENTS...: pytest; bash has what it puts into the
 }
 heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so they do it together
   local logs code=0 lane lanes=(airflow clusters spark)
-  local -A pids
+  local -A pids marks=(
+    [airflow]='airflow'
+    [clusters]='spark and (slow or process) and not airflow'
+    [spark]='spark and not (slow or process) and not airflow'
+  )
   logs="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
   echo "Three lanes write to $logs, which is shown at their end."
-  background "${with_jvm[@]}" "$@" -m "airflow and not extended" > "$logs/airflow" 2>&1 &
-  pids[airflow]=$!
-  background "${with_jvm[@]}" "$@" -m "spark and (slow or process) and not airflow and not extended" > "$logs/clusters" 2>&1 &
-  pids[clusters]=$!
-  background "${with_jvm[@]}" "$@" -m "spark and not (slow or process) and not airflow and not extended" > "$logs/spark" 2>&1 &
-  pids[spark]=$!
+  for lane in "${lanes[@]}"; do
+    background "${with_jvm[@]}" "$@" -m "${marks[$lane]} and not extended" > "$logs/$lane" 2>&1 &
+    pids[$lane]=$!
+  done
   tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm) and not extended" || code=1
   for lane in "${lanes[@]}"; do
     joined "${pids[$lane]}" "$logs/$lane"
