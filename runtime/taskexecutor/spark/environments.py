@@ -58,6 +58,11 @@ class _Started:
     ends_unused: bool = False
     ready: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
+    def check(self) -> None:
+        """Raises UnavailableError when it is given up."""
+        if self.given_up:
+            raise UnavailableError(self.given_up)
+
 
 class SparkEnvironments:
     """All environments of one TaskManager. Every method belongs to one event loop.
@@ -260,9 +265,9 @@ class SparkEnvironments:
         """The life of one: its start, and its loss."""
         environment, key = started.environment, started.spec.key
         try:
-            if started.given_up:
-                raise UnavailableError(started.given_up)
+            started.check()
             await environment.start()
+            started.check()  # what is given up before its host is made starts nevertheless
         except (FlinklikeError, OSError) as error:
             logger.error("Spark environment %s does not start: %s", key, error)  # noqa: TRY400 - the sentence is enough
             await environment.stop()
@@ -303,6 +308,7 @@ class SparkEnvironments:
 
     async def _end(self, started: _Started, reason: str = _UNUSED) -> None:
         """`_run` sees the loss and forgets it."""
+        started.given_up = reason
         await started.environment.give_up(reason)
 
     async def _watch_memory(self) -> None:

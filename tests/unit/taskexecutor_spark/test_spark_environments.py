@@ -325,6 +325,23 @@ async def test_a_jvm_of_one_job_ends_at_the_latest_with_its_last_user(world: Wor
     await eventually(lambda: world.made[0].is_stopped)
 
 
+async def test_a_jvm_of_one_job_ends_with_it_though_its_start_has_only_begun(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its host is made there is nothing that could be ended."""
+    world.starts_at_once = False
+    waiting = asyncio.create_task(world.environments.acquire(own(world, "1"), world.notes.append))
+    await eventually(lambda: world.users() == [1])
+    made = world.made[0]
+    monkeypatch.setattr(made, "lose", lambda _reason: None)
+    waiting.cancel()
+    await eventually(waiting.done)
+    await world.environments.end_job("1" * 32)
+    made.may_start.set()
+    await eventually(lambda: made.is_stopped)
+    assert not world.environments.statuses()
+
+
 async def test_a_jvm_of_one_job_gives_way_to_another_between_its_tasks(world: World) -> None:
     """So jobs that wait for slots and jobs that wait for room do not wait for each other."""
     for number in "12":
