@@ -47,11 +47,12 @@ def taken_over(directory: Path) -> Iterator[bool]:
 
 
 def delete_left(root: Path) -> Sequence[Path]:
-    """Delete the directories below `root` whose processes have ended, and return them. Those of the living stay."""
-    found = []
+    """Delete the directories below `root` whose processes have ended. Returns those that are gone."""
+    gone = []
     for path in sorted(root.iterdir()) if root.is_dir() else ():
         with taken_over(path) as is_ours:
             if is_ours:
                 shutil.rmtree(path, ignore_errors=True)
-                found.append(path)
-    return found
+                if not path.exists():
+                    gone.append(path)
+    return gone
