@@ -56,6 +56,7 @@ def test_the_address_leads_to_jobs_by_their_names(cluster: ScriptCluster, tmp_pa
         assert (job.status_code, "<h2>Attempts</h2>" in job.text) == (200, True)
         log = browser.get(job.url.join(re.findall(r'href="([^"]*/stdout)"', job.text)[0]))
         assert (log.status_code, "(empty)" in log.text) == (200, True)
+        assert all("Sign out" in one.text for one in (page, job, log))
         assert browser.get("/overview").status_code == 401, "a cookie opens pages only"
 
     told = httpx.get(f"{cluster.url}/", headers={"authorization": f"Bearer {cluster.token}"}).json()

@@ -51,12 +51,15 @@ def ui_router(context: RestContext) -> APIRouter:
         return Page(graph.name, body, 0 if graph.status.is_globally_terminal else refresh).answer()
 
     @router.get("/jobs/{job_id}/logs/{vertex_id}/{index}/{attempt}/{stream}")
-    async def log_page(job_id: str, vertex_id: str, index: int, attempt: int, stream: LogStream) -> HTMLResponse:
+    async def log_page(
+        job_id: str, vertex_id: str, index: int, attempt: int, stream: LogStream, request: Request
+    ) -> HTMLResponse:
         """The end of one log."""
         vertex = await find_vertex(context, job_id, vertex_id)
         found = find_attempt(find_subtask(vertex, index), attempt)
-        request = AttemptLogRequest(ExecutionAttemptId.parse(found.attempt_id), stream, -LOG_LIMIT_MAX, LOG_LIMIT_MAX)
-        body = render_log(vertex, index, found, stream, await read_log(context, found, request))
+        asked = AttemptLogRequest(ExecutionAttemptId.parse(found.attempt_id), stream, -LOG_LIMIT_MAX, LOG_LIMIT_MAX)
+        body = render_log(vertex, index, found, stream, await read_log(context, found, asked))
+        body += sign_out_html(request.scope)
         return Page(vertex.name, body, 0 if found.state.is_terminal else refresh).answer()
 
     @router.get("/jobmasters")
