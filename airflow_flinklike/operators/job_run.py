@@ -184,7 +184,7 @@ class JobRun:
         if found is None:
             return None, None
         self.job_id = found.job_id
-        observed = self._status(found.job_id)
+        observed = self._status(found.job_id)  # once more: it refuses a job that somebody else has under this id
         self._log.info("Found job %s of an earlier try, which the task's store does not have", found.job_id)
         return found, observed
 

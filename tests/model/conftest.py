@@ -1,6 +1,5 @@
-"""No model may depend on the speed of the machine: hypothesis counts examples, not seconds."""
+"""Models are tests of properties."""
 
-from hypothesis import HealthCheck, settings
+from tests.kit import any_speed
 
-settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any speed")
+__all__ = ["any_speed"]

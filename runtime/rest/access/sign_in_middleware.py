@@ -127,8 +127,7 @@ async def _answer_stranger(scope: Scope, send: Send, error: StrangerError) -> No
 
     The connection stays open where a body comes: a client reads the refusal only after it has sent the body.
     """
-    is_invalid = isinstance(error.__cause__, UnauthenticatedError)
-    headers = [(b"www-authenticate", b'Bearer error="invalid_token"' if is_invalid else b"Bearer")]
+    headers = [(b"www-authenticate", b'Bearer error="invalid_token"' if error.reason else b"Bearer")]
     if not has_body(dict(scope["headers"])):
         headers.append((b"connection", b"close"))
     await answer_error(send, HTTPStatus.UNAUTHORIZED, str(error), headers)

@@ -231,7 +231,7 @@ def _unavailable(url: str, error: Exception) -> FileUnavailableError | RemoteFil
     """FileUnavailableError for what may pass; RemoteFileError for an address that nobody answers."""
     causes = java_chain(error)
     reason = causes[-1].message[:_REASON_LENGTH_MAX] if causes else _without_query(url, error)
-    if any(_is_of_nobody(one) for one in _chain(error)) or any(one.class_name == _JAVA_NO_HOST for one in causes):
+    if _is_of_nobody(error) or any(one.class_name == _JAVA_NO_HOST for one in causes):
         return RemoteFileError(f"{shown(url)} cannot be fetched, as nobody is at that address: {reason}")
     return FileUnavailableError(f"{shown(url)} cannot be fetched now: {reason}")
 
@@ -247,10 +247,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_of_nobody(error: BaseException) -> bool:
-    """The name does not exist, or the host refuses: a restart finds the same."""
-    if isinstance(error, socket.gaierror):
-        return error.errno in _NO_SUCH_NAME
-    return isinstance(error, ConnectionRefusedError)
+    """The name does not exist, or the host refuses: a restart finds the same. Not so after a time-out, also of a driver
+    that has asked another address before, which refuses.
+    """
+    chain = [*_chain(error)]
+    if any(isinstance(one, TimeoutError) for one in chain):
+        return False
+    return any(
+        isinstance(one, ConnectionRefusedError) or (isinstance(one, socket.gaierror) and one.errno in _NO_SUCH_NAME)
+        for one in chain
+    )
 
 
 def _without_query(url: str, error: Exception) -> str:

@@ -269,7 +269,8 @@ class SparkEnvironments:
             await environment.start()
             started.check()  # what is given up before its host is made starts nevertheless
         except (FlinklikeError, OSError) as error:
-            logger.error("Spark environment %s does not start: %s", key, error)  # noqa: TRY400 - the sentence is enough
+            level = logging.INFO if started.given_up else logging.ERROR
+            logger.log(level, "Spark environment %s does not start: %s", key, error)
             await environment.stop()
             self._forget(started)
             told = error if isinstance(error, FlinklikeError) else UnavailableError(f"starting Spark: {error}")
@@ -315,7 +316,7 @@ class SparkEnvironments:
         """R53: the memory beside the heap, which Java does not bound, is bounded too."""
         while True:
             await asyncio.sleep(_MEMORY_LOOK_SECONDS)
-            await self._bound_default()
+            self._bound_default()
             for started in [*self._started.values()]:
                 used, granted = started.environment.memory_bytes, started.spec.memory_bytes
                 if used > granted:
@@ -325,7 +326,7 @@ class SparkEnvironments:
                     )
                     self._scope.spawn(f"end {started.spec.key}", started.environment.end(SparkLoss(reason)))
 
-    async def _bound_default(self) -> None:
+    def _bound_default(self) -> None:
         """R53: a JVM that all jobs share is replaced between tasks, and under them only when it takes far too much."""
         used, (heap, overhead) = self.default.memory_bytes, self._offer.default_memory
         if used <= heap + overhead or not self.default.is_ready:
@@ -335,9 +336,9 @@ class SparkEnvironments:
             f"overhead (taskmanager.memory.spark.size, {OVERHEAD})"
         )
         if used > heap + _STRETCH * overhead:
-            await self.default.end(SparkLoss(reason))
+            self._scope.spawn("end the JVM of all jobs", self.default.end(SparkLoss(reason)))
         elif self.is_default_idle():
-            await self.default.give_up(reason)
+            self._scope.spawn("replace the JVM of all jobs", self.default.give_up(reason))
 
     async def _watch_idle(self) -> None:
         pause = min(self._idle_timeout / _IDLE_LOOKS_PER_TIMEOUT, _IDLE_LOOK_SECONDS_MAX)

@@ -176,8 +176,8 @@ class SparkHost:
             self._driver.cancel_job(job_id, "no live slot has started it")
         self._sessions.renew()
         self._sessions.put_back()
-        is_one_of_many = self._settings.is_on_demand and self._is_warm.is_set()
-        if is_one_of_many and self._idleness.is_due(self._clock.monotonic(), is_used=self._is_used()):
+        is_used = not self._is_warm.is_set() or self._is_used()
+        if self._settings.is_on_demand and self._idleness.is_due(self._clock.monotonic(), is_used=is_used):
             self._driver.trim_heap()
         if rounds % 60 == 0:
             self._sessions.sweep(_SWEEP_AGE_MIN)

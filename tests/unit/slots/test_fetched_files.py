@@ -143,6 +143,25 @@ def test_a_name_that_does_not_exist_is_told_at_once_and_a_silent_resolver_may_an
         fetch("http://nowhere/x", tmp_path / "x", no_spark)
 
 
+class AsksTwoAddresses(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A driver that goes on to another address after one that refuses."""
+
+    protocol = "two"
+
+    def open(self, path: str, mode: str = "rb", **_: object) -> NoReturn:
+        try:
+            raise ConnectionRefusedError(path)
+        except OSError:
+            raise TimeoutError(mode) from None
+
+
+def test_a_storage_that_answers_too_late_may_answer_later(tmp_path: Path) -> None:
+    """Whatever its driver has tried before: only the last is the reason."""
+    fsspec.register_implementation("two", AsksTwoAddresses, clobber=True)
+    with pytest.raises(FileUnavailableError, match="two://bucket/x cannot be fetched now"):
+        fetch("two://bucket/x", tmp_path / "x", no_spark)
+
+
 @pytest.mark.parametrize("path", ["slow-head", "slow-body"])
 def test_a_server_that_drips_is_left(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr(paced_http, "GRACE_SECONDS", 0.5)
