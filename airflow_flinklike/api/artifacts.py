@@ -102,7 +102,7 @@ def _remote(kind: str, text: str, suffixes: tuple[str, ...]) -> Artifact:
     if is_web and (has_user or not parts.hostname):
         message = f"{kind} {text.rpartition('@')[2]!r}: expected http(s)://host/path, without a user (use a signed URL)"
         raise PipelineError(message)
-    name = unquote(parts.path).rstrip("/").rpartition("/")[2]
+    name = file_name(url)
     if not name:
         message = f"{kind} {text!r} names no file"
         raise PipelineError(message)
@@ -127,6 +127,12 @@ def is_elsewhere(location: str) -> bool:
     """True for a URL of another scheme than file: it names no file of the client."""
     scheme = _SCHEME.match(location)
     return scheme is not None and scheme.group(1).lower() != "file"
+
+
+def file_name(location: FilePath) -> str:
+    """The last name of a path, or of a URL without its query, which may sign it."""
+    text = os.fspath(location)
+    return unquote(urlsplit(text).path).rstrip("/").rpartition("/")[2] if is_elsewhere(text) else Path(text).name
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath, is_elsewhere, local_path
+from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath, file_name, is_elsewhere, local_path
 from airflow_flinklike.api.builder_conf import builder_conf
 from airflow_flinklike.api.job_program import JobOptions
 from airflow_flinklike.api.program import Program
@@ -102,5 +102,5 @@ def script_job(
     `conf`, `py_files`, `files` and `archives` have the meaning that they have there. `name` defaults to the name of the
     file, `resources` are the script's needs of its slot.
     """
-    chosen = name or Path(application).name
+    chosen = name or file_name(application)
     return ScriptJob(application, name=chosen, args=args, resources=resources, spark_conf=conf, options=options)

@@ -258,12 +258,14 @@ def test_what_no_session_owns_stays_in_the_log_of_the_jvm(box: SparkBox) -> None
     box.end(slot)
 
 
-def test_a_file_that_cannot_be_written_costs_the_output_only(box: SparkBox) -> None:
-    code = """
+@pytest.mark.parametrize("instead", ['os.mkfifo(logs + "/stdout")', 'os.symlink(logs + "/others", logs + "/stdout")'])
+def test_a_file_that_cannot_be_written_costs_the_output_only(box: SparkBox, instead: str) -> None:
+    code = f"""
 import os
 logs = attached.binding.log_directory
+open(logs + "/others", "w").close()
 os.remove(logs + "/stdout")
-os.mkfifo(logs + "/stdout")
+{instead}
 spark = attached.spark
 spark._jvm.java.lang.System.out.println("to nobody")
 emit(spark.sparkContext.parallelize([0], 1).map(lambda n: print("udf to nobody") or 7).collect())
@@ -276,6 +278,7 @@ ask()
     assert "udf to nobody\n" in log
     assert "what Spark prints and logs for a job stays in this log: " in log
     assert "what Python functions print to stdout stays in the log of Spark's JVM: " in log
+    assert not (slot.logs / "others").read_text()
     box.end(slot)
 
 

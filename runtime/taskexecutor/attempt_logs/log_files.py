@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -32,8 +33,10 @@ _LOOKS_MAX = 8
 _READERS = 4
 # Holes begin and end at blocks; what is cut of a block would be left as zeros.
 _HOLE_BYTES = 4096
-_AT_ONCE = os.O_CLOEXEC | os.O_NONBLOCK
-"""An open of a file under a lease (its owner may take one) fails at once; the kernel tells the holder of the lease."""
+_AT_ONCE = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+"""An open of a file under a lease (its owner may take one) fails at once; the kernel tells the holder of the lease. A
+link that user code has put there is not followed.
+"""
 STREAMS = tuple(stream.value for stream in LogStream)
 
 
@@ -58,17 +61,18 @@ def bound_logs(directory: Path, *, bytes_max: int) -> int:
 
 def _is_above(path: Path, bytes_max: int) -> os.stat_result | None:
     try:
-        status = path.stat()
+        status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return status if status.st_size > bytes_max and status.st_blocks * 512 > bytes_max else None
+    is_file = stat.S_ISREG(status.st_mode)
+    return status if is_file and status.st_size > bytes_max and status.st_blocks * 512 > bytes_max else None
 
 
 def _bound(path: Path, bytes_max: int) -> bool:
     status = _is_above(path, bytes_max)
     if status is None:
         return False
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         # Down to half of the bound, so that a busy writer is not cut at every look.
         length = status.st_size - bytes_max // 2
@@ -100,10 +104,22 @@ def read_log(root: Path, request: AttemptLogRequest) -> AttemptLogResponse:
             return AttemptLogResponse(b"", 0, 0, is_truncated=False)
         message = f"no logs of attempt {request.attempt_id} on this TaskManager"
         raise NotFoundError(message) from None
+    except OSError as error:
+        if error.errno not in {errno.ELOOP, errno.ENXIO}:
+            raise
+        raise _replaced(request) from None
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _replaced(request)
         return _read(descriptor, request.offset, min(request.limit, READ_BYTES_MAX))
     finally:
         os.close(descriptor)
+
+
+def _replaced(request: AttemptLogRequest) -> NotFoundError:
+    return NotFoundError(
+        f"attempt {request.attempt_id} has put something else in the place of its {request.stream.value}"
+    )
 
 
 def _find(root: Path, attempt_id: ExecutionAttemptId) -> Path:

@@ -12,6 +12,7 @@ import hashlib
 import http.client
 import importlib
 import os
+import re
 import shutil
 import socket
 import string
@@ -43,6 +44,8 @@ _TIMEOUT = 60.0
 _PIECE = 1 << 20
 _BYTES_MAX = UnpackLimits().bytes_max
 """Of one file. More is data, which the job reads where it is."""
+_WHOLE = frozenset({200, 203})
+"""Others have no body, or a part of one."""
 _NOT_FOUND = frozenset({404, 410})
 _NO_SUCH_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 _LATER = frozenset({408, 425, 429})
@@ -51,6 +54,8 @@ _JAVA_NOT_FOUND = frozenset({"java.io.FileNotFoundException", "java.nio.file.NoS
 _JAVA_NO_HOST = "java.net.UnknownHostException"
 _JAVA_NO_SCHEME = "org.apache.hadoop.fs.UnsupportedFileSystemException"
 _REASON_LENGTH_MAX = 300
+_QUERY = re.compile(r"\?[^\s'\"]+")
+"""Of the URL, and of what an answer or a driver has made of it."""
 
 
 def fetch_all(files: Iterable[RemoteFile], spark: GetSpark) -> None:
@@ -158,11 +163,13 @@ def _copy(url: str, scheme: str, target: Path, spark: GetSpark) -> None:
 
 
 def _copy_http(url: str, target: Path) -> None:
-    from runtime.taskexecutor.slot_process.paced_http import open_url
+    from runtime.taskexecutor.slot_process.paced_http import RefusedRedirectError, open_url
 
     try:
         asked = urllib.parse.quote(url, safe=string.punctuation)
         with open_url(asked, _TIMEOUT) as answer, target.open("wb") as copy:
+            if answer.status not in _WHOLE:
+                raise _answered(url, answer.status, answer.reason)
             _copy_bounded(url, answer, copy)
             if answer.length:  # what lacks: a read of pieces does not tell
                 raise http.client.IncompleteRead(b"", answer.length)
@@ -170,15 +177,21 @@ def _copy_http(url: str, target: Path) -> None:
         error.close()
         if error.code in _NOT_FOUND:
             raise _not_found(url) from error
-        message = f"{shown(url)} is answered with {error.code} {printable(str(error.reason))[:_REASON_LENGTH_MAX]}"
-        if error.code < 500 and error.code not in _LATER:
-            raise RemoteFileError(message) from error
-        raise FileUnavailableError(message) from error
+        raise _answered(url, error.code, str(error.reason)) from error
+    except RefusedRedirectError as error:
+        message = f"{shown(url)} is not fetched: {error}"
+        raise RemoteFileError(message) from error
     except (ValueError, http.client.InvalidURL) as error:
         message = f"{shown(url)} is no address that can be asked: {_without_query(url, error)}"
         raise RemoteFileError(message) from error
     except http.client.HTTPException as error:
         raise _unavailable(url, error) from error
+
+
+def _answered(url: str, status: int, reason: str) -> RemoteFileError | FileUnavailableError:
+    message = f"{shown(url)} is answered with {status} {printable(reason)[:_REASON_LENGTH_MAX]}"
+    is_to_pass = status >= 500 or status in _LATER
+    return FileUnavailableError(message) if is_to_pass else RemoteFileError(message)
 
 
 def _copy_bounded(url: str, source: IO[bytes], copy: IO[bytes]) -> None:
@@ -261,9 +274,8 @@ def _is_of_nobody(error: BaseException) -> bool:
 
 def _without_query(url: str, error: Exception) -> str:
     """What an error says, without what may sign the URL."""
-    query = urllib.parse.urlsplit(url).query
     text = (str(error) or type(error).__name__).replace(url, shown(url))
-    return printable(text.replace(query, "...") if query else text)[:_REASON_LENGTH_MAX]
+    return printable(_QUERY.sub("?...", text))[:_REASON_LENGTH_MAX]
 
 
 def shown(url: str) -> str:

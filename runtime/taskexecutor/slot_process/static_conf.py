@@ -12,7 +12,16 @@ from collections.abc import Mapping
 from enum import Enum
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.spark_conf import conf_text, is_ignored, is_owned, is_same, is_static, is_without_effect
+from runtime.common.spark_conf import (
+    ISOLATION,
+    JVM,
+    conf_text,
+    is_ignored,
+    is_owned,
+    is_same,
+    is_static,
+    is_without_effect,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +72,9 @@ class ConfJudge:
         refused: dict[str, str] = {}
         for key, raw in conf.items():
             value = conf_text(raw)
+            if key == ISOLATION and value.strip() != JVM:
+                message = f"{ISOLATION}: {value[:80]!r}: expected {JVM}, for a JVM of the job alone"
+                raise StaticConfError(message, (key,))
             if is_ignored(key):
                 logger.debug("%s is ignored: the session runs already", key)
             elif is_static(key):

@@ -55,11 +55,12 @@ def of_lost_environment(
             "sys.exit(), or by reaching its end; what runs in a Spark of its own (spark-submit) may end that"
         )
         return FailureInfo(ENDED_SPARK, message, "", USER, False, timestamp_millis, fault=Fault.USER)  # noqa: FBT003
-    begin = "the Spark of this TaskManager was lost while the task used it"
+    whose = "a Spark of the job's own" if is_alone else "the Spark of this TaskManager"
+    begin = f"{whose} was lost while the task used it"
     if loss.session_id and not is_own:
         message = f"{begin}, and another task was the cause: {loss}"
         return of_system(message, timestamp_millis=timestamp_millis, class_name=LOST_SPARK, fault=Fault.NOBODY)
-    others = "" if is_own else _possible_causes(jobs)
+    others = "" if is_own or is_alone else _possible_causes(jobs)
     return of_system(f"{begin}: {loss}{others}", timestamp_millis=timestamp_millis, class_name=LOST_SPARK)
 
 

@@ -15,8 +15,8 @@ from runtime.system import linux
 from runtime.taskexecutor.worker_protocol.worker_environment import LOGS_LINK
 
 _STREAMS = (("stdout", 1), ("stderr", 2))
-_AT_ONCE = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
-"""Of what user code has put into the place of a file, the open fails at once: a pipe, or a file under a lease."""
+_AT_ONCE = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+"""Of what user code has put into the place of a file, the open fails at once: a pipe, a link, a file under a lease."""
 _CAPTURED_BY_SPARK = "PYSPARK_SPARK_SESSION_UUID"
 """Set where the job has `spark.sql.pyspark.worker.logging.enabled`: Spark reads what comes by stdout."""
 

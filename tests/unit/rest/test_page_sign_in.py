@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -99,6 +100,7 @@ async def test_a_stranger_gets_a_form_and_then_the_page(cluster: Cluster) -> Non
         assert "daily" not in asked.text
         let_in = await browser.post(PAGE, data={"token": f" {TOKEN}\n"})
         assert (let_in.status_code, let_in.headers["location"], let_in.content) == (303, f"./{JOB}", b"")
+        assert let_in.headers["cache-control"] == "no-store", "it sets the cookie"
         shown = await browser.get(PAGE)
         assert (shown.status_code, "daily" in shown.text, "Sign out" in shown.text) == (200, True, True)
 
@@ -251,6 +253,19 @@ async def test_what_is_no_form_is_refused_in_a_page(cluster: Cluster, body: byte
         assert answer.status_code in {400, 401}
         assert (answer.headers["connection"], "set-cookie" in answer.headers) == ("close", False)
         assert "<h1>" in answer.text
+
+
+async def test_a_form_that_does_not_come_is_refused(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.rest.ui.page_sign_in.GRACE_SECONDS", 0.0)
+    forever = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"token="
+        await forever.wait()
+
+    async with cluster.browser() as browser, asyncio.timeout(60):
+        late = await browser.post(PAGE, content=body(), headers={"content-type": FORM})
+    assert (late.status_code, "This form has not come within" in late.text) == (400, True)
 
 
 async def test_a_token_for_which_browsers_keep_no_cookie_is_refused_in_words(cluster: Cluster) -> None:

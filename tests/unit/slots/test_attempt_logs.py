@@ -192,3 +192,21 @@ def test_whether_logs_are_above_their_bound_is_told_without_opening_them(tmp_pat
     bound_logs(path.parent, bytes_max=50_000)
     assert not are_logs_above(path.parent, bytes_max=50_000)
     assert not are_logs_above(tmp_path / "none", bytes_max=0)
+
+
+def test_what_user_code_has_put_in_the_place_of_a_log_is_not_read_and_not_cut(tmp_path: Path) -> None:
+    path, elsewhere = write(tmp_path, b""), tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"x" * 200_000)
+    for kind in ("link", "pipe", "directory"):
+        path.unlink()
+        if kind == "link":
+            path.symlink_to(elsewhere)
+        elif kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.mkdir()
+        with pytest.raises(NotFoundError, match="has put something else in the place of its stdout"):
+            read(tmp_path, 0)
+        assert not are_logs_above(path.parent, bytes_max=50_000)
+        bound_logs(path.parent, bytes_max=50_000)
+    assert elsewhere.stat().st_blocks * 512 >= 200_000

@@ -135,3 +135,15 @@ def test_jars_of_jobs_and_a_metastore_of_one_job_are_where_only_it_comes(tmp_pat
     assert made.prepare(plain, jars).warehouse == ""
     elsewhere = replace(plain, warehouse="/data/warehouse")
     assert made.prepare(elsewhere, jars).warehouse == "/data/warehouse"
+
+
+@as_root
+def test_no_link_in_the_place_of_a_log_is_followed(tmp_path: Path) -> None:
+    made, elsewhere = account(), tmp_path / "elsewhere"
+    settings = replace(spark_settings(tmp_path), slot_gids=(23301, 23302))
+    (tmp_path / "log").mkdir()
+    elsewhere.write_text("of root")
+    settings.log_file("jvm").symlink_to(elsewhere)
+    with pytest.raises(OSError, match="symbolic links"):
+        made.prepare(settings, tmp_path)
+    assert elsewhere.stat().st_uid == 0

@@ -70,13 +70,14 @@ class ScriptedEnvironment:
 class World:
     def __init__(self) -> None:
         self.made: list[ScriptedEnvironment] = []
+        self.forgotten: list[object] = []
         self.losses: list[str] = []
         self.notes: list[str] = []
         self.refusal = ""
         self.starts_at_once = True
         self.default = ScriptedEnvironment()
         self.environments = SparkEnvironments(
-            cast("Any", self.default), self.make, OFFER, LoopClock(), idle_timeout=1000.0
+            cast("Any", self.default), self.make, OFFER, LoopClock(), idle_timeout=1000.0, forget=self.forgotten.append
         )
         self.environments.on_loss = lambda _, loss: self.losses.append(str(loss))
 
@@ -104,6 +105,7 @@ async def world() -> AsyncIterator[World]:
     yield made
     await made.environments.stop()
     assert all(one.is_stopped for one in made.made)
+    assert made.forgotten == made.made, "each, when it is dead"
 
 
 async def eventually(holds: Callable[[], object]) -> None:
@@ -187,6 +189,14 @@ async def test_the_jvm_of_all_jobs_is_replaced_between_tasks_and_under_them_when
         begin = f"the JVM of all jobs has {mib} MiB of memory, and 1536 MiB for heap and overhead (taskmanager.memory.s"
         assert str(world.default.loss.result()).startswith(begin)
     assert not beside.is_ready
+
+
+async def test_a_jvm_of_all_jobs_that_is_not_ready_is_left_alone(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    monkeypatch.setattr("runtime.taskexecutor.spark.environments._MEMORY_LOOK_SECONDS", 0.0)
+    await world.acquire("1100m")
+    world.default.memory_bytes = world.made[0].memory_bytes = 4096 << 20
+    await eventually(lambda: world.made[0].is_stopped)
+    assert not world.default.loss.done(), "it starts, or ends already"
 
 
 async def test_one_that_takes_more_memory_than_it_has_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.nio.file.Files;
 import org.apache.logging.log4j.ThreadContext;
 import scala.Console$;
 import scala.util.DynamicVariable;
@@ -53,7 +54,7 @@ public final class SlotOutput {
 
   /** Opened here, by the session's own thread: whatever keeps an open waiting, no lock of all jobs waits for it. */
   private static OutputStream appending(File file) throws IOException {
-    if (!file.isFile()) {
+    if (!file.isFile() || Files.isSymbolicLink(file.toPath())) {
       throw new FileNotFoundException(file + " is no file");
     }
     return new FileOutputStream(file, true);
