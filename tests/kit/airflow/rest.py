@@ -52,9 +52,11 @@ class AirflowRest:
         """Wait until the DAG is parsed."""
         reached(lambda: self.ask("GET", f"/dags/{dag_id}", missing=None), f"DAG {dag_id} is there", timeout=PATIENCE)
 
-    def trigger(self, dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None) -> Run:
-        """Trigger a run."""
-        body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf or {})}
+    def trigger(
+        self, dag_id: str, run_id: str, conf: Mapping[str, Any] | None = None, *, logical_date: str | None = None
+    ) -> Run:
+        """Trigger a run. Templates know `ds` when it has a date, as a run of a schedule has."""
+        body = {"dag_run_id": run_id, "logical_date": logical_date, "conf": dict(conf or {})}
         self.ask("POST", f"/dags/{dag_id}/dagRuns", body=body)
         return Run(self, dag_id, run_id)
 
