@@ -11,7 +11,6 @@ from airflow_flinklike.migrate.finding import Found, find_tasks
 from airflow_flinklike.migrate.judging import DEFAULT_CONN_ID, judge
 from airflow_flinklike.migrate.model import Computed, Judgement, Kind, Place, known_end
 from airflow_flinklike.migrate.rewriting import RewriteError, rewrite
-from airflow_flinklike.migrate.shared import settle, stays
 
 _WORDS = ("SparkSubmitOperator", "SparkSqlOperator", "LivyOperator", "pyspark", "spark_submit", "livy")
 
@@ -46,11 +45,10 @@ class FileReport:
             self.tasks = [row for rows in self.rows.values() for row in rows]
             return
         text = self.source.text
-        self.judgements = settle(self.found, self.judgements)
         try:
             changed = rewrite(text, self.found, self.judgements)
         except RewriteError as error:
-            self.judgements = {place: stays(one, str(error)) for place, one in self.judgements.items()}
+            self.judgements = {place: one.held(str(error)) for place, one in self.judgements.items()}
             changed = text
         self.tasks = []
         for place, judgement in self.judgements.items():

@@ -20,7 +20,6 @@ from airflow_flinklike.migrate.judging import judge
 from airflow_flinklike.migrate.model import DagInfo, Judgement, Kind, Origin, Parameter, Place, Placement, Verdict
 from airflow_flinklike.migrate.parameters import HOLDING, KEPT, RENAMED
 from airflow_flinklike.migrate.schedules import schedule_of
-from airflow_flinklike.migrate.shared import stays
 from runtime.common.errors import InvalidInputError
 
 _CLASSES = {
@@ -141,7 +140,7 @@ class _Loaded:
             report.rows[place] = [*_rows(place, judgement, real)]
             held = [one.reasons[0] for _, one in report.rows[place] if not one.moves]
             if judgement.moves and held:
-                report.judgements[place] = stays(judgement, held[0])
+                report.judgements[place] = judgement.held(held[0])
         elif not report.problem:
             report.rows[place] = [(replace(place, placements=[Placement(None, 0)]), judgement)]
 

@@ -162,18 +162,20 @@ class _Finder:
             if keyword.arg is not None:
                 place.parameters[keyword.arg] = Parameter(value, origin, keyword, call)
             elif isinstance(value, dict):
-                self._read_spread(place, value)
+                self._read_spread(place, value, keyword, call)
             else:
                 place.has_unknown = True
+                place.open_spreads.append(keyword)
                 place.notes.append(f"**{ast.unparse(keyword.value)[:60]} is known when it runs, and is kept")
 
     @staticmethod
-    def _read_spread(place: Place, values: dict[Any, Any]) -> None:
+    def _read_spread(place: Place, values: dict[Any, Any], keyword: ast.keyword, call: ast.Call) -> None:
         for name, value in values.items():
             if isinstance(name, str):
-                place.parameters.setdefault(name, Parameter(value, Origin.SPREAD))
+                place.parameters.setdefault(name, Parameter(value, Origin.SPREAD, keyword, call))
             else:
                 place.has_unknown = True
+                place.open_spreads = list(dict.fromkeys([*place.open_spreads, keyword]))
                 place.notes.append(f"{name} is known when it runs, and is kept")
 
     def _read_expand_kwargs(self, place: Place, call: ast.Call) -> None:

@@ -20,6 +20,7 @@ from airflow_flinklike.migrate.parameters import (
     OF_AIRFLOW,
     PLACES_OF_DRIVERS,
     RENAMED,
+    TOLERATED,
     says_something,
 )
 from airflow_flinklike.migrate.values import has_computed
@@ -31,6 +32,7 @@ _LOCAL = {"spark.master": "local[*]", **WARM_CONF}
 _OFFER = SparkOffer(_LOCAL, environment_bytes=1 << 60)
 _OWN_JOB = "the job's own"
 _VARIANTS_MAX = 100
+_SHARED = {Origin.SPREAD: "a mapping taken with **", Origin.DEFAULT_ARGS: "default_args"}
 _FILES = ("application", "file", "py_files", "files", "archives")
 _CONF_OF = {Kind.PYSPARK: "config_kwargs"}
 _STARTS = {**CONF_OF, "jars": JARS}
@@ -47,7 +49,7 @@ def judge(place: Place, conn_id: str = DEFAULT_CONN_ID) -> Judgement:
         reasons += [reason for reason in refused_static_conf(_literal(one), [_OFFER]) if reason not in reasons]
     if reasons:
         return Judgement(Verdict.STAYS, tuple(dict.fromkeys(reasons)), tuple(place.notes))
-    notes = [*place.notes, *_notes(place), *(_in_words(change) for change in changes if change.why)]
+    notes = [*place.notes, *_notes(place), *_of_kept(place), *(_in_words(change) for change in changes if change.why)]
     if _is_jar(place):
         return Judgement(Verdict.JAR, (), tuple(notes), tuple(changes))
     keys = tuple(dict.fromkeys(_key_of(one, place.script_conf or {}) for one in conf))
@@ -83,7 +85,9 @@ def is_own(key: str | None) -> bool:
 def _changes(place: Place, conn_id: str) -> Iterator[Change]:
     kind, given = place.kind, place.parameters
     for name in given:
-        if name in RENAMED[kind]:
+        if given[name].origin is Origin.SPREAD and name in TOLERATED[kind]:
+            pass  # others may take the mapping too
+        elif name in RENAMED[kind]:
             yield Change(Act.RENAME, name, RENAMED[kind][name])
         elif given[name].origin is Origin.DEFAULT_ARGS:
             pass  # an operator takes from default_args what it knows
@@ -105,8 +109,11 @@ def _of_connection(place: Place, conn_id: str) -> Iterator[Change]:
     """`conn_id` is set where another one would be in force: one of the old kind, or the default one."""
     name = CONNECTIONS[place.kind]
     given = place.parameters.get(name)
-    inherited = given is not None and given.origin is Origin.DEFAULT_ARGS and name == "conn_id"
-    if given is not None and given.origin is not Origin.DEFAULT_ARGS:
+    if given is not None and given.origin is Origin.SPREAD:
+        if name != "conn_id":
+            yield Change(Act.DROP, name)
+        yield Change(Act.SET, "conn_id", json.dumps(conn_id))
+    elif given is not None and given.origin is not Origin.DEFAULT_ARGS:
         if conn_id == DEFAULT_CONN_ID and "conn_id" not in place.default_names:
             yield Change(Act.DROP, name)
         elif name == "conn_id" and given.origin is Origin.CALL:
@@ -114,7 +121,7 @@ def _of_connection(place: Place, conn_id: str) -> Iterator[Change]:
         else:
             yield Change(Act.DROP, name)
             yield Change(Act.SET, "conn_id", json.dumps(conn_id))
-    elif inherited or conn_id != DEFAULT_CONN_ID or "conn_id" in place.default_names:
+    elif conn_id != DEFAULT_CONN_ID or "conn_id" in place.default_names or place.open_spreads:
         yield Change(Act.SET, "conn_id", json.dumps(conn_id))
 
 
@@ -156,6 +163,8 @@ def _unreachable(place: Place, changes: Sequence[Change]) -> Iterator[str]:
             continue
         if given.origin is Origin.DEFAULT_ARGS:
             yield f"{change.name} comes from default_args, where it would have to be {change.text}: give it in the call"
+        elif given.origin is Origin.SPREAD:
+            yield f"{change.name} comes from a mapping taken with **, which others may use too: give it in the call"
         elif given.origin is Origin.MAPPED and (given.keyword is None or change.act is not Act.RENAME):
             yield f"{change.name} is mapped, and is none of the cluster's: move the task by hand"
     conf = place.parameters.get("conf")
@@ -223,6 +232,15 @@ def _notes(place: Place) -> Iterator[str]:
     if without:
         names = ", ".join(dict.fromkeys(without))
         yield f"{names}: without effect where Spark's tasks run in the TaskManager's JVM"
+
+
+def _of_kept(place: Place) -> Iterator[str]:
+    """What has no effect, and stays where the rewrite changes nothing."""
+    for name, why in DROPPED[place.kind].items():
+        given = place.parameters.get(name)
+        if given is not None and given.origin in _SHARED and says_something(given.value):
+            instead = why.removeprefix("leave it out: ")
+            yield f"{name} of {_SHARED[given.origin]} has no effect, and can be taken out there: {instead}"
 
 
 def _value(place: Place, name: str) -> Any:

@@ -70,7 +70,10 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. `value` is a literal, perhaps with parts that are `Computed`; of a mapped one it is the list."""
+    """One parameter. `value` is a literal, perhaps with parts that are `Computed`; of a mapped one it is the list.
+
+    `keyword`: where it stands in the `call`; of a mapping that is taken with `**`, that.
+    """
 
     value: Any
     origin: Origin = Origin.CALL
@@ -110,7 +113,8 @@ class Place:
     `reference` is the expression that names the operator. `obstacles` are reasons against a move that the way in which
     the source is written gives. `default_names` are those of parameters that `default_args` give, and
     `script_conf` is static conf in the application's own code, None if that is a script that is not here, or whose path
-    only a run knows. `has_unknown`: it has parameters that only a run knows.
+    only a run knows. `has_unknown`: it has parameters that only a run knows; `open_spreads` are mappings that it takes
+    with `**`, and that may have them.
     """
 
     kind: Kind
@@ -125,6 +129,7 @@ class Place:
     default_names: frozenset[str] = frozenset()
     script_conf: Mapping[str, str] | None = field(default_factory=dict)
     has_unknown: bool = False
+    open_spreads: list[ast.keyword] = field(default_factory=list)
 
     @property
     def count(self) -> int | None:
@@ -173,3 +178,8 @@ class Judgement:
     def moves(self) -> bool:
         """True unless the task stays."""
         return self.verdict is not Verdict.STAYS
+
+    def held(self, why: str) -> Judgement:
+        """The same task, if it has to stay."""
+        reasons = self.reasons if why in self.reasons else (*self.reasons, why)
+        return Judgement(Verdict.STAYS, reasons, self.notes if not self.moves else ())

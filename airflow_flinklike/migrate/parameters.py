@@ -26,6 +26,7 @@ _EXECUTORS = ("executor_memory", "executor_cores", "num_executors", "total_execu
 _NOTHING = "no spark-submit is started"
 INSTEAD = {name: one.instead for name, one in UNSUPPORTED.items()}
 _NOTHING_STARTED = {name: INSTEAD.get(name, _NOTHING) for name in ("spark_binary", "verbose", "master")}
+_OF_LINEAGE = ("openlineage_inject_parent_job_info", "openlineage_inject_transport_info")
 _OPENLINEAGE = "the cluster's jobs tell OpenLineage by themselves"
 _USER = "jobs run as the TaskManagers' user; a job gets credentials by secrets="
 _USER_PARAMETERS = dict.fromkeys(("keytab", "principal", "proxy_user", "use_krb5ccache"), _USER)
@@ -84,6 +85,15 @@ DROPPED: Mapping[Kind, Mapping[str, str]] = {
     },
 }
 """Parameters without a meaning there, with what happens instead."""
+
+_TOLERATED = frozenset({*UNSUPPORTED, *CONF_OF, *_OF_LINEAGE, "reconnect_on_retry"})
+TOLERATED: Mapping[Kind, frozenset[str]] = {
+    Kind.SPARK_SUBMIT: _TOLERATED,
+    Kind.PYSPARK: frozenset(),
+    Kind.SPARK_SQL: _TOLERATED,
+    Kind.LIVY: _TOLERATED,
+}
+"""Parameters that the operators of the cluster take nevertheless: where they cannot be taken out, they may stay."""
 
 HOLDING: Mapping[Kind, Mapping[str, str]] = {
     Kind.SPARK_SUBMIT: {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from airflow_flinklike.migrate.edits import (
@@ -18,7 +17,6 @@ from airflow_flinklike.migrate.edits import (
 from airflow_flinklike.migrate.finding import Found
 from airflow_flinklike.migrate.import_edits import Reference, import_edits, new_names
 from airflow_flinklike.migrate.model import Act, Change, Judgement, Origin, Place
-from airflow_flinklike.migrate.shared import definition_of
 
 
 class RewriteError(Exception):
@@ -32,7 +30,6 @@ def rewrite(text: str, found: Found, judgements: Mapping[Place, Judgement]) -> s
         return text
     source = Source(text)
     edits = [edit for place in moving for edit in _of_place(source, place, judgements[place].changes)]
-    edits += _of_definitions(source, found, moving, judgements)
     references = [Reference(place.reference, place.kind) for place in moving if _is_renamed(place)]
     edits += _of_references(source, references)
     staying = {place.kind for place in found.places if not judgements[place].moves}
@@ -64,30 +61,48 @@ def _of_place(source: Source, place: Place, changes: Iterable[Change]) -> Iterat
     dropped: dict[ast.Call, list[ast.keyword]] = {}
     added: list[str] = []
     keys: list[Change] = []
+    overridden: dict[ast.keyword, list[Change]] = {}
     for change in changes:
         given = place.parameters.get(change.name)
-        keyword = given.keyword if given is not None else None
-        if keyword is None or given is None or given.call is None:
-            if change.act is Act.SET and (given is None or given.origin is not Origin.SPREAD or _replaces(change)):
-                added.append(f"{change.name}={change.text}")
-            continue
-        start, end = source.span(keyword)
-        if change.act is Act.DROP:
-            dropped.setdefault(given.call, []).append(keyword)
-        elif change.act is Act.DROP_KEY:
+        spread = spread_of(place, change.name)
+        keyword = None if given is None or given.origin is Origin.SPREAD else given.keyword
+        if change.act is Act.DROP_KEY:
             keys.append(change)
-        elif change.act is Act.RENAME:
-            yield Edit(start, start + len(change.name), change.text)
+        elif change.act is Act.SET and spread is not None:
+            overridden.setdefault(spread, []).append(change)
+        elif keyword is None or given is None or given.call is None:
+            added += [f"{change.name}={change.text}"] if change.act is Act.SET else []
+        elif change.act is Act.DROP:
+            dropped.setdefault(given.call, []).append(keyword)
         else:
-            yield Edit(start, end, f"{change.name}={change.text}")
+            start, end = source.span(keyword)
+            is_renamed = change.act is Act.RENAME
+            name, text = (change.name, change.text) if is_renamed else ("", f"{change.name}={change.text}")
+            yield Edit(start, start + len(name) if is_renamed else end, text)
     yield from _of_calls(source, place, dropped, added)
+    for spread, several in overridden.items():
+        yield from _of_spread(source, spread, several)
     if keys and (conf := place.parameters[keys[0].name].keyword) is not None:
-        yield from _of_definition(source, conf.value, {change.text: Change(Act.DROP, change.text) for change in keys})
+        yield from _without_keys(source, conf.value, {change.text for change in keys})
 
 
-def _replaces(change: Change) -> bool:
-    """True for a connection that is taken out of a spread mapping, and given in the call."""
-    return change.name == "conn_id"
+def spread_of(place: Place, name: str) -> ast.keyword | None:
+    """The mapping taken with `**` that gives a place the parameter, or may give it; None if the call itself says."""
+    given = place.parameters.get(name)
+    if given is not None and given.origin is Origin.SPREAD:
+        return given.keyword
+    if given is not None and given.origin is not Origin.DEFAULT_ARGS:
+        return None
+    return place.open_spreads[0] if place.open_spreads else None
+
+
+def _of_spread(source: Source, spread: ast.keyword, changes: Iterable[Change]) -> Iterator[Edit]:
+    """`**x` as `**{**x, "name": text}`: others may take the mapping too, so that it stays as it is."""
+    start, end = source.span(spread)
+    is_plain = isinstance(spread.value, ast.Name | ast.Attribute | ast.Call | ast.Subscript | ast.Dict)
+    opening, closing = ("{**", "") if is_plain else ("{**(", ")")
+    yield Edit(start + len("**"), start + len("**"), opening)
+    yield Edit(end, end, "".join([closing, *(f', "{change.name}": {change.text}' for change in changes), "}"]))
 
 
 def _of_calls(
@@ -129,49 +144,9 @@ def _of_references(source: Source, references: Iterable[Reference]) -> Iterator[
         yield Edit(start, end, new_names(reference.kind)[1])
 
 
-def _of_definitions(
-    source: Source, found: Found, moving: Iterable[Place], judgements: Mapping[Place, Judgement]
-) -> Iterator[Edit]:
-    """Take what the cluster does not know out of mappings that calls take with `**`, where `shared` allows it."""
-    wanted: dict[ast.expr, dict[str, Change]] = {}
-    for place in moving:
-        for change in judgements[place].changes:
-            given = place.parameters.get(change.name)
-            if given is None or given.origin is not Origin.SPREAD or change.act not in {Act.DROP, Act.RENAME}:
-                continue
-            definition = definition_of(found.tree, place, change.name)
-            if definition is not None:
-                wanted.setdefault(definition, {})[change.name] = change
-    for definition, changes in wanted.items():
-        yield from _of_definition(source, definition, changes)
-
-
-def _of_definition(source: Source, node: ast.expr, changes: Mapping[str, Change]) -> Iterator[Edit]:
-    start, _ = source.span(node)
-    opening = opening_of(source, node) if isinstance(node, ast.Call) else start
-    segments = source.segments(opening)
-    gone = []
-    for name, element in elements_of(node):
-        change = changes.get(name)
-        if change is None:
-            continue
-        if change.act is Act.DROP:
-            gone.append(_index(source, segments, element))
-        elif isinstance(element, ast.keyword):
-            first, _ = source.span(element)
-            yield Edit(first, first + len(name), change.text)
-        else:
-            yield Edit(*source.span(element), json.dumps(change.text))
+def _without_keys(source: Source, node: ast.expr, names: set[str]) -> Iterator[Edit]:
+    """A literal mapping without these keys."""
+    assert isinstance(node, ast.Dict)
+    segments = source.segments(source.span(node)[0])
+    gone = [_index(source, segments, key) for key in node.keys if isinstance(key, ast.Constant) and key.value in names]
     yield from remove_segments(source, segments, gone)
-
-
-def elements_of(node: ast.expr) -> Iterator[tuple[str, ast.keyword | ast.expr]]:
-    """The names of a literal mapping, with the keyword or the key that has each."""
-    if isinstance(node, ast.Dict):
-        for key in node.keys:
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                yield key.value, key
-    elif isinstance(node, ast.Call):
-        for keyword in node.keywords:
-            if keyword.arg is not None:
-                yield keyword.arg, keyword

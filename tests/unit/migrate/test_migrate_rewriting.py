@@ -105,29 +105,57 @@ def test_the_bare_decorator_gets_the_connection(tmp_path: Path) -> None:
     assert '@task.flinklike(conn_id="cluster_b")\n' in rewritten(tmp_path, text, "cluster_b")
 
 
-def test_a_shared_mapping_changes_only_when_all_that_use_it_move_alike(tmp_path: Path) -> None:
-    text = (
-        f"{_SUBMIT}\nC = {{'verbose': True, 'conn_id': 'x'}}\nSparkSubmitOperator(task_id='a', application='a', **C)\n"
+_COMMON = "C = dict(verbose=True, conn_id='x', driver_memory='2g', principal=None)"
+
+
+@pytest.mark.parametrize(
+    ("spread", "after"),
+    [
+        ("**C", '**{**C, "conn_id": "flinklike_default"}'),
+        ("**C, retries=1", '**{**C, "conn_id": "flinklike_default"}, retries=1'),
+        ("**(C or {})", '**{**((C or {})), "conn_id": "flinklike_default"}'),
+        ("**(C  # shared\n)", '**{**(C  # shared\n), "conn_id": "flinklike_default"}'),
+        ("**dict(C, retries=1)", '**{**dict(C, retries=1), "conn_id": "flinklike_default"}'),
+        ("**elsewhere", '**{**elsewhere, "conn_id": "flinklike_default"}'),
+    ],
+)
+def test_a_mapping_that_a_task_takes_stays_as_it_is(spread: str, after: str, tmp_path: Path) -> None:
+    """Another file may import it, and its tasks may stay."""
+    text = f"{_SUBMIT}\n{_COMMON}\nSparkSubmitOperator(task_id='a', application='a.py', {spread})\n"
+    call = f"FlinklikeSubmitOperator(task_id='a', application='a.py', {after})\n"
+    assert rewritten(tmp_path, text) == f"{_NEW}\n{_COMMON}\n{call}"
+
+
+def test_what_has_no_effect_in_a_mapping_that_stays_is_told(tmp_path: Path) -> None:
+    text = f"{_SUBMIT}\n{_COMMON}\nSparkSubmitOperator(task_id='a', application='a.py', **C)\n"
+    file = tmp_path / "dag.py"
+    file.write_text(text)
+    ((_, judgement),) = analyse(file).judgements.items()
+    assert "verbose of a mapping taken with ** has no effect, and can be taken out there: " in judgement.notes[-1]
+
+
+def test_an_imported_mapping_serves_tasks_that_stay_as_before(tmp_path: Path) -> None:
+    (tmp_path / "base.py").write_text(
+        f"{_SUBMIT}\n{_COMMON}\ndef make(**kw):\n    return SparkSubmitOperator(**C, **kw)\n"
     )
-    assert "C = {}" in rewritten(tmp_path, text)
-    assert verdicts(tmp_path, text + "print(C)\n") == [Verdict.STAYS]
-    assert verdicts(tmp_path, text + "other(**C)\n") == [Verdict.STAYS]
-    held = "SparkSubmitOperator(task_id='b', application='a', keytab='k', **C)\n"
-    assert verdicts(tmp_path, text + held) == [Verdict.STAYS, Verdict.STAYS]
-    assert verdicts(tmp_path, text.replace("C = {", "C = {**D, ").replace("C = ", "D = {'retries': 1}\nC = ")) == [
-        Verdict.MOVES
-    ]
+    other = f"{_SUBMIT}\nfrom base import C\nSparkSubmitOperator(task_id='b', application='a.py', keytab='k', **C)\n"
+    (tmp_path / "other.py").write_text(other)
+    for file in tmp_path.iterdir():
+        report = analyse(file)
+        report.settle()
+        report.write()
+    assert _COMMON in (tmp_path / "base.py").read_text()
+    assert "Flinklike" in (tmp_path / "base.py").read_text()
+    assert (tmp_path / "other.py").read_text() == other
 
 
-def test_names_of_a_shared_mapping_are_renamed(tmp_path: Path) -> None:
+def test_a_mapping_with_names_of_livy_holds_its_task(tmp_path: Path) -> None:
     text = (
         "from airflow.providers.apache.livy.operators.livy import LivyOperator\n"
-        "C = dict(\n    file='a.py',\n    livy_conn_id='l',  # the old one\n    polling_interval=5,\n)\n"
+        "C = dict(file='a.py', livy_conn_id='l', polling_interval=5)\n"
         "LivyOperator(task_id='a', **C)\n"
     )
-    assert rewritten(tmp_path, text) == (
-        f"{_NEW}\nC = dict(\n    application='a.py',\n    # the old one\n)\nFlinklikeSubmitOperator(task_id='a', **C)\n"
-    )
+    assert rewritten(tmp_path, text) == text
 
 
 def test_places_of_a_driver_go_from_a_literal_conf(tmp_path: Path) -> None:
