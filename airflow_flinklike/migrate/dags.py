@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 from airflow_flinklike.migrate.model import Computed, DagInfo, Placement
@@ -28,14 +29,17 @@ class Dags:
         self._items = [node for node in tree.nodes if isinstance(node, ast.withitem)]
         self._outside: dict[ast.AST, list[Placement]] = {}
 
-    def placements(self, node: ast.AST, dag: DagInfo | None = None) -> list[Placement]:
-        """Where a node makes tasks. `dag`: the DAG that the task names itself, if it does."""
+    def placements(self, node: ast.AST, argument: ast.expr | None = None) -> list[Placement]:
+        """Where a node makes tasks. `argument`: its `dag=`, if it has one."""
+        dag = None if argument is None else self._of_expression(self._tree.meant(argument))
+        is_open = argument is not None
         count: int | None = 1
         child = node
         for parent in self._tree.ancestors(node):
             match parent:
                 case ast.With() | ast.AsyncWith() if child in parent.body:
                     dag = dag or self._of_with(parent)
+                    is_open |= not all(self._is_group(item.context_expr) for item in parent.items)
                 case ast.For() | ast.AsyncFor() if child in parent.body:
                     count = _times(count, self._length(parent.iter))
                 case ast.While() if child in parent.body:
@@ -44,17 +48,17 @@ class Dags:
                     for one in parent.generators:
                         count = None if one.ifs else _times(count, self._length(one.iter))
                 case ast.Lambda():
-                    return [Placement(dag, None)]
+                    return [Placement(dag, None, dag is None)]
                 case ast.FunctionDef() | ast.AsyncFunctionDef() if child in parent.body:
-                    return self._in_function(parent, dag, count)
+                    found = self._in_function(parent, dag, count)
+                    return [replace(one, is_open=one.dag is None and (is_open or one.is_open)) for one in found]
                 case _:
                     pass
             child = parent
-        return [Placement(dag, count)]
+        return [Placement(dag, count, dag is None and is_open)]
 
-    def named(self, node: ast.expr) -> DagInfo | None:
-        """The DAG of a `dag=` argument."""
-        return self._of_expression(self._tree.meant(node))
+    def _is_group(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and self._tree.imports.is_airflow(node.func, "TaskGroup")
 
     def _in_function(self, function: Function, dag: DagInfo | None, count: int | None) -> list[Placement]:
         """A function makes its tasks at each call. One that only others call is counted as unknown."""
@@ -62,18 +66,18 @@ class Dags:
         dag = dag or makes_dag
         if makes_dag is not None and not self._tree.calls_of(function.name):
             return [Placement(dag, count)]
-        return [Placement(dag or one.dag, _times(count, one.count)) for one in self._calls(function)]
+        return [Placement(dag or one.dag, _times(count, one.count), one.is_open) for one in self._calls(function)]
 
     def _calls(self, function: Function) -> list[Placement]:
         """Where a function is called. Of a method, and of one that calls itself, nothing is known."""
         if function not in self._outside:
-            unknown = [Placement(None, None)]
+            unknown = [Placement(None, None, is_open=True)]
             self._outside[function] = unknown
             calls = self._tree.calls_of(function.name)
             if isinstance(self._tree.parents.get(function), ast.ClassDef) or len(calls) > _PLACEMENTS_MAX:
                 return unknown
             found = [
-                Placement(outer.dag, _times(self._mapped_length(call), outer.count))
+                replace(outer, count=_times(self._mapped_length(call), outer.count))
                 for call in calls
                 for outer in self.placements(call)
             ]
@@ -133,7 +137,7 @@ class Dags:
             schedule = given.get("schedule", given.get("schedule_interval", given.get("timetable")))
             if any(isinstance(one, Computed) for one in given) and schedule is None:
                 schedule = Computed(UNKNOWN)
-            args = given.get("default_args") or {}
+            args = given.get("default_args") or {one: one for one in given if isinstance(one, Computed)}
             self._known[key] = DagInfo(
                 dag_id if isinstance(dag_id, str) else "",
                 schedule_of(schedule),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_flinklike.migrate.bodies import obstacles_of_body
@@ -13,6 +13,8 @@ from airflow_flinklike.migrate.import_edits import new_names, taken_names
 from airflow_flinklike.migrate.imports import OTHERS, dotted
 from airflow_flinklike.migrate.model import Computed, Kind, Origin, Parameter, Place, Placement
 from airflow_flinklike.migrate.tree import Function, Tree
+
+_PART = "a part of default_args is"
 
 
 @dataclass(eq=False, slots=True)
@@ -197,10 +199,9 @@ class _Finder:
         task_id = place.parameters.get("task_id")
         place.task_id = str(task_id.value) if task_id is not None else ""
         dag = next((word.value for one in place.calls for word in one.keywords if word.arg == "dag"), None)
-        placements = self._dags.placements(call, self._dags.named(dag) if dag is not None else None)
         place.placements = [
-            Placement(one.dag, None if one.count is None or expanded is None else one.count * expanded)
-            for one in placements
+            replace(one, count=None if one.count is None or expanded is None else one.count * expanded)
+            for one in self._dags.placements(call, dag)
         ]
         self._inherit(place, call)
         self._found.places.append(place)
@@ -208,15 +209,17 @@ class _Finder:
     def _inherit(self, place: Place, call: ast.AST) -> None:
         levels: list[dict[Any, Any]] = []
         own = place.parameters.get("default_args")
-        if own is not None and isinstance(own.value, dict):
-            levels.append(own.value)
+        if own is not None and own.value:
+            levels.append(own.value if isinstance(own.value, dict) else {Computed("default_args"): own.value})
         levels += self._of_groups(call)
         dags = list(dict.fromkeys(one.dag for one in place.placements if one.dag is not None))
         levels += [dict(dag.default_args) for dag in dags]
         place.default_names = frozenset(name for level in levels for name in level if isinstance(name, str))
-        if any(isinstance(name, Computed) for level in levels for name in level):
-            place.has_unknown = True
-            place.notes.append("a part of default_args is known when it runs")
+        is_elsewhere = any(one.is_open for one in place.placements)
+        if is_elsewhere or any(isinstance(name, Computed) for level in levels for name in level):
+            place.has_unknown = place.has_open_defaults = True
+            what = "its DAG is not in sight: its default_args count, and are" if is_elsewhere else _PART
+            place.notes.append(f"{what} known when it runs")
         for level in levels:
             for name, value in level.items():
                 if isinstance(name, str):
@@ -233,9 +236,9 @@ class _Finder:
             for call in calls:
                 if isinstance(call, ast.Call) and self._tree.imports.is_airflow(call.func, "TaskGroup", "task_group"):
                     for keyword in call.keywords:
-                        value = self._tree.value(keyword.value) if keyword.arg == "default_args" else None
-                        if isinstance(value, dict):
-                            yield value
+                        if keyword.arg == "default_args":
+                            value = self._tree.value(keyword.value) or {}
+                            yield value if isinstance(value, dict) else {Computed("default_args"): value}
 
     # --- decorated functions ----------------------------------------------------------------------------------
 

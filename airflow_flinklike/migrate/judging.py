@@ -109,19 +109,20 @@ def _of_connection(place: Place, conn_id: str) -> Iterator[Change]:
     """`conn_id` is set where another one would be in force: one of the old kind, or the default one."""
     name = CONNECTIONS[place.kind]
     given = place.parameters.get(name)
+    has_defaults = "conn_id" in place.default_names or place.has_open_defaults
     if given is not None and given.origin is Origin.SPREAD:
         if name != "conn_id":
             yield Change(Act.DROP, name)
         yield Change(Act.SET, "conn_id", json.dumps(conn_id))
     elif given is not None and given.origin is not Origin.DEFAULT_ARGS:
-        if conn_id == DEFAULT_CONN_ID and "conn_id" not in place.default_names:
+        if conn_id == DEFAULT_CONN_ID and not has_defaults:
             yield Change(Act.DROP, name)
         elif name == "conn_id" and given.origin is Origin.CALL:
             yield Change(Act.SET, "conn_id", json.dumps(conn_id))
         else:
             yield Change(Act.DROP, name)
             yield Change(Act.SET, "conn_id", json.dumps(conn_id))
-    elif conn_id != DEFAULT_CONN_ID or "conn_id" in place.default_names or place.open_spreads:
+    elif conn_id != DEFAULT_CONN_ID or has_defaults or place.open_spreads:
         yield Change(Act.SET, "conn_id", json.dumps(conn_id))
 
 

@@ -100,10 +100,14 @@ class DagInfo:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A DAG in which a place of the source makes `count` tasks; None: a number that is known when the file runs."""
+    """A DAG in which a place of the source makes `count` tasks; None: a number that is known when the file runs.
+
+    `is_open`: it may be in a DAG that is not in sight, so that `default_args` count which only a run knows.
+    """
 
     dag: DagInfo | None
     count: int | None
+    is_open: bool = False
 
 
 @dataclass(eq=False, slots=True)
@@ -114,7 +118,7 @@ class Place:
     the source is written gives. `default_names` are those of parameters that `default_args` give, and
     `script_conf` is static conf in the application's own code, None if that is a script that is not here, or whose path
     only a run knows. `has_unknown`: it has parameters that only a run knows; `open_spreads` are mappings that it takes
-    with `**`, and that may have them.
+    with `**`, and that may have them, and `has_open_defaults` is true for `default_args` that may.
     """
 
     kind: Kind
@@ -130,6 +134,7 @@ class Place:
     script_conf: Mapping[str, str] | None = field(default_factory=dict)
     has_unknown: bool = False
     open_spreads: list[ast.keyword] = field(default_factory=list)
+    has_open_defaults: bool = False
 
     @property
     def count(self) -> int | None:

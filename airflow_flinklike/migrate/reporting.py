@@ -140,6 +140,8 @@ def summary_lines(summary: Summary) -> list[str]:
         f"  {number:>6}  {verdict.in_words}{_environments(summary) if verdict is Verdict.ENVIRONMENT else ''}"
         for verdict, number in summary.tasks.items()
     ]
+    used = ", ".join(f"{name} ({number})" for name, number in sorted(summary.connections.items()))
+    lines += [f"Connections that tasks use now: {used}."] if used else []
     before, after = rounded(summary.starts_before), rounded(summary.starts_after)
     lines.append(f"JVM starts a day: {least}{before} now, about {after} after the move.")
     lines.append(

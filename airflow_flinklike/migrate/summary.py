@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from airflow_flinklike.migrate.analysis import FileReport
 from airflow_flinklike.migrate.judging import is_own
-from airflow_flinklike.migrate.model import DagInfo, Judgement, Kind, Place, Placement, Verdict
+from airflow_flinklike.migrate.model import DagInfo, Judgement, Place, Placement, Verdict
+from airflow_flinklike.migrate.parameters import CONNECTIONS
+from airflow_flinklike.migrate.schedules import UNKNOWN
 
 START_SECONDS = 13.0
 """A start of spark-submit with a driver JVM, measured (README)."""
@@ -78,8 +80,7 @@ def _add(found: Summary, place: Place, judgement: Judgement) -> None:
     found.places[judgement.verdict] += 1
     found.tasks[judgement.verdict] += tasks
     found.is_at_least |= place.count is None
-    name = "livy_conn_id" if place.kind is Kind.LIVY else "conn_id"
-    connection = str(place.parameters[name].value if name in place.parameters else "its default")
+    connection = _connection(place)
     found.connections[connection] = found.connections.get(connection, 0) + tasks
     runs = _runs(place)
     found.starts_before += sum(runs.values())
@@ -97,6 +98,14 @@ def _add(found: Summary, place: Place, judgement: Judgement) -> None:
             shared.runs[dag] = dag.schedule.runs_per_day or 0.0
     elif judgement.verdict is not Verdict.MOVES:
         found.starts_after += sum(runs.values())
+
+
+def _connection(place: Place) -> str:
+    """The connection that tasks of a place use now."""
+    given = place.parameters.get(CONNECTIONS[place.kind])
+    if given is not None:
+        return str(given.value)
+    return UNKNOWN if place.has_open_defaults or place.open_spreads else "the operator's default"
 
 
 def _runs(place: Place) -> dict[DagInfo, float]:

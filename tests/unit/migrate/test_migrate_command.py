@@ -122,6 +122,7 @@ def test_a_report_changes_nothing(run: Run, folder: Path) -> None:
     assert "spark.local.dir is taken out of conf: it lies in the TaskManager's working directory" in done.out
     assert "stays\n           spark_conf spark.pyspark.python: a job cannot set it" in done.out
     assert "JVM starts a day: at least " in done.out
+    assert ", spark_default (" in next(line for line in done.out.splitlines() if line.startswith("Connections that "))
     assert "at 13 s a start (--start-seconds)" in done.out
     assert texts(folder) == before
 

@@ -158,6 +158,41 @@ def test_a_mapping_with_names_of_livy_holds_its_task(tmp_path: Path) -> None:
     assert rewritten(tmp_path, text) == text
 
 
+_DAG = "from airflow.sdk import DAG\nfrom airflow.sdk import TaskGroup\nfrom acme import DEFAULTS, company_dag\n"
+_TASK = "SparkSubmitOperator(task_id='a', application='a.py')"
+_SHIELDED = "FlinklikeSubmitOperator(conn_id=\"flinklike_default\", task_id='a', application='a.py')"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"with DAG('d', default_args=DEFAULTS):\n    {_TASK}\n",
+        f"with DAG('d', default_args={{**DEFAULTS, 'retries': 1}}):\n    {_TASK}\n",
+        f"with DAG('d', **DEFAULTS):\n    {_TASK}\n",
+        f"with DAG('d'), TaskGroup('g', default_args=DEFAULTS):\n    {_TASK}\n",
+        f"with company_dag('d'):\n    {_TASK}\n",
+        f"def make():\n    return {_TASK}\n",
+        f"make = lambda: {_TASK}\n",
+        f"class Maker:\n    def make(self):\n        return {_TASK}\n",
+    ],
+)
+def test_default_args_that_only_a_run_knows_give_no_connection(before: str, tmp_path: Path) -> None:
+    text = f"{_SUBMIT}\n{_DAG}{before}"
+    assert rewritten(tmp_path, text) == text.replace(_SUBMIT, _NEW).replace(_TASK, _SHIELDED)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        f"with DAG('d', default_args={{'retries': 1}}), TaskGroup('g', default_args=None):\n    {_TASK}\n",
+        f"def make():\n    return {_TASK}\nwith DAG('d'):\n    make()\n",
+    ],
+)
+def test_default_args_that_are_in_sight_cost_no_connection(before: str, tmp_path: Path) -> None:
+    text = f"{_SUBMIT}\n{_DAG}{before}"
+    assert "conn_id" not in rewritten(tmp_path, text)
+
+
 def test_places_of_a_driver_go_from_a_literal_conf(tmp_path: Path) -> None:
     text = (
         f"{_SUBMIT}\n"
