@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_flinklike.api.builder_conf import builder_conf
 from airflow_flinklike.migrate.files import SourceFile, UnreadableFileError, read
 from airflow_flinklike.migrate.finding import Found, find_tasks
 from airflow_flinklike.migrate.judging import DEFAULT_CONN_ID, judge
-from airflow_flinklike.migrate.model import Computed, Judgement, Kind, Place, known_end
+from airflow_flinklike.migrate.model import Judgement, Place
 from airflow_flinklike.migrate.rewriting import RewriteError, rewrite
+from airflow_flinklike.migrate.scripts import find_script
 
 _WORDS = ("SparkSubmitOperator", "SparkSqlOperator", "LivyOperator", "pyspark", "spark_submit", "livy")
 
@@ -79,7 +79,7 @@ def analyse(path: Path, conn_id: str = DEFAULT_CONN_ID) -> FileReport:
             report.found = find_tasks(text)
             report.others = report.found.others
             for place in report.found.places:
-                place.script_conf = _script_conf(place)
+                place.script_conf, place.script_problem = find_script(place, path, report.found.tree)
             report.judgements = {place: judge(place, conn_id) for place in report.found.places}
     except UnreadableFileError as error:
         report.problem = str(error)
@@ -88,20 +88,3 @@ def analyse(path: Path, conn_id: str = DEFAULT_CONN_ID) -> FileReport:
     except (ValueError, RecursionError, MemoryError) as error:
         report.problem = f"it is no Python that can be read: {type(error).__name__} {error}"
     return report
-
-
-def _script_conf(place: Place) -> dict[str, str] | None:
-    """Static conf that the application's code sets; None for a script that is not here, or cannot be read."""
-    given = place.parameters.get("file" if place.kind is Kind.LIVY else "application")
-    value = "" if given is None else given.value
-    end = known_end(value)
-    if not end.endswith(".py"):
-        return {}
-    path = Path(end.removeprefix("file://"))
-    if isinstance(value, Computed) or not (path.is_absolute() and path.is_file()):
-        return None
-    try:
-        return builder_conf(read(path).text, {})
-    except UnreadableFileError as error:
-        place.notes.append(f"its application {path}: {error}")
-        return None

@@ -224,6 +224,8 @@ def _notes(place: Place) -> Iterator[str]:
         yield "conf is known when it runs: with static keys the task gets a Spark environment"
     elif any(isinstance(key, Computed) for one in _confs(place) for key in one):
         yield "a part of conf is known when it runs: with static keys the task gets a Spark environment"
+    if place.script_problem and not _is_jar(place):
+        yield place.script_problem
     application = _value(place, "file" if place.kind is Kind.LIVY else "application")
     if isinstance(application, Computed) and not application.end.endswith((".py", ".jar")):
         yield "the application is known when it runs: a jar needs java_class"

@@ -115,10 +115,12 @@ class Place:
     """A place of the source that makes one task, or several: a call of an operator, or a decorated function.
 
     `reference` is the expression that names the operator. `obstacles` are reasons against a move that the way in which
-    the source is written gives. `default_names` are those of parameters that `default_args` give, and
-    `script_conf` is static conf in the application's own code, None if that is a script that is not here, or whose path
-    only a run knows. `has_unknown`: it has parameters that only a run knows; `open_spreads` are mappings that it takes
-    with `**`, and that may have them, and `has_open_defaults` is true for `default_args` that may.
+    the source is written gives. `default_names` are those of parameters that `default_args` give. `has_unknown`: it has
+    parameters that only a run knows; `open_spreads` are mappings that it takes with `**`, and that may have them, and
+    `has_open_defaults` is true for `default_args` that may.
+
+    `script_conf` is static conf in the application's own code, None if that is a script that was not read;
+    `script_problem` says why.
     """
 
     kind: Kind
@@ -132,6 +134,7 @@ class Place:
     placements: list[Placement] = field(default_factory=list)
     default_names: frozenset[str] = frozenset()
     script_conf: Mapping[str, str] | None = field(default_factory=dict)
+    script_problem: str = ""
     has_unknown: bool = False
     open_spreads: list[ast.keyword] = field(default_factory=list)
     has_open_defaults: bool = False

@@ -155,7 +155,7 @@ def summary_lines(summary: Summary) -> list[str]:
         lines.append(f"Not counted: {summary.unscheduled} tasks without a schedule that the file tells.")
     if summary.unseen_scripts:
         lines.append(
-            f"Not seen: the scripts of {summary.unseen_scripts} tasks, which are not here; static conf in their own "
+            f"Not read: the scripts of {summary.unseen_scripts} tasks, as their lines say; static conf of their "
             "builders gives them a Spark environment."
         )
     if summary.problems:

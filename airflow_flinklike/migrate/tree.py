@@ -23,7 +23,8 @@ class Tree:
         self.parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self.imports = ImportTable(self.module)
         self._scopes: dict[ast.AST, Scope] = {}
-        self._evaluator = Evaluator(changed_names(self.module))
+        self.changed = changed_names(self.module)
+        self._evaluator = Evaluator(self.changed)
         self._calls: dict[str, list[ast.Call]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Call) and (name := _called(node)):
