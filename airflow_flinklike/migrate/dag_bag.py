@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -16,10 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from airflow_flinklike.migrate.analysis import FileReport
-from airflow_flinklike.migrate.judging import judge
-from airflow_flinklike.migrate.model import DagInfo, Judgement, Kind, Origin, Parameter, Place, Placement, Verdict
-from airflow_flinklike.migrate.parameters import HOLDING, KEPT, RENAMED
+from airflow_flinklike.migrate.judging import judge, notes_of_changes
+from airflow_flinklike.migrate.model import (
+    Act,
+    Change,
+    DagInfo,
+    Judgement,
+    Kind,
+    Origin,
+    Parameter,
+    Place,
+    Placement,
+    Verdict,
+)
+from airflow_flinklike.migrate.origins import Origins
+from airflow_flinklike.migrate.parameters import CONNECTIONS, HOLDING, KEPT, RENAMED
 from airflow_flinklike.migrate.schedules import schedule_of
+from airflow_flinklike.migrate.scripts import find_script
 from runtime.common.errors import InvalidInputError
 
 _CLASSES = {
@@ -70,29 +82,34 @@ def _load(reports: Sequence[FileReport]) -> None:
             "workers run, or leave --load out"
         )
         raise InvalidInputError(message) from error
-    loaded = _Loaded(reports)
-    for report in reports:
-        if report.problem:
-            continue
-        file = report.path.resolve()
-        try:
-            bag: Any = DagBag(str(file), bundle_path=file.parent, bundle_name="migrate", load_op_links=False)
-        except SystemExit:
-            report.problem = "Airflow cannot import it: it ends the process"
-            continue
-        if bag.import_errors:
-            text = str(next(iter(bag.import_errors.values()))).strip()
-            report.problem = f"Airflow cannot import it: {text.splitlines()[-1]}"
-        for dag in bag.dags.values():
-            loaded.read(report, dag)
+    from airflow.sdk import DAG  # noqa: PLC0415
+
+    origins = Origins(reports)
+    loaded = _Loaded(reports, origins)
+    with origins.noted(DAG):
+        for report in reports:
+            if report.problem:
+                continue
+            file = report.path.resolve()
+            try:
+                bag: Any = DagBag(str(file), bundle_path=file.parent, bundle_name="migrate", load_op_links=False)
+            except SystemExit:
+                report.problem = "Airflow cannot import it: it ends the process"
+                continue
+            if bag.import_errors:
+                text = str(next(iter(bag.import_errors.values()))).strip()
+                report.problem = f"Airflow cannot import it: {text.splitlines()[-1]}"
+            for dag in bag.dags.values():
+                loaded.read(report, dag)
     loaded.finish()
 
 
 class _Loaded:
     """The real tasks by the place of the source that makes them."""
 
-    def __init__(self, reports: Sequence[FileReport]) -> None:
+    def __init__(self, reports: Sequence[FileReport], origins: Origins) -> None:
         self._reports = reports
+        self._origins = origins
         self._real: dict[Place, list[Place]] = {}
         self._homeless: dict[FileReport, list[Place]] = {}
 
@@ -102,28 +119,16 @@ class _Loaded:
         info = DagInfo(str(dag.dag_id), schedule_of(schedule))
         for task in dag.tasks:
             real = _real_place(task, info)
-            if real is not None:
-                place = self._home(report, real)
-                if place is None:
-                    self._homeless.setdefault(report, []).append(real)
-                else:
-                    self._real.setdefault(place, []).append(real)
-
-    def _home(self, report: FileReport, real: Place) -> Place | None:
-        """The place of the DAG's own file that fits, else of another file whose tasks are made from outside."""
-        own = [place for place in report.judgements if place.kind is real.kind]
-        others = [
-            place
-            for other in self._reports
-            if other is not report
-            for place in other.judgements
-            if place.kind is real.kind and all(one.dag is None for one in place.placements)
-        ]
-        for candidates in (own, others):
-            fitting = [(-len(pattern), place) for place in candidates if (pattern := _pattern(place, real.task_id))]
-            if fitting:
-                return min(fitting, key=lambda one: one[0])[1]
-        return None
+            if real is None:
+                continue
+            real.script_conf, real.script_problem = find_script(real, report.path)
+            function = _function(task) if real.kind is Kind.PYSPARK else None
+            place = self._origins.place_of(task, function)
+            if place is None:
+                real.line = self._origins.line_of(task, report)
+                self._homeless.setdefault(report, []).append(real)
+            else:
+                self._real.setdefault(place, []).append(real)
 
     def finish(self) -> None:
         """Write what is known now into the reports."""
@@ -149,16 +154,39 @@ def _rows(place: Place, judgement: Judgement, real: Sequence[Place]) -> Iterator
     """The real tasks of a place, those with the same verdict together."""
     groups: dict[tuple[Any, ...], tuple[Judgement, list[Place]]] = {}
     for task in real:
-        found = judge(task)
+        found = judge(_without_keys(task, judgement.changes))
         if judgement.moves and found.moves:
-            found = replace(found, notes=judgement.notes, changes=judgement.changes)
+            notes = [*found.notes, *notes_of_changes(place, judgement.changes)]
+            found = replace(found, notes=tuple(dict.fromkeys(notes)), changes=judgement.changes)
         elif not judgement.moves:
             found = judgement
         groups.setdefault((found.verdict, found.environments, found.reasons), (found, []))[1].append(task)
     for found, tasks in groups.values():
         placements = [one for task in tasks for one in task.placements]
         name = tasks[0].task_id if len(tasks) == 1 else place.task_id
-        yield replace(place, task_id=name, placements=placements, parameters=tasks[0].parameters), found
+        yield (
+            replace(
+                place,
+                task_id=name,
+                placements=placements,
+                parameters=tasks[0].parameters,
+                script_conf=tasks[0].script_conf,
+                has_open_defaults=False,
+                open_spreads=[],
+            ),
+            found,
+        )
+
+
+def _without_keys(task: Place, changes: Iterable[Change]) -> Place:
+    """The task without the keys that the rewrite takes out of its conf."""
+    parameters = dict(task.parameters)
+    for change in changes:
+        given = parameters.get(change.name)
+        if change.act is Act.DROP_KEY and given is not None and isinstance(given.value, dict):
+            conf = {key: value for key, value in given.value.items() if key != change.text}
+            parameters[change.name] = replace(given, value=conf)
+    return replace(task, parameters=parameters)
 
 
 def _real_place(task: Any, dag: DagInfo) -> Place | None:
@@ -185,7 +213,7 @@ def _is_operator(one: type) -> bool:
 
 def _values(task: Any, kind: Kind) -> Iterator[tuple[str, Any]]:
     """The values that decide. An operator keeps a parameter under its name, or under that with an underscore."""
-    for name in (*KEPT[kind], *RENAMED[kind], *HOLDING[kind], "polling_interval"):
+    for name in (*KEPT[kind], *RENAMED[kind], *HOLDING[kind], CONNECTIONS[kind], "polling_interval"):
         value = getattr(task, name, getattr(task, f"_{name}", _MISSING))
         if (
             value is not _MISSING
@@ -196,11 +224,21 @@ def _values(task: Any, kind: Kind) -> Iterator[tuple[str, Any]]:
 
 
 def _mapped_values(task: Any) -> Iterator[tuple[str, Parameter]]:
+    """What `.partial()` and `.expand()` have, and the `default_args` that Airflow gives each instance when it runs."""
+    for owner in (task.dag, task.task_group):  # the nearest one counts
+        for name, value in (getattr(owner, "default_args", None) or {}).items():
+            yield name, Parameter(value, Origin.DEFAULT_ARGS)
     for name, value in task.partial_kwargs.items():
         yield name, Parameter(value)
     mapped = getattr(task.expand_input, "value", None)
     for name, value in mapped.items() if isinstance(mapped, dict) else ():
-        yield name, Parameter(value, Origin.MAPPED)
+        yield name, Parameter(list(value) if isinstance(value, tuple) else value, Origin.MAPPED)
+
+
+def _function(task: Any) -> Any:
+    """The decorated function; None of what is none."""
+    given = task.partial_kwargs.get("python_callable") if getattr(task, "is_mapped", False) else task.python_callable
+    return given if hasattr(given, "__code__") else None
 
 
 def _mapped_count(task: Any) -> int | None:
@@ -213,17 +251,3 @@ def _mapped_count(task: Any) -> int | None:
             return None
         count *= len(one)
     return count
-
-
-def _pattern(place: Place, task_id: str) -> str:
-    """The pattern of the place's task ids, if this one fits; "" otherwise. A longer one says more."""
-    given = place.parameters.get("task_id")
-    node = given.keyword.value if given is not None and given.keyword is not None else None
-    if isinstance(node, ast.JoinedStr):
-        parts = [re.escape(str(one.value)) if isinstance(one, ast.Constant) else ".*" for one in node.values]
-        pattern = "".join(parts)
-    elif place.task_id and (node is None or isinstance(node, ast.Constant)):
-        pattern = re.escape(place.task_id)
-    else:
-        pattern = ".*"
-    return pattern if re.fullmatch(rf"(?:.*\.)?{pattern}(?:__\d+)?", task_id) else ""

@@ -102,6 +102,8 @@ class _Finder:
             pass  # read before
         elif self._is_annotation(node):
             self._found.followers.append(node)
+        elif isinstance(parent, ast.Attribute) or self._is_compared(node, parent):
+            pass  # it makes no task
         else:
             why = f"{dotted(node)} is passed on, and its call is not in sight: move it by hand"
             self._found.places.append(Place(kind, node.lineno, "", node, obstacles=[why]))
@@ -116,6 +118,16 @@ class _Finder:
         elif self._tree.imports.is_other(node):
             name = next(name for name in OTHERS if self._tree.imports.is_airflow(node, name))
             self._found.others.append((name, node.lineno))
+
+    @staticmethod
+    def _is_compared(node: ast.expr, parent: ast.AST) -> bool:
+        """True in `isinstance(task, Operator)`."""
+        return (
+            isinstance(parent, ast.Call)
+            and node in parent.args[1:]
+            and isinstance(parent.func, ast.Name)
+            and parent.func.id in {"isinstance", "issubclass"}
+        )
 
     def _is_annotation(self, node: ast.expr) -> bool:
         child: ast.AST = node

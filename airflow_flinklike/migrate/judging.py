@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from airflow_flinklike.api.artifacts import is_elsewhere
@@ -49,7 +49,7 @@ def judge(place: Place, conn_id: str = DEFAULT_CONN_ID) -> Judgement:
         reasons += [reason for reason in refused_static_conf(_literal(one), [_OFFER]) if reason not in reasons]
     if reasons:
         return Judgement(Verdict.STAYS, tuple(dict.fromkeys(reasons)), tuple(place.notes))
-    notes = [*place.notes, *_notes(place), *_of_kept(place), *(_in_words(change) for change in changes if change.why)]
+    notes = [*place.notes, *_notes(place), *notes_of_changes(place, changes)]
     if _is_jar(place):
         return Judgement(Verdict.JAR, (), tuple(notes), tuple(changes))
     keys = tuple(dict.fromkeys(_key_of(one, place.script_conf or {}) for one in conf))
@@ -235,6 +235,12 @@ def _notes(place: Place) -> Iterator[str]:
     if without:
         names = ", ".join(dict.fromkeys(without))
         yield f"{names}: without effect where Spark's tasks run in the TaskManager's JVM"
+
+
+def notes_of_changes(place: Place, changes: Iterable[Change]) -> Iterator[str]:
+    """What the rewrite changes, and what it leaves without effect."""
+    yield from _of_kept(place)
+    yield from (_in_words(change) for change in changes if change.why)
 
 
 def _of_kept(place: Place) -> Iterator[str]:

@@ -80,8 +80,9 @@ def _add(found: Summary, place: Place, judgement: Judgement) -> None:
     found.places[judgement.verdict] += 1
     found.tasks[judgement.verdict] += tasks
     found.is_at_least |= place.count is None
-    connection = _connection(place)
-    found.connections[connection] = found.connections.get(connection, 0) + tasks
+    if tasks:
+        connection = _connection(place)
+        found.connections[connection] = found.connections.get(connection, 0) + tasks
     runs = _runs(place)
     found.starts_before += sum(runs.values())
     found.unscheduled += tasks - sum(

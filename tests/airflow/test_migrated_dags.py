@@ -151,6 +151,52 @@ def test_loading_counts_the_real_tasks_with_their_values(folder: Path) -> None:
     assert json.loads(done.stdout)["summary"]["is_at_least"] is False
 
 
+_SAME = """
+from datetime import datetime
+from pathlib import Path
+
+from airflow.sdk import DAG, TaskGroup
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+SCRIPT = str(Path(__file__).parent / "jobs" / "etl.py")
+
+
+class Ours(SparkSubmitOperator):
+    template_fields = (*SparkSubmitOperator.template_fields, "application")
+
+
+with DAG("first", start_date=datetime(2024, 1, 1), schedule="@daily"):
+    SparkSubmitOperator(task_id="same", application="a.py")
+    SparkSubmitOperator(task_id="script", application=SCRIPT)
+    SparkSubmitOperator(task_id="dropped", application="a.py", conf={"spark.local.dir": "/data"})
+with DAG("second", start_date=datetime(2024, 1, 1), schedule="@daily"):
+    SparkSubmitOperator(task_id="same", application="a.py", driver_memory="3g")
+    with TaskGroup("group", default_args={"driver_memory": "2g"}):
+        SparkSubmitOperator.partial(task_id="mapped", application="a.py").expand(application_args=[["1"], ["2"]])
+"""
+
+
+def test_loading_judges_as_the_source_does(folder: Path) -> None:
+    """Also calls with one id, conf of a script, and what default_args give to mapped tasks."""
+    (folder / "loaded.py").unlink()
+    (folder / "library.py").unlink()
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "etl.py").write_text("SparkSession.builder.config('spark.serializer', 'K').getOrCreate()\n")
+    (folder / "same.py").write_text(_SAME)
+    plain, loaded = (json.loads(migrate(folder, *options).stdout) for options in ((), ("--load",)))
+    tasks = [[task | {"dags": []} for file in body["files"] for task in file["tasks"]] for body in (plain, loaded)]
+    assert tasks[0] == [{**task, "task_id": task["task_id"].removeprefix("group.")} for task in tasks[1]]
+    assert [task["count"] for task in tasks[1]] == [0, 1, 1, 1, 1, 2]
+    assert [task["verdict"] for task in tasks[1]] == [
+        "stays",
+        "moves",
+        "environment",
+        "moves",
+        "environment",
+        "environment",
+    ]
+
+
 def test_a_file_that_airflow_cannot_import_is_a_problem(folder: Path) -> None:
     (folder / "broken.py").write_text("# airflow DAG\nimport nothing_of_this_name\n")
     (folder / "ends.py").write_text("# airflow DAG\nraise SystemExit(0)\n")
