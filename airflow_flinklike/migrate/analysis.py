@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_flinklike.migrate.changing import DEFAULT_CONN_ID
 from airflow_flinklike.migrate.files import SourceFile, UnreadableFileError, read
 from airflow_flinklike.migrate.finding import Found, find_tasks
-from airflow_flinklike.migrate.judging import DEFAULT_CONN_ID, judge
+from airflow_flinklike.migrate.judging import judge
 from airflow_flinklike.migrate.model import Judgement, Place
 from airflow_flinklike.migrate.rewriting import RewriteError, rewrite
 from airflow_flinklike.migrate.scripts import find_script

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_flinklike.migrate.analysis import FileReport
-from airflow_flinklike.migrate.judging import judge, notes_of_changes
+from airflow_flinklike.migrate.changing import notes_of_changes
+from airflow_flinklike.migrate.judging import judge
 from airflow_flinklike.migrate.model import (
     Act,
     Change,

@@ -54,9 +54,14 @@ class Computed:
         return self.text
 
 
-def known_end(value: object) -> str:
-    """What a text ends with in any case, as far as the source tells; "" for what is no text."""
+def end_of(value: object) -> str:
+    """What a text ends with, as far as that is known."""
     return value.end if isinstance(value, Computed) else value if isinstance(value, str) else ""
+
+
+def says_something(value: object) -> bool:
+    """False for values by which a parameter is not given."""
+    return not (value is None or value is False or value == "")
 
 
 class Origin(StrEnum):
@@ -144,6 +149,31 @@ class Place:
         """The number of its tasks, or None."""
         counts = [placement.count for placement in self.placements]
         return None if None in counts or not counts else sum(count for count in counts if count is not None)
+
+    def value(self, name: str) -> Any:
+        """The value of a parameter that all its tasks have alike, else None."""
+        given = self.parameters.get(name)
+        return None if given is None or given.origin is Origin.MAPPED else given.value
+
+    def is_given(self, name: str) -> bool:
+        """True for a parameter that does not come from `default_args` alone."""
+        return name in self.parameters and self.parameters[name].origin is not Origin.DEFAULT_ARGS
+
+    @property
+    def application(self) -> str:
+        """The name of the parameter with its application."""
+        return "file" if self.kind is Kind.LIVY else "application"
+
+    @property
+    def is_jar(self) -> bool:
+        """True if its application is a jar, as far as the file tells."""
+        main = self.parameters.get("class_name" if self.kind is Kind.LIVY else "java_class")
+        application = self.parameters.get(self.application)
+        is_list = (
+            application is not None and application.origin is Origin.MAPPED and isinstance(application.value, list)
+        )
+        given = [] if application is None else application.value if is_list else [application.value]
+        return any(end_of(one).endswith(".jar") for one in given) or (main is not None and says_something(main.value))
 
 
 class Act(StrEnum):

@@ -118,10 +118,21 @@ NEW: Mapping[Kind, frozenset[str]] = {
     Kind.PYSPARK: frozenset(
         {"conf", "py_files", "files", "archives", "env_vars", "environment", "job_timeout", "secrets"}
     ),
-    Kind.SPARK_SQL: frozenset(),
-    Kind.LIVY: frozenset({"application", "application_args", "env_vars", "packages", "properties_file", "secrets"}),
+    Kind.SPARK_SQL: frozenset({"archives", "env_vars", "environment", "files", "job_timeout", "py_files", "secrets"}),
+    Kind.LIVY: frozenset({"application", "application_args", "env_vars", "secrets"}),
 }
 """Parameters that the operators of the cluster know and the ones that are left do not, so that `default_args` count."""
+
+_OF_STARTS = frozenset(
+    {"driver_class_path", "driver_memory", "exclude_packages", "jars", "packages", "properties_file", "repositories"}
+)
+SHIELDED: Mapping[Kind, frozenset[str]] = {
+    Kind.SPARK_SUBMIT: frozenset(),
+    Kind.PYSPARK: _OF_STARTS,
+    Kind.SPARK_SQL: _OF_STARTS,
+    Kind.LIVY: _OF_STARTS - {"driver_memory", "jars"},
+}
+"""Those of them by which a task gets a Spark environment: the rewrite takes back what `default_args` give."""
 
 PLACES_OF_DRIVERS = frozenset(
     {
@@ -141,8 +152,3 @@ CONNECTIONS: Mapping[Kind, str] = {
     Kind.LIVY: "livy_conn_id",
 }
 """The parameter that names the connection."""
-
-
-def says_something(value: object) -> bool:
-    """False for values by which a parameter is not given."""
-    return not (value is None or value is False or value == "")

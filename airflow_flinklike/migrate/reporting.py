@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from airflow_flinklike.migrate.analysis import FileReport
-from airflow_flinklike.migrate.judging import is_own
+from airflow_flinklike.migrate.confs import is_own
 from airflow_flinklike.migrate.model import Judgement, Place, Verdict
 from airflow_flinklike.migrate.summary import IDLE_MINUTES, Summary, rounded
 from runtime.common.printable import printable

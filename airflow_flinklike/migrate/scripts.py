@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from airflow_flinklike.api.artifacts import is_elsewhere
 from airflow_flinklike.api.builder_conf import builder_conf
+from airflow_flinklike.migrate.confs import is_templated
 from airflow_flinklike.migrate.files import UnreadableFileError, read
-from airflow_flinklike.migrate.judging import is_templated
-from airflow_flinklike.migrate.model import Computed, Kind, Origin, Parameter, Place
+from airflow_flinklike.migrate.model import Computed, Origin, Parameter, Place
 from airflow_flinklike.migrate.paths import PathEvaluator
 from airflow_flinklike.migrate.tree import Tree
 
@@ -30,7 +30,7 @@ _NO_SCRIPT = Script({})
 
 def find_script(place: Place, file: Path, tree: Tree | None = None) -> Script:
     """The script of a place of a DAG file. With the file's `tree`, paths that begin at the file are found too."""
-    given = place.parameters.get("file" if place.kind is Kind.LIVY else "application")
+    given = place.parameters.get(place.application)
     if given is None or given.origin is Origin.MAPPED:
         return _NO_SCRIPT
     value = given.value if tree is None else _located(given, file, tree)

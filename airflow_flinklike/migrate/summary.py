@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_flinklike.migrate.analysis import FileReport
-from airflow_flinklike.migrate.judging import is_own
+from airflow_flinklike.migrate.confs import is_own
 from airflow_flinklike.migrate.model import DagInfo, Judgement, Place, Placement, Verdict
 from airflow_flinklike.migrate.parameters import CONNECTIONS
 from airflow_flinklike.migrate.schedules import UNKNOWN

@@ -193,6 +193,23 @@ def test_default_args_that_are_in_sight_cost_no_connection(before: str, tmp_path
     assert "conn_id" not in rewritten(tmp_path, text)
 
 
+def test_default_args_start_no_environment_for_a_task_that_never_took_them(tmp_path: Path) -> None:
+    text = (
+        "from airflow.sdk import DAG, task\n"
+        "from airflow.providers.apache.spark.operators.spark_sql import SparkSqlOperator\n"
+        f"{_SUBMIT}\n"
+        "with DAG('d', default_args={'driver_memory': '8g', 'packages': None, 'executor_memory': '4g'}):\n"
+        "    SparkSqlOperator(task_id='a', sql='select 1')\n"
+        "    SparkSubmitOperator(task_id='b', application='b.py')\n"
+        "    @task.pyspark\n    def c(spark):\n        pass\n    c()\n"
+    )
+    assert verdicts(tmp_path, text) == [Verdict.MOVES, Verdict.ENVIRONMENT, Verdict.MOVES]
+    changed = rewritten(tmp_path, text)
+    assert "FlinklikeSqlOperator(driver_memory=None, task_id='a', sql='select 1')\n" in changed
+    assert "FlinklikeSubmitOperator(task_id='b', application='b.py')\n" in changed
+    assert "@task.flinklike(driver_memory=None)\n" in changed
+
+
 def test_places_of_a_driver_go_from_a_literal_conf(tmp_path: Path) -> None:
     text = (
         f"{_SUBMIT}\n"
