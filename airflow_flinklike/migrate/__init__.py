@@ -1,6 +1,5 @@
 """Reads DAG files without running them, says which Spark tasks can move to the cluster, and rewrites them.
 
-`finding` finds tasks in the source, `judging` says what becomes of one (by its `confs`, how its parameters change and what is
-noted), `rewriting` changes the text, `reporting` tells
-people and programs. Only `dag_bag` imports Airflow.
+`finding` finds tasks in the source, `judging` says what becomes of one by its `confs`, `rewriting` changes the text,
+`reporting` tells people and programs. Only `dag_bag` imports Airflow.
 """

@@ -12,10 +12,13 @@ from airflow_flinklike.migrate.model import Computed, Kind, Origin, Place, says_
 from airflow_flinklike.migrate.parameters import PLACES_OF_DRIVERS, SHIELDED
 from airflow_flinklike.migrate.values import has_computed
 from runtime.common.spark_conf import WARM_CONF, conf_text, is_static, is_without_effect, static_conf
-from runtime.common.spark_environments import JARS, SparkOffer, SparkWish
+from runtime.common.spark_environments import HEAP, JARS, EnvironmentSpec, SparkOffer, SparkWish, driver_memory
 
-WARM = {"spark.master": "local[*]", **WARM_CONF}
+WARM = {"spark.master": "local[*]", HEAP: "1g", **WARM_CONF}
 """Static conf of the Spark that TaskManagers with the default configuration keep warm."""
+WARM_BYTES = sum(driver_memory(WARM))
+ENVIRONMENTS_BYTES = 4 << 30
+"""What `taskmanager.memory.spark.total` has for environments, beside the warm Spark, unless it is configured."""
 OFFER = SparkOffer(WARM, environment_bytes=1 << 60)
 NAME_OF_CONF = {Kind.PYSPARK: "config_kwargs"}
 """The parameter that has the conf, where it is not `conf`."""
@@ -87,14 +90,20 @@ def effective(conf: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
-def key_of(conf: Mapping[Any, Any], script: Mapping[str, str]) -> str | None:
-    """The environment's key; "" for the warm one, None if a value of static conf is known only when the task runs."""
+def environment_of(
+    conf: Mapping[Any, Any], script: Mapping[str, str], *, is_jar: bool = False
+) -> EnvironmentSpec | None:
+    """The environment of a task; None if a value of its static conf is known only when the task runs."""
     if any(has_computed(value) or is_templated(value) for value in effective(conf).values()):
         return None
     asked = static_conf(literal(conf))
     script = {key: value for key, value in script.items() if key not in asked}
-    key = OFFER.environment(SparkWish(asked=asked, script=script)).key
-    return _OWN_JOB if key != OFFER.environment(SparkWish("a job", asked, script)).key else key
+    return OFFER.environment(SparkWish("a job", asked, script, is_application=is_jar))
+
+
+def key_of(spec: EnvironmentSpec | None) -> str | None:
+    """Its key; "" for the warm one, None where it is not known."""
+    return None if spec is None else _OWN_JOB if spec.job_id else spec.key
 
 
 def is_own(key: str | None) -> bool:
@@ -120,3 +129,9 @@ def is_conf_text(value: Any) -> bool:
 def of_conf_text(value: str) -> dict[str, str]:
     pairs = (one.partition("=") for one in value.split(","))
     return {key.strip(): text.strip() for key, _, text in pairs}
+
+
+def paths_of(value: Any) -> list[str]:
+    """The paths of a list, or of a text with commas."""
+    several = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
+    return [one.strip() for one in several if isinstance(one, str)]

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow_flinklike.migrate.changing import DEFAULT_CONN_ID, changes_of, notes_of_changes
-from airflow_flinklike.migrate.confs import OFFER, confs_of, effective, is_conf_text, key_of, literal
+from airflow_flinklike.migrate.confs import (
+    OFFER,
+    confs_of,
+    effective,
+    environment_of,
+    is_conf_text,
+    is_templated,
+    key_of,
+    literal,
+    paths_of,
+)
 from airflow_flinklike.migrate.model import (
     Act,
     Change,
@@ -19,7 +30,7 @@ from airflow_flinklike.migrate.model import (
     end_of,
     says_something,
 )
-from airflow_flinklike.migrate.noting import notes_of
+from airflow_flinklike.migrate.noting import notes_of, notes_of_starts
 from airflow_flinklike.migrate.parameters import (
     CONNECTIONS,
     DROPPED,
@@ -31,6 +42,9 @@ from airflow_flinklike.migrate.parameters import (
 from runtime.common.spark_conf import conf_text
 from runtime.common.spark_environments import refused_static_conf
 
+_FILES = ("py_files", "files", "archives", "jars")
+_PATTERN = re.compile(r"[*?\[{]")
+
 
 def judge(place: Place, conn_id: str = DEFAULT_CONN_ID) -> Judgement:
     """What becomes of the tasks of a place, whose connection to the cluster is to be `conn_id`. Never raises."""
@@ -41,15 +55,18 @@ def judge(place: Place, conn_id: str = DEFAULT_CONN_ID) -> Judgement:
         reasons += [reason for reason in refused_static_conf(literal(one), [OFFER]) if reason not in reasons]
     if reasons:
         return Judgement(Verdict.STAYS, tuple(dict.fromkeys(reasons)), tuple(place.notes))
-    notes = [*place.notes, *notes_of(place), *notes_of_changes(place, changes)]
+    script = place.script_conf or {}
+    specs = [environment_of(one, script, is_jar=place.is_jar) for one in conf]
+    started = [spec for spec in specs if spec is not None and not spec.is_default]
+    notes = (*place.notes, *notes_of(place), *notes_of_starts(started), *notes_of_changes(place, changes))
+    memory = max((spec.memory_bytes for spec in started), default=0)
     if place.is_jar:
-        return Judgement(Verdict.JAR, (), tuple(notes), tuple(changes))
-    keys = tuple(dict.fromkeys(key_of(one, place.script_conf or {}) for one in conf))
+        return Judgement(Verdict.JAR, (), notes, tuple(changes), memory_bytes=memory)
+    keys = tuple(dict.fromkeys(map(key_of, specs)))
     if keys in {("",), ()}:
-        return Judgement(Verdict.MOVES, (), tuple(notes), tuple(changes))
-    confs = (place.script_conf or {}, *conf)
-    static = {key: conf_text(value) for one in confs for key, value in effective(one).items()}
-    return Judgement(Verdict.ENVIRONMENT, (), tuple(notes), tuple(changes), keys, static)
+        return Judgement(Verdict.MOVES, (), notes, tuple(changes))
+    static = {key: conf_text(value) for one in (script, *conf) for key, value in effective(one).items()}
+    return Judgement(Verdict.ENVIRONMENT, (), notes, tuple(changes), keys, static, memory)
 
 
 def _holding(place: Place) -> Iterator[str]:
@@ -105,8 +122,17 @@ def _of_values(place: Place) -> Iterator[str]:
     if place.kind in {Kind.SPARK_SUBMIT, Kind.LIVY} and place.calls and not _is_given_somehow(place, name):
         yield f"{name}: the call names none"
     yield from _of_jars(place, application)
+    yield from _of_patterns(place)
     if isinstance(application, str) and application.endswith((".R", ".r")):
         yield f"{name}: applications in R do not run on the cluster"
+
+
+def _of_patterns(place: Place) -> Iterator[str]:
+    """spark-submit finds the files that a pattern fits; a job names each of its files."""
+    for name in _FILES:
+        for path in paths_of(place.value(name)):
+            if not path.startswith(("http://", "https://")) and not is_templated(path) and _PATTERN.search(path):
+                yield f"{name}: {path} is a pattern, and none is taken: name each file, or give an archive of them"
 
 
 def _of_jars(place: Place, application: Any) -> Iterator[str]:

@@ -203,6 +203,7 @@ class Judgement:
     """What becomes of a task, why, and how its parameters change.
 
     `environments` are keys of Spark environments: one, or several for a mapped task; None in it: known when it runs.
+    `memory_bytes`: of the JVM that is started for it, the largest of several; 0 if there is none, or it is not known.
     """
 
     verdict: Verdict
@@ -211,6 +212,7 @@ class Judgement:
     changes: tuple[Change, ...] = ()
     environments: tuple[str | None, ...] = ()
     static_conf: Mapping[str, str] = field(default_factory=dict)
+    memory_bytes: int = 0
 
     @property
     def moves(self) -> bool:

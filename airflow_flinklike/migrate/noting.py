@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import math
+from collections.abc import Iterator, Sequence
 
 from airflow_flinklike.api.artifacts import is_elsewhere
-from airflow_flinklike.migrate.confs import NAME_OF_CONF, WARM, confs_of, is_conf_text, is_shielded
+from airflow_flinklike.migrate.confs import (
+    ENVIRONMENTS_BYTES,
+    NAME_OF_CONF,
+    WARM,
+    WARM_BYTES,
+    confs_of,
+    is_conf_text,
+    is_shielded,
+    paths_of,
+)
 from airflow_flinklike.migrate.model import Computed, Kind, Place
 from airflow_flinklike.migrate.parameters import NEW
 from runtime.common.spark_conf import is_without_effect
+from runtime.common.spark_environments import HEAP, EnvironmentSpec, size_bytes
 
+_GIB = 1 << 30
 _FILES = ("application", "file", "py_files", "files", "archives")
 
 
@@ -41,16 +52,30 @@ def notes_of(place: Place) -> Iterator[str]:
         yield f"{names}: without effect where Spark's tasks run in the TaskManager's JVM"
 
 
+def notes_of_starts(started: Sequence[EnvironmentSpec]) -> Iterator[str]:
+    """What the JVMs that are started for a task take."""
+    memory = max((spec.memory_bytes for spec in started), default=0)
+    if memory > ENVIRONMENTS_BYTES:
+        least = math.ceil((WARM_BYTES + memory) / _GIB)
+        yield (
+            f"needs taskmanager.memory.spark.total of at least {least} gb: its JVM takes {size_text(memory)}, with its "
+            f"overhead, beside the warm one's {size_text(WARM_BYTES)}"
+        )
+    heaps = [spec.conf[HEAP] for spec in started if {*spec.conf} == {HEAP} and not spec.is_application]
+    if small := [heap for heap in heaps if (size_bytes(heap) or _GIB) < _GIB]:
+        yield f"leave out driver_memory (or {HEAP}) of {small[0]}: the warm Spark has {WARM[HEAP]}"
+
+
+def size_text(size: int) -> str:
+    """Bytes for people."""
+    return f"{size / _GIB:.1f}".removesuffix(".0") + " gb"
+
+
 def _of_urls(place: Place) -> Iterator[str]:
     """Where the files are read that a URL names: one note for each kind."""
     given = [place.parameters[name].value for name in _FILES if name in place.parameters]
-    paths = [path for value in given for path in _paths(value) if is_elsewhere(path)]
+    paths = [path for value in given for path in paths_of(value) if is_elsewhere(path)]
     if found := [path for path in paths if path.startswith("local:")]:
         yield f"{found[0]} is a file of each TaskManager's host"
     if found := [path for path in paths if not path.startswith("local:")]:
         yield f"{found[0]} is fetched where the task runs, with the credentials of the TaskManagers or of the job"
-
-
-def _paths(value: Any) -> list[str]:
-    several = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else []
-    return [one.strip() for one in several if isinstance(one, str)]

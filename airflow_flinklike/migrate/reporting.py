@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from airflow_flinklike.migrate.analysis import FileReport
-from airflow_flinklike.migrate.confs import is_own
+from airflow_flinklike.migrate.confs import ENVIRONMENTS_BYTES, is_own
 from airflow_flinklike.migrate.model import Judgement, Place, Verdict
+from airflow_flinklike.migrate.noting import size_text
 from airflow_flinklike.migrate.summary import IDLE_MINUTES, Summary, rounded
 from runtime.common.printable import printable
 
@@ -32,9 +33,18 @@ def as_json(reports: Sequence[FileReport], summary: Summary) -> dict[str, Any]:
             "jvm_starts_per_day": {"before": summary.starts_before, "after": summary.starts_after},
             "seconds_saved_per_day": summary.seconds_saved,
             "connections": summary.connections,
+            "memory_bytes": {"environments": summary.environment_bytes, "own_jvm": summary.own_jvm_bytes},
+            "own_jvms": summary.own_jvms,
+            "tasks_of_largest_run": summary.largest_run[1],
         },
         "environments": [
-            {"key": one.key, "places": one.places, "tasks": one.tasks, "conf": _texts(one.conf)}
+            {
+                "key": one.key,
+                "places": one.places,
+                "tasks": one.tasks,
+                "memory_bytes": one.memory_bytes,
+                "conf": _texts(one.conf),
+            }
             for one in summary.environments.values()
         ],
         "files": [_file(report) for report in reports if report.tasks or report.others or report.problem],
@@ -151,6 +161,7 @@ def summary_lines(summary: Summary) -> list[str]:
     lines.append(
         f"Assumed: an environment starts once for each run of a DAG, unless runs come within {IDLE_MINUTES} minutes."
     )
+    lines += _room_lines(summary)
     if summary.unscheduled:
         lines.append(f"Not counted: {summary.unscheduled} tasks without a schedule that the file tells.")
     if summary.unseen_scripts:
@@ -161,6 +172,31 @@ def summary_lines(summary: Summary) -> list[str]:
     if summary.problems:
         lines.append(f"{summary.problems} files could not be read or written.")
     return lines
+
+
+def _room_lines(summary: Summary) -> Iterator[str]:
+    """What the tasks that move need of the cluster, as far as the files tell."""
+    name, tasks = summary.largest_run
+    if tasks:
+        of = f" ({name})" if name else ""
+        yield (
+            f"Slots: up to {tasks} tasks that move are in one run of a DAG{of}. How many run at once depends on how "
+            "long they take, which no file tells."
+        )
+    several = len(summary.environments)
+    if several:
+        largest = max(one.memory_bytes for one in summary.environments.values())
+        yield (
+            f"Memory: the environments ({several}) take {size_text(summary.environment_bytes)} if all are there at "
+            f"once, the largest {size_text(largest)}, each with its overhead."
+        )
+    if summary.own_jvms:
+        yield f"Memory: JVMs of one task alone ({summary.own_jvms}) take up to {size_text(summary.own_jvm_bytes)} each."
+    if several or summary.own_jvms:
+        yield (
+            f"A TaskManager has {size_text(ENVIRONMENTS_BYTES)} for them beside its warm Spark; "
+            "taskmanager.memory.spark.total gives it more."
+        )
 
 
 def _environments(summary: Summary) -> str:

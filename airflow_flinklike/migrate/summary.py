@@ -27,6 +27,8 @@ class Environment:
     places: int = 0
     tasks: int = 0
     runs: dict[DagInfo, float] = field(default_factory=dict)
+    memory_bytes: int = 0
+    """Of its JVM: heap and overhead."""
 
 
 @dataclass(slots=True)
@@ -45,8 +47,26 @@ class Summary:
     """Tasks of DAGs that run when somebody starts them, or whose schedule is known only when they run."""
     unseen_scripts: int = 0
     """Tasks whose application is a script that was not read: static conf of its own builder is not known."""
+    own_jvms: int = 0
+    """Tasks with a JVM that no other task shares."""
+    own_jvm_bytes: int = 0
+    """The memory of the largest of these."""
+    tasks_of_runs: dict[DagInfo, int] = field(default_factory=dict)
+    """Tasks of each DAG that move."""
     starts_before: float = 0.0
     starts_after: float = 0.0
+
+    @property
+    def environment_bytes(self) -> int:
+        """The memory of all shared environments, if they are there at the same time."""
+        return sum(one.memory_bytes for one in self.environments.values())
+
+    @property
+    def largest_run(self) -> tuple[str, int]:
+        """The DAG with the most tasks that move, and their number."""
+        runs = ((number, dag.dag_id) for dag, number in self.tasks_of_runs.items())
+        number, name = max(runs, default=(0, ""))
+        return name, number
 
     @property
     def seconds_saved(self) -> float:
@@ -89,15 +109,26 @@ def _add(found: Summary, place: Place, judgement: Judgement) -> None:
         _at_least(one) for one in place.placements if one.dag is not None and one.dag.schedule.runs_per_day
     )
     found.unseen_scripts += tasks if place.script_conf is None else 0
-    keys = judgement.environments
+    for one in place.placements if judgement.moves else ():
+        if one.dag is not None:
+            found.tasks_of_runs[one.dag] = found.tasks_of_runs.get(one.dag, 0) + _at_least(one)
+    _add_jvms(found, place, judgement, runs)
+
+
+def _add_jvms(found: Summary, place: Place, judgement: Judgement, runs: dict[DagInfo, float]) -> None:
+    """The JVMs that are started after the move, in environments and otherwise."""
+    tasks, keys = counted(place), judgement.environments
     if judgement.verdict is Verdict.ENVIRONMENT and len(keys) == 1 and keys[0] and not is_own(keys[0]):
         shared = found.environments.setdefault(keys[0], Environment(keys[0], judgement.static_conf))
+        shared.memory_bytes = judgement.memory_bytes
         shared.places += 1
         shared.tasks += tasks
         for dag in runs:
             # Tasks of one run of a DAG find the environment warm.
             shared.runs[dag] = dag.schedule.runs_per_day or 0.0
     elif judgement.verdict is not Verdict.MOVES:
+        found.own_jvms += tasks if judgement.moves else 0
+        found.own_jvm_bytes = max(found.own_jvm_bytes, judgement.memory_bytes)
         found.starts_after += sum(runs.values())
 
 

@@ -42,6 +42,9 @@ SCHEMA = {
                 "jvm_starts_per_day",
                 "seconds_saved_per_day",
                 "connections",
+                "memory_bytes",
+                "own_jvms",
+                "tasks_of_largest_run",
             ],
             "properties": {
                 "tasks": {"type": "object", "required": ["moves", "environment", "jar", "stays"]},
@@ -51,7 +54,7 @@ SCHEMA = {
         },
         "environments": {
             "type": "array",
-            "items": {"type": "object", "required": ["key", "places", "tasks", "conf"]},
+            "items": {"type": "object", "required": ["key", "places", "tasks", "memory_bytes", "conf"]},
         },
         "files": {
             "type": "array",

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from airflow_flinklike.migrate.analysis import FileReport, analyse
+from airflow_flinklike.migrate.confs import ENVIRONMENTS_BYTES, WARM_BYTES
 from airflow_flinklike.migrate.judging import judge
 from airflow_flinklike.migrate.model import Act, Computed, Judgement, Kind, Origin, Parameter, Place, Verdict
 from airflow_flinklike.migrate.parameters import CONNECTIONS, DROPPED, HOLDING, KEPT, RENAMED
+from airflow_flinklike.migrate.reporting import as_text
 from airflow_flinklike.migrate.summary import rounded, summarize
 from airflow_flinklike.operators.spark_parameters import UNSUPPORTED
-from runtime.common.spark_environments import environment_key
+from runtime.common.spark_environments import OVERHEAD_BYTES_MIN, environment_key
+from runtime.config.options.taskmanager import SPARK_MEMORY
+from runtime.config.spark_memory import ENVIRONMENT_BYTES_DEFAULT
 
 
 def judged(kind: Any = Kind.SPARK_SUBMIT, /, **values: Any) -> Judgement:
@@ -131,6 +135,36 @@ def test_livy_waits_as_before() -> None:
     assert acts(judged(Kind.LIVY, **base, polling_interval=5))["args"] == (Act.RENAME, "application_args")
 
 
+@pytest.mark.parametrize(
+    ("memory", "verdict", "told"),
+    [
+        (
+            "768m",
+            Verdict.ENVIRONMENT,
+            "leave out driver_memory (or spark.driver.memory) of 768m: the warm Spark has",
+        ),
+        ("1024m", Verdict.MOVES, ""),
+        ("3g", Verdict.ENVIRONMENT, ""),
+        ("100g", Verdict.ENVIRONMENT, "needs taskmanager.memory.spark.total of at least 112 gb: its JVM takes 110 gb"),
+    ],
+)
+def test_a_heap_that_changes_nothing_or_does_not_fit_is_told(memory: str, verdict: Verdict, told: str) -> None:
+    found = judged(driver_memory=memory)
+    assert found.verdict is verdict
+    assert any(note.startswith(told) for note in found.notes) if told else not found.notes
+
+
+def test_the_cluster_without_configuration_is_what_verdicts_are_about() -> None:
+    assert SPARK_MEMORY.default + OVERHEAD_BYTES_MIN == WARM_BYTES
+    assert ENVIRONMENTS_BYTES == ENVIRONMENT_BYTES_DEFAULT
+
+
+@pytest.mark.parametrize("value", ["/x/*.csv", "/a.csv, s3a://b/part-?.csv", ["/a.csv", "/x/{a,b}.csv"]])
+def test_a_pattern_of_files_keeps_a_task(value: Any) -> None:
+    assert "is a pattern, and none is taken: name each file" in judged(files=value).reasons[0]
+    assert judged(files="https://h/a.csv?sig=x, /b/{{ ds }}.csv").verdict is Verdict.MOVES
+
+
 # --- totals -----------------------------------------------------------------------------------------------
 
 _HEAD = """from airflow import DAG
@@ -165,6 +199,27 @@ with DAG("manual", schedule=None):
     assert found.unscheduled == 1
     (environment,) = found.environments.values()
     assert (environment.tasks, environment.places) == (2, 2)
+
+
+def test_what_the_cluster_needs_is_estimated(tmp_path: Path) -> None:
+    body = """
+with DAG("nightly", schedule="@daily"):
+    S(task_id="a", application="a.py")
+    S(task_id="b", application="a.py", driver_memory="2g")
+    S(task_id="c", application="a.py", driver_memory="2048m")
+    S(task_id="d", application="a.py", conf={"spark.serializer": "K"})
+    S(task_id="e", application="a.jar", driver_memory="8g")
+    S(task_id="f", application="a.py", proxy_user="x", driver_memory="9g")
+"""
+    found = report(tmp_path, body)
+    totals = summarize([found])
+    assert totals.environment_bytes == (2560 + 1536) << 20
+    assert (totals.own_jvms, totals.own_jvm_bytes) == (1, 8 * 1024 * 1.1 * (1 << 20) // 1 + 1)
+    assert totals.largest_run == ("nightly", 5)
+    text = as_text([found], totals)
+    assert "Slots: up to 5 tasks that move are in one run of a DAG (nightly)." in text
+    assert "Memory: the environments (2) take 4 gb if all are there at once, the largest 2.5 gb, each with" in text
+    assert "Memory: JVMs of one task alone (1) take up to 8.8 gb each." in text
 
 
 def test_an_environment_that_is_used_often_stays_warm(tmp_path: Path) -> None:
