@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_flinklike.migrate.changing import DEFAULT_CONN_ID
+from airflow_flinklike.migrate.changing import DEFAULT_CONN_ID, without_effect
 from airflow_flinklike.migrate.files import SourceFile, UnreadableFileError, read
 from airflow_flinklike.migrate.finding import Found, find_tasks
 from airflow_flinklike.migrate.judging import judge
@@ -25,6 +25,8 @@ class FileReport:
 
     path: Path
     problem: str = ""
+    advice: list[str] = field(default_factory=list)
+    """What nobody has to do for a task to move, and should do when it has."""
     tasks: list[tuple[Place, Judgement]] = field(default_factory=list)
     others: list[tuple[str, int]] = field(default_factory=list)
     source: SourceFile | None = None
@@ -56,6 +58,8 @@ class FileReport:
             rows = self.rows.pop(place, [(place, judgement)])
             self.tasks += [(row, one if judgement.moves else judgement) for row, one in rows]
         self.tasks += [row for rows in self.rows.values() for row in rows]
+        moving = [place for place, judgement in self.judgements.items() if judgement.moves]
+        self.advice = list(dict.fromkeys(line for place in moving for line in without_effect(place)))
         self.changed_text = changed if changed != text else None
 
     def write(self) -> None:

@@ -86,19 +86,18 @@ def _of_polling(place: Place) -> Iterator[Change]:
         yield Change(Act.SET, "wait_for_completion", "False", why)
 
 
-def notes_of_changes(place: Place, changes: Iterable[Change]) -> Iterator[str]:
-    """What the rewrite changes, and what it leaves without effect."""
-    yield from _of_kept(place)
-    yield from (_in_words(change) for change in changes if change.why)
+def notes_of_changes(changes: Iterable[Change]) -> Iterator[str]:
+    """What the rewrite changes, in words."""
+    return (_in_words(change) for change in changes if change.why)
 
 
-def _of_kept(place: Place) -> Iterator[str]:
-    """What has no effect, and stays where the rewrite changes nothing."""
+def without_effect(place: Place) -> Iterator[str]:
+    """What has no effect for the task once it has moved, and stays, since it stands where others take it too."""
     for name, why in DROPPED[place.kind].items():
         given = place.parameters.get(name)
         if given is not None and given.origin in _SHARED and says_something(given.value):
             instead = why.removeprefix("leave it out: ")
-            yield f"{name} of {_SHARED[given.origin]} has no effect, and can be taken out there: {instead}"
+            yield f"{name} of {_SHARED[given.origin]} has no effect for tasks that move ({instead}): take it out there"
 
 
 def _in_words(change: Change) -> str:

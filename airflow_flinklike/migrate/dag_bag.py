@@ -157,7 +157,7 @@ def _rows(place: Place, judgement: Judgement, real: Sequence[Place]) -> Iterator
     for task in real:
         found = judge(_without_keys(task, judgement.changes))
         if judgement.moves and found.moves:
-            notes = [*found.notes, *notes_of_changes(place, judgement.changes)]
+            notes = [*found.notes, *notes_of_changes(judgement.changes)]
             found = replace(found, notes=tuple(dict.fromkeys(notes)), changes=judgement.changes)
         elif not judgement.moves:
             found = judgement

@@ -45,8 +45,7 @@ class Dags:
                 case ast.While() if child in parent.body:
                     count = None
                 case _ if isinstance(parent, _COMPREHENSIONS) and not isinstance(child, ast.comprehension):
-                    for one in parent.generators:
-                        count = None if one.ifs else _times(count, self._length(one.iter))
+                    count = self._of_generators(count, parent.generators)
                 case ast.Lambda():
                     return [Placement(dag, None, dag is None)]
                 case ast.FunctionDef() | ast.AsyncFunctionDef() if child in parent.body:
@@ -97,12 +96,19 @@ class Dags:
             total = _times(total, self._length(value))
         return total
 
+    def _of_generators(self, count: int | None, generators: list[ast.comprehension]) -> int | None:
+        for one in generators:
+            count = None if one.ifs else _times(count, self._length(one.iter))
+        return count
+
     def _length(self, node: ast.expr) -> int | None:
         match node:
             case ast.Call(func=ast.Attribute(attr="items" | "keys" | "values", value=inner), args=[]):
                 return self._length(inner)
             case ast.Call(func=ast.Name(id="enumerate" | "sorted" | "reversed" | "list" | "set"), args=[inner, *_]):
                 return self._length(inner)
+            case ast.ListComp(generators=generators) | ast.GeneratorExp(generators=generators):
+                return self._of_generators(1, generators)
             case _:
                 return _length_of(self._tree.value(node))
 

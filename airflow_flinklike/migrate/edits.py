@@ -161,7 +161,7 @@ def remove_segments(source: Source, segments: Sequence[Segment], removed: Iterab
         segment = segments[index]
         if segment.comma >= 0 and source.text[segment.end : segment.comma].strip():
             edits += [Edit(segment.start, segment.end), Edit(segment.comma, segment.comma + 1)]
-        elif source.indent(segment.start) is not None:
+        elif source.indent(segment.start) is not None and not _is_before_bracket(source, segment):
             edits.append(_of_own_line(source, segment))
         elif segment.comma >= 0:
             edits.append(_of_shared_line(source, segment))
@@ -170,11 +170,17 @@ def remove_segments(source: Source, segments: Sequence[Segment], removed: Iterab
     return edits
 
 
+def _is_before_bracket(source: Source, segment: Segment) -> bool:
+    """True for the last element if its bracket is closed on the same line: no empty line is left then."""
+    rest = source.text[segment.end : source.line_end(segment.end - 1)].lstrip(" \t")
+    return segment.comma < 0 and rest.startswith(tuple(_CLOSING))
+
+
 def _start_of_last(source: Source, segments: Sequence[Segment], index: int, gone: set[int]) -> int:
     """Where to begin with the last element, so that no comma is left behind; comments in between stay."""
     one = index
     while one > 0:
-        if source.text[segments[one - 1].end : segments[one].start].strip(" \t,"):
+        if source.text[segments[one - 1].end : segments[one].start].strip(" \t\r\n,"):
             break
         one -= 1
         if one not in gone:

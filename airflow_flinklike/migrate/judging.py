@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airflow_flinklike.migrate.changing import DEFAULT_CONN_ID, changes_of, notes_of_changes
 from airflow_flinklike.migrate.confs import (
+    NAME_OF_CONF,
     OFFER,
     confs_of,
     effective,
@@ -37,6 +39,7 @@ from airflow_flinklike.migrate.parameters import (
     HOLDING,
     KEPT,
     OF_AIRFLOW,
+    PLACES_OF_DRIVERS,
     RENAMED,
 )
 from runtime.common.spark_conf import conf_text
@@ -54,11 +57,12 @@ def judge(place: Place, conn_id: str = DEFAULT_CONN_ID) -> Judgement:
     for one in conf:
         reasons += [reason for reason in refused_static_conf(literal(one), [OFFER]) if reason not in reasons]
     if reasons:
+        reasons += _how_to_drop(place)
         return Judgement(Verdict.STAYS, tuple(dict.fromkeys(reasons)), tuple(place.notes))
     script = place.script_conf or {}
     specs = [environment_of(one, script, is_jar=place.is_jar) for one in conf]
     started = [spec for spec in specs if spec is not None and not spec.is_default]
-    notes = (*place.notes, *notes_of(place), *notes_of_starts(started), *notes_of_changes(place, changes))
+    notes = (*place.notes, *notes_of(place), *notes_of_starts(started), *notes_of_changes(changes))
     memory = max((spec.memory_bytes for spec in started), default=0)
     if place.is_jar:
         return Judgement(Verdict.JAR, (), notes, tuple(changes), memory_bytes=memory)
@@ -125,6 +129,17 @@ def _of_values(place: Place) -> Iterator[str]:
     yield from _of_patterns(place)
     if isinstance(application, str) and application.endswith((".R", ".r")):
         yield f"{name}: applications in R do not run on the cluster"
+
+
+def _how_to_drop(place: Place) -> Iterator[str]:
+    """What to do with keys that the rewrite would take out of a conf that stands in the call."""
+    keys = dict.fromkeys(key for conf in confs_of(place) for key in conf if key in PLACES_OF_DRIVERS)
+    given = place.parameters.get(NAME_OF_CONF.get(place.kind, "conf"))
+    if keys and given is not None:
+        value = None if given.keyword is None else given.keyword.value
+        where = value.id if isinstance(value, ast.Name) else "its mapping"
+        told = "write conf out in the call, where --write takes them out, or delete them from"
+        yield f"{', '.join(keys)}: {told} {where}"
 
 
 def _of_patterns(place: Place) -> Iterator[str]:

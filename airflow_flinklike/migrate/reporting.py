@@ -58,6 +58,7 @@ def _file(report: FileReport) -> dict[str, Any]:
         "changed": report.is_changed,
         "written": report.is_written,
         "tasks": [_task(place, judgement) for place, judgement in report.tasks],
+        "advice": report.advice,
         "others": [{"class": name, "line": line} for name, line in report.others],
     }
 
@@ -95,6 +96,7 @@ def as_text(reports: Iterable[FileReport], summary: Summary) -> str:
         lines.append(f"{report.path}{'  (written)' if report.is_written else ''}")
         lines += _table([_row(place, judgement, summary) for place, judgement in report.tasks], report)
         lines += [f"  {line:>5}  {name}: no task of this class is moved" for name, line in report.others]
+        lines += [f"  {line}" for line in report.advice]
         lines.append("")
     lines += summary_lines(summary)
     return "\n".join(printable(line) for line in lines) + "\n"
@@ -234,6 +236,8 @@ def _markdown_rows(report: FileReport, summary: Summary) -> Iterator[str]:
         yield f"| {path} | {place.line or '-'} | {_cell(_name(place))} | {place.kind} | {what} | {why} |"
     for name, line in report.others:
         yield f"| {path} | {line} | | {name} | stays | no task of this class is moved |"
+    for text in report.advice:
+        yield f"| {path} | | | | | {_cell(text)} |"
 
 
 def _cell(text: str) -> str:

@@ -60,7 +60,7 @@ SCHEMA = {
             "type": "array",
             "items": {
                 "type": "object",
-                "required": ["path", "problem", "changed", "written", "tasks", "others"],
+                "required": ["path", "problem", "changed", "written", "tasks", "advice", "others"],
                 "properties": {
                     "tasks": {
                         "type": "array",

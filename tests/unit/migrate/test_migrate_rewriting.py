@@ -126,12 +126,46 @@ def test_a_mapping_that_a_task_takes_stays_as_it_is(spread: str, after: str, tmp
     assert rewritten(tmp_path, text) == f"{_NEW}\n{_COMMON}\n{call}"
 
 
-def test_what_has_no_effect_in_a_mapping_that_stays_is_told(tmp_path: Path) -> None:
-    text = f"{_SUBMIT}\n{_COMMON}\nSparkSubmitOperator(task_id='a', application='a.py', **C)\n"
+@pytest.mark.parametrize(
+    ("task", "where"),
+    [
+        ("SparkSubmitOperator(task_id='a', application='a.py', **C)", "a mapping taken with **"),
+        ("with DAG('d', default_args=C):\n    SparkSubmitOperator(task_id='a', application='a.py')", "default_args"),
+    ],
+)
+def test_what_has_no_effect_in_a_mapping_that_stays_is_told_once(task: str, where: str, tmp_path: Path) -> None:
     file = tmp_path / "dag.py"
-    file.write_text(text)
-    ((_, judgement),) = analyse(file).judgements.items()
-    assert "verbose of a mapping taken with ** has no effect, and can be taken out there: " in judgement.notes[-1]
+    file.write_text(f"from airflow.sdk import DAG\n{_SUBMIT}\n{_COMMON}\n{task}\n{task}\n")
+    report = analyse(file)
+    report.settle()
+    assert [line.partition(" (")[0] for line in report.advice] == [
+        f"verbose of {where} has no effect for tasks that move"
+    ]
+
+
+def test_keys_of_a_named_conf_say_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "dag.py"
+    task = "SparkSubmitOperator(task_id='a', application='a.py', conf="
+    file.write_text(f"{_SUBMIT}\nCONF = {{'spark.local.dir': '/x'}}\n{task}CONF)\n{task}{{**CONF, 'a': 1}})\n")
+    named, spread = analyse(file).judgements.values()
+    told = "spark.local.dir: write conf out in the call, where --write takes them out, or delete them from "
+    assert (named.reasons[-1], spread.reasons[-1]) == (f"{told}CONF", f"{told}its mapping")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("retries=1,\n    verbose=True, master='yarn')", "retries=1)"),
+        ("retries=1,\n    verbose=True)", "retries=1)"),
+        ("retries=1,\n    verbose=True\n)", "retries=1,\n)"),
+        ("retries=1,  # kept\n    verbose=True)", "retries=1,  # kept\n    )"),
+    ],
+)
+def test_parameters_that_go_leave_no_empty_line(before: str, after: str, tmp_path: Path) -> None:
+    text = f"{_SUBMIT}\nSparkSubmitOperator(task_id='a', application='a.py', {before}\n"
+    assert rewritten(tmp_path, text).splitlines()[1:] == (
+        f"FlinklikeSubmitOperator(task_id='a', application='a.py', {after}".splitlines()
+    )
 
 
 def test_an_imported_mapping_serves_tasks_that_stay_as_before(tmp_path: Path) -> None:
@@ -222,8 +256,7 @@ def test_places_of_a_driver_go_from_a_literal_conf(tmp_path: Path) -> None:
         f"{_NEW}\n"
         "FlinklikeSubmitOperator(task_id='a', application='a.py', conf={\n"
         "    # of this host\n"
-        "    'spark.sql.shuffle.partitions': 3,\n"
-        "    })\n"
+        "    'spark.sql.shuffle.partitions': 3})\n"
     )
     shared = text.replace("conf={", "conf=C)\nC = dict({").replace("})", "})")
     assert verdicts(tmp_path, shared.replace("conf=C)", "conf=C)")) == [Verdict.STAYS]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_flinklike.migrate.finding import find_tasks
 from airflow_flinklike.migrate.model import Computed
 from airflow_flinklike.migrate.tree import Tree
 
@@ -106,3 +107,21 @@ def test_a_function_sees_its_own_names_first_and_no_names_of_classes() -> None:
 
 def test_deep_nesting_ends() -> None:
     assert value_of("[" * 60 + "]" * 60) is not None
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("[[r] for r in ('eu', 'us')]", 2),
+        ("[[r, n] for r in ('eu', 'us') for n in range(3)]", 6),
+        ("[r for r in regions()]", None),
+        ("[r for r in ('eu', 'us') if r in ALLOWED]", None),
+    ],
+)
+def test_a_comprehension_has_as_many_tasks_as_its_lists(source: str, count: int | None) -> None:
+    text = (
+        "from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator\n"
+        f"SparkSubmitOperator.partial(task_id='a', application='a.py').expand(application_args={source})\n"
+    )
+    (place,) = find_tasks(text).places
+    assert place.count == count
