@@ -45,14 +45,14 @@ def migrate(
     Files are read and never executed, unless --load is given. Without --write no DAG file is changed. Exit code 1 if a
     file could not be read, imported or written; all others are in the report.
     """
-    from airflow_flinklike.migrate.analysis import analyse  # noqa: PLC0415 - no other command needs it
+    from airflow_flinklike.migrate.analysis import analyse_all  # noqa: PLC0415 - no other command needs it
     from airflow_flinklike.migrate.files import python_files  # noqa: PLC0415
     from airflow_flinklike.migrate.patching import patch_of  # noqa: PLC0415
 
     if not conn_id.strip():
         message = "--conn-id is empty: name an Airflow connection, such as flinklike_default"
         raise InvalidInputError(message)
-    reports = [analyse(path, conn_id) for path in python_files(paths)]
+    reports = analyse_all(python_files(paths), conn_id)
     if load:
         from airflow_flinklike.migrate.dag_bag import load_tasks  # noqa: PLC0415 - it imports Airflow
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from airflow_flinklike.migrate.changing import DEFAULT_CONN_ID, without_effect
 from airflow_flinklike.migrate.files import SourceFile, UnreadableFileError, read
 from airflow_flinklike.migrate.finding import Found, find_tasks
+from airflow_flinklike.migrate.following import Classes, is_imported
 from airflow_flinklike.migrate.judging import judge
 from airflow_flinklike.migrate.model import Judgement, Place
 from airflow_flinklike.migrate.rewriting import RewriteError, rewrite
 from airflow_flinklike.migrate.scripts import find_script
 
 _WORDS = ("SparkSubmitOperator", "SparkSqlOperator", "LivyOperator", "pyspark", "spark_submit", "livy")
+_DEPTH_MAX = 10
 
 
 @dataclass(eq=False, slots=True)
@@ -74,22 +77,59 @@ class FileReport:
             self.is_written = True
 
 
+def analyse_all(paths: Iterable[Path], conn_id: str = DEFAULT_CONN_ID) -> list[FileReport]:
+    """Read files that may import from each other. What is wrong with one is in its report. `settle` has to follow."""
+    reports = [analyse(path, conn_id) for path in paths]
+    classes = Classes()
+    names: set[str] = set()
+    for _ in range(_DEPTH_MAX):  # a subclass of a subclass of another file takes a round of its own
+        new = [classes.add(one.path, one.found.subclasses) for one in reports if one.found is not None]
+        names = set().union(*new)
+        if not names:
+            break
+        for report in reports:
+            if report.source is not None and any(name in report.source.text for name in names):
+                _find(report, conn_id, classes)
+    for report in reports:
+        _tell_users(report, reports)
+    return reports
+
+
+def _tell_users(report: FileReport, reports: Iterable[FileReport]) -> None:
+    """Of tasks that other files make by a function or class of this one, the number is theirs."""
+    for place, judgement in report.judgements.items():
+        name = "" if report.found is None else report.found.maker_of(place)
+        others = [one for one in reports if one is not report and one.source is not None]
+        if name and any(one.is_open for one in place.placements):
+            number = sum(is_imported(report.path, name, one.path, one.source.text) for one in others if one.source)
+            told = f"{name} is imported by {number} of the other files: --load counts the tasks that they make"
+            if number:
+                report.judgements[place] = replace(judgement, notes=(*judgement.notes, told))
+
+
 def analyse(path: Path, conn_id: str = DEFAULT_CONN_ID) -> FileReport:
-    """Read one file. What is wrong with it is in the report. `settle` has to follow."""
+    """Read one file alone."""
     report = FileReport(path)
     try:
         report.source = read(path)
-        text = report.source.text
-        if any(word in text for word in _WORDS):
-            report.found = find_tasks(text)
-            report.others = report.found.others
-            for place in report.found.places:
-                place.script_conf, place.script_problem = find_script(place, path, report.found.tree)
-            report.judgements = {place: judge(place, conn_id) for place in report.found.places}
     except UnreadableFileError as error:
         report.problem = str(error)
+    else:
+        if any(word in report.source.text for word in _WORDS):
+            _find(report, conn_id, Classes())
+    return report
+
+
+def _find(report: FileReport, conn_id: str, classes: Classes) -> None:
+    """Find the tasks of a file that was read, and judge them."""
+    assert report.source is not None
+    try:
+        report.found = find_tasks(report.source.text, lambda full: classes.kind_of(full, report.path))
+        report.others = report.found.others
+        for place in report.found.places:
+            place.script_conf, place.script_problem = find_script(place, report.path, report.found.tree)
+        report.judgements = {place: judge(place, conn_id) for place in report.found.places}
     except SyntaxError as error:
         report.problem = f"it is no Python: line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
         report.problem = f"it is no Python that can be read: {type(error).__name__} {error}"
-    return report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from airflow_flinklike.migrate.imports import OTHERS, dotted
 from airflow_flinklike.migrate.model import Computed, Kind, Origin, Parameter, Place, Placement
 from airflow_flinklike.migrate.tree import Function, Tree
 
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _PART = "a part of default_args is"
 
 
@@ -29,19 +30,29 @@ class Found:
     followers: list[ast.expr] = field(default_factory=list)
     others: list[tuple[str, int]] = field(default_factory=list)
     """Classes of the same providers that have no counterpart, with their lines."""
+    subclasses: dict[str, Kind] = field(default_factory=dict)
+    """Subclasses of the operators that the file defines."""
+
+    def maker_of(self, place: Place) -> str:
+        """The function or class of the module in which a place stands; "" for one that stands in none."""
+        around = [node for node in self.tree.ancestors(place.reference) if isinstance(node, _NAMED)]
+        return around[-1].name if around else ""
 
 
-def find_tasks(text: str) -> Found:
-    """The Spark tasks of a file. Raises SyntaxError, ValueError or RecursionError for a text that is no Python."""
-    return _Finder(Tree(text)).find()
+def find_tasks(text: str, imported: Callable[[str], Kind | None] = lambda _: None) -> Found:
+    """The Spark tasks of a file. `imported` knows subclasses of the operators in other files by their full names.
+
+    Raises SyntaxError, ValueError or RecursionError for a text that is no Python.
+    """
+    return _Finder(Tree(text), imported).find()
 
 
 class _Finder:
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, imported: Callable[[str], Kind | None]) -> None:
+        self._imported = imported
         self._tree = tree
         self._dags = Dags(tree)
         self._found = Found(tree)
-        self._subclasses: dict[str, Kind] = {}
         self._taken = taken_names(self._tree)
 
     def find(self) -> Found:
@@ -74,15 +85,20 @@ class _Finder:
         return isinstance(parent, ast.Attribute) and self._tree.imports.kind_of(parent) is not None
 
     def _read_class(self, node: ast.ClassDef) -> None:
-        kinds = [self._tree.imports.kind_of(base) or self._subclasses.get(dotted(base)) for base in node.bases]
+        kinds = [self._tree.imports.kind_of(base) or self._subclass(base) for base in node.bases]
         for base, kind in zip(node.bases, kinds, strict=True):
             if kind is None:
                 continue
-            self._subclasses[node.name] = kind
+            self._found.subclasses[node.name] = kind
             if not self._tree.calls_of(node.name):
                 why = f"{node.name} is a class of its own: change its base class and its code by hand"
                 none = [Placement(None, 0)]
                 self._found.places.append(Place(kind, node.lineno, node.name, base, obstacles=[why], placements=none))
+
+    def _subclass(self, node: ast.expr) -> Kind | None:
+        """The kind of a class of the file, or of another one, that an expression names."""
+        own = self._found.subclasses.get(dotted(node))
+        return own or next(filter(None, map(self._imported, self._tree.imports.full_names(node))), None)
 
     def _read_reference(self, node: ast.Name | ast.Attribute) -> None:
         if isinstance(node.ctx, ast.Store | ast.Del):
@@ -112,9 +128,13 @@ class _Finder:
         parent = self._tree.parents[node]
         if not (isinstance(parent, ast.Call) and parent.func is node):
             return
-        if isinstance(node, ast.Name) and node.id in self._subclasses:
-            place = self._add_call(self._subclasses[node.id], node, parent)
-            place.obstacles = [f"{node.id} is a subclass of {place.kind}: change its base class and its code by hand"]
+        kind = self._subclass(node)
+        if kind is not None:
+            place = self._add_call(kind, node, parent)
+            where = "" if dotted(node) in self._found.subclasses else ", in another file"
+            place.obstacles = [
+                f"{dotted(node)} is a subclass of {kind}{where}: change its base class and its code by hand"
+            ]
         elif self._tree.imports.is_other(node):
             name = next(name for name in OTHERS if self._tree.imports.is_airflow(node, name))
             self._found.others.append((name, node.lineno))

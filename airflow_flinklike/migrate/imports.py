@@ -46,9 +46,9 @@ def _imports(node: ast.AST) -> Iterator[Import]:
             root = alias.name.partition(".")[0]
             yield Import(node, alias, alias.asname or root, alias.name if alias.asname else root)
     elif isinstance(node, ast.ImportFrom):
-        module = "." * node.level + (node.module or "")
+        module = "." * node.level + (f"{node.module}." if node.module else "")
         for alias in node.names:
-            yield Import(node, alias, alias.asname or alias.name, f"{module}.{alias.name}")
+            yield Import(node, alias, alias.asname or alias.name, f"{module}{alias.name}")
 
 
 def dotted(node: ast.expr) -> str:

@@ -97,7 +97,7 @@ def _at_least(placement: Placement) -> int:
 
 def _add(found: Summary, place: Place, judgement: Judgement) -> None:
     tasks = counted(place)
-    found.places[judgement.verdict] += 1
+    found.places[judgement.verdict] += bool(place.calls or tasks)  # a class of its own makes no task where it stands
     found.tasks[judgement.verdict] += tasks
     found.is_at_least |= place.count is None
     if tasks:
