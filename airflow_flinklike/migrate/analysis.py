@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from airflow_flinklike.migrate.changing import DEFAULT_CONN_ID, without_effect
+from airflow_flinklike.migrate.defaults import idle_defaults, idle_names
 from airflow_flinklike.migrate.files import SourceFile, UnreadableFileError, read
 from airflow_flinklike.migrate.finding import Found, find_tasks
 from airflow_flinklike.migrate.following import Classes, is_imported
@@ -61,8 +62,7 @@ class FileReport:
             rows = self.rows.pop(place, [(place, judgement)])
             self.tasks += [(row, one if judgement.moves else judgement) for row, one in rows]
         self.tasks += [row for rows in self.rows.values() for row in rows]
-        moving = [place for place, judgement in self.judgements.items() if judgement.moves]
-        self.advice = list(dict.fromkeys(line for place in moving for line in without_effect(place)))
+        self.advice = list(dict.fromkeys(_advice(self.found, self.judgements)))
         self.changed_text = changed if changed != text else None
 
     def write(self) -> None:
@@ -75,6 +75,13 @@ class FileReport:
             self.problem = str(error)
         else:
             self.is_written = True
+
+
+def _advice(found: Found, judgements: Mapping[Place, Judgement]) -> Iterator[str]:
+    idle = idle_defaults(found, judgements)
+    for place, judgement in judgements.items():
+        if judgement.moves:
+            yield from without_effect(place, idle_names(found.tree, place, idle))
 
 
 def analyse_all(paths: Iterable[Path], conn_id: str = DEFAULT_CONN_ID) -> list[FileReport]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from airflow_flinklike.migrate.confs import NAME_OF_CONF, dropped_keys, is_conf_text, is_shielded, of_conf_text
 from airflow_flinklike.migrate.model import Act, Change, Kind, Origin, Place, says_something
@@ -91,11 +91,15 @@ def notes_of_changes(changes: Iterable[Change]) -> Iterator[str]:
     return (_in_words(change) for change in changes if change.why)
 
 
-def without_effect(place: Place) -> Iterator[str]:
-    """What has no effect for the task once it has moved, and stays, since it stands where others take it too."""
+def without_effect(place: Place, gone: Collection[str]) -> Iterator[str]:
+    """What has no effect for the task once it has moved, and stays, since it stands where others take it too.
+
+    `gone`: names that the rewrite takes out of `default_args`.
+    """
     for name, why in DROPPED[place.kind].items():
         given = place.parameters.get(name)
-        if given is not None and given.origin in _SHARED and says_something(given.value):
+        is_gone = given is not None and given.origin is Origin.DEFAULT_ARGS and name in gone
+        if given is not None and given.origin in _SHARED and says_something(given.value) and not is_gone:
             instead = why.removeprefix("leave it out: ")
             yield f"{name} of {_SHARED[given.origin]} has no effect for tasks that move ({instead}): take it out there"
 

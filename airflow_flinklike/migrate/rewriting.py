@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from airflow_flinklike.migrate.defaults import idle_defaults
 from airflow_flinklike.migrate.edits import (
     Edit,
     OverlappingEditsError,
@@ -30,6 +31,8 @@ def rewrite(text: str, found: Found, judgements: Mapping[Place, Judgement]) -> s
         return text
     source = Source(text)
     edits = [edit for place in moving for edit in _of_place(source, place, judgements[place].changes)]
+    for literal, names in idle_defaults(found, judgements).items():
+        edits += _without_keys(source, literal, names)
     references = [Reference(place.reference, place.kind) for place in moving if _is_renamed(place)]
     edits += _of_references(source, references)
     staying = {place.kind for place in found.places if not judgements[place].moves}
@@ -144,7 +147,7 @@ def _of_references(source: Source, references: Iterable[Reference]) -> Iterator[
         yield Edit(start, end, new_names(reference.kind)[1])
 
 
-def _without_keys(source: Source, node: ast.expr, names: set[str]) -> Iterator[Edit]:
+def _without_keys(source: Source, node: ast.expr, names: Collection[str]) -> Iterator[Edit]:
     """A literal mapping without these keys."""
     assert isinstance(node, ast.Dict)
     segments = source.segments(source.span(node)[0])

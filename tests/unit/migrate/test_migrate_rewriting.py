@@ -105,6 +105,8 @@ def test_the_bare_decorator_gets_the_connection(tmp_path: Path) -> None:
     assert '@task.flinklike(conn_id="cluster_b")\n' in rewritten(tmp_path, text, "cluster_b")
 
 
+_DAG = "from airflow.sdk import DAG\nfrom airflow.sdk import TaskGroup\nfrom acme import DEFAULTS, company_dag\n"
+_TASK = "SparkSubmitOperator(task_id='a', application='a.py')"
 _COMMON = "C = dict(verbose=True, conn_id='x', driver_memory='2g', principal=None)"
 
 
@@ -141,6 +143,48 @@ def test_what_has_no_effect_in_a_mapping_that_stays_is_told_once(task: str, wher
     assert [line.partition(" (")[0] for line in report.advice] == [
         f"verbose of {where} has no effect for tasks that move"
     ]
+
+
+_WITH = "with DAG('d', default_args={'retries': 1, 'verbose': True, 'executor_memory': '1g'})"
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (_WITH, f"{_TASK}\n    {_TASK} >> {_TASK}"),
+        (_WITH, f"for n in [1, 2]:\n        {_TASK}"),
+        (_WITH, "SparkSubmitOperator.partial(task_id='a', application='a.py').expand(application_args=rows())"),
+        (f"{_WITH} as d", _TASK),
+    ],
+)
+def test_default_args_of_tasks_that_move_lose_what_has_no_effect(head: str, body: str, tmp_path: Path) -> None:
+    file = tmp_path / "dag.py"
+    file.write_text(f"from airflow.sdk import DAG\n{_SUBMIT}\n{head}:\n    {body}\n")
+    report = analyse(file)
+    report.settle()
+    assert "default_args={'retries': 1, 'executor_memory': '1g'}" in (report.changed_text or "")
+    assert report.advice == []
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        (_WITH, f"{_TASK}\n    SparkSubmitOperator(task_id='a', application='a.py', keytab='k')"),
+        (_WITH, f"{_TASK}\n    EmptyOperator(task_id='b')"),
+        (_WITH, f"{_TASK}\n    made()"),
+        (_WITH, f"{_TASK}\n    @task\n    def f():\n        pass"),
+        (f"{_WITH} as d", f"{_TASK}\nEmptyOperator(task_id='b', dag=d)"),
+        (_WITH.replace("default_args={", "default_args={**D, "), _TASK),
+    ],
+)
+def test_default_args_that_others_take_stay(head: str, body: str, tmp_path: Path) -> None:
+    file = tmp_path / "dag.py"
+    file.write_text(f"from airflow.sdk import DAG\n{_SUBMIT}\nD = {{}}\n{head}:\n    {body}\n")
+    report = analyse(file)
+    report.settle()
+    is_spread = "**D" in head
+    assert ("'verbose': True" in (report.changed_text or "")) is not is_spread
+    assert len(report.advice) == (not is_spread)
 
 
 def test_keys_of_a_named_conf_say_what_to_do(tmp_path: Path) -> None:
@@ -192,8 +236,6 @@ def test_a_mapping_with_names_of_livy_holds_its_task(tmp_path: Path) -> None:
     assert rewritten(tmp_path, text) == text
 
 
-_DAG = "from airflow.sdk import DAG\nfrom airflow.sdk import TaskGroup\nfrom acme import DEFAULTS, company_dag\n"
-_TASK = "SparkSubmitOperator(task_id='a', application='a.py')"
 _SHIELDED = "FlinklikeSubmitOperator(conn_id=\"flinklike_default\", task_id='a', application='a.py')"
 
 
