@@ -115,6 +115,8 @@ def test_no_job_sees_the_jvm_of_another_and_each_ends_with_its_job(
     cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
 ) -> None:
     assert jvms(cluster) == set(), "none is kept for everybody"
+    (manager,) = client.get("/taskmanagers")["taskmanagers"]
+    assert (manager["spark"], manager["warm"]) == (True, False)
     one, other = (Job(cluster, tmp_path, name) for name in ("one", "other"))
     first, second = one.begun(), other.begun()
     assert first["jvm"] != second["jvm"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -174,6 +175,53 @@ def test_packages_come_from_a_repository(slots: SlotBox, tmp_path: Path) -> None
     missing = {**conf, "spark.jars.packages": "mine:lib:2.0"}
     failure = slots.failure(slots.work(plus, spark_conf=missing, job_id="2" * 32))
     assert "mine#lib;2.0: not found" in failure.message, failure.message
+
+
+def change_jvm(ctx: Any) -> list[str]:
+    spark = ctx.spark
+    jvm, context = spark._jvm, spark.sparkContext
+    jvm.java.util.TimeZone.setDefault(jvm.java.util.TimeZone.getTimeZone("Asia/Tokyo"))
+    jvm.java.util.Locale.setDefault(jvm.java.util.Locale.JAPAN)
+    jvm.java.lang.System.setProperty("mine.one", "1")
+    context.setSystemProperty("mine.two", "2")
+    context.setLogLevel("DEBUG")
+    jvm.org.apache.hadoop.conf.Configuration.addDefaultResource("mine.xml")
+    jvm.org.apache.log4j.LogManager.getLogger("com.acme").debug("a line of mine")
+    refused = []
+    for end in (jvm.java.lang.System.exit, jvm.java.lang.Runtime.getRuntime().halt):
+        try:
+            end(0)
+        except Exception as error:  # noqa: BLE001 - py4j has several
+            refused.append(str(error).partition("UnsupportedOperationException: ")[2].splitlines()[0])
+    return refused
+
+
+def find_changes(ctx: Any) -> list[str]:
+    java = ctx.spark._jvm.java
+    ctx.spark.range(3).count()
+    return [
+        java.util.TimeZone.getDefault().getID(),
+        java.util.Locale.getDefault().toString(),
+        *map(java.lang.System.getProperty, ("mine.one", "mine.two")),
+    ]
+
+
+def test_a_jvm_of_one_job_is_the_jobs_to_change_but_not_to_end(slots: SlotBox) -> None:
+    alone, job = {"spark.flinklike.isolation": "jvm"}, "1" * 32
+    changed = slots.report(slots.work(change_jvm, spark_conf=alone, job_id=job))
+    assert changed.state is ExecutionState.FINISHED, changed.failure
+    end = " is refused: this JVM serves all tasks of the job. End a script with sys.exit(), or by reaching its end"
+    assert json.loads(changed.value or b"") == [f"java.lang.System.exit{end}", f"java.lang.Runtime.halt{end}"]
+    log = slots.bench.log(changed, "stderr")
+    assert "DEBUG" in log
+    assert "a line of mine" in log
+    assert "shares" not in log
+    assert "has changed" not in log
+    found = slots.value(slots.work(find_changes, spark_conf=alone, job_id=job), slot=1)
+    assert found == ["Asia/Tokyo", "ja_JP", "1", "2"], "its next task finds what it has changed"
+    assert len(slots.made) == 1
+    for conf in ({}, alone):
+        assert "Asia/Tokyo" not in slots.value(slots.work(find_changes, spark_conf=conf, job_id="2" * 32)), conf
 
 
 def use_hive(ctx: Any) -> list[Any]:

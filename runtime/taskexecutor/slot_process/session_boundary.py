@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.spark_conf import ISOLATION, JVM
 from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
 from runtime.taskexecutor.slot_process.job_files import copy_into
 from runtime.taskexecutor.slot_process.state_processors import own_processors
@@ -55,12 +56,19 @@ def _bound_context(attached: AttachedSpark) -> None:
 
 
 def set_property(attached: AttachedSpark, key: str, value: str) -> None:
-    """Properties of the JVM belong to all jobs: what names Spark conf is the job's conf, all else is refused."""
-    if not key.startswith("spark."):
-        message = f"{key}: system properties belong to the JVM, which other jobs share; a job can set spark.* only"
+    """What names Spark conf is the job's conf. All else is a property of the JVM, and refused where jobs share that."""
+    if key.startswith("spark."):
+        attached.activate()
+        attached.apply_conf({key: value})
+    elif attached.session.is_of_one_job:
+        attached.activate()
+        attached.context._jvm.java.lang.System.setProperty(key, value)  # type: ignore[union-attr]  # noqa: SLF001 - as pyspark
+    else:
+        message = (
+            f"{key}: system properties belong to the JVM, which other jobs share: a job can set spark.* only, unless "
+            f"it has a JVM of its own ({ISOLATION}: {JVM})"
+        )
         raise InvalidInputError(message)
-    attached.activate()
-    attached.apply_conf({key: value})
 
 
 def _bound_files(attached: AttachedSpark) -> None:

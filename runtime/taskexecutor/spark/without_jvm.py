@@ -28,8 +28,8 @@ class WithoutJvm:
 
     @property
     def is_warm(self) -> bool:
-        """True: nothing could be warmer."""
-        return True
+        """False: there is none."""
+        return False
 
     @property
     def memory_bytes(self) -> int:

@@ -85,7 +85,9 @@ class Driver:
         return slot_session.open(self._scala_context, self.java_session, tag, script_words, dict(properties))
 
     def note_state(self) -> None:
-        """Note the parts of the JVM that all jobs share: they have to stay as they are now (R45)."""
+        """Note the parts of the JVM that jobs share: they have to stay as they are now (R45)."""
+        if self.settings.is_of_one_job:
+            return
         self.jvm.org.apache.spark.JvmState.note(self._scala_context, self.java_session)
 
     def put_back(self, patience: float) -> str:

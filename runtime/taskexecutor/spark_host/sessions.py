@@ -133,7 +133,9 @@ class Sessions:
             delete_tree(directory)
             raise
         port, secret = str(java.address()).split(" ")
-        return _OpenSession(SlotSession(tag, int(port), secret, pool, str(directory), driver.conf), java)
+        is_of_one_job = driver.settings.is_of_one_job
+        session = SlotSession(tag, int(port), secret, pool, str(directory), driver.conf, is_of_one_job=is_of_one_job)
+        return _OpenSession(session, java)
 
     def _close_unused(self, session: _OpenSession) -> None:
         try:

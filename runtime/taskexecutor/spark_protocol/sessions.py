@@ -21,6 +21,7 @@ class SlotSession:
 
     `session_id` is also Spark's job tag. `directory` is for the temporary files of the session's Python side;
     it is made by `open_session` and removed by `close_session`. `conf` is what the JVM was started with.
+    `is_of_one_job`: no other job has that JVM.
 
     For a Java application there is no JVM yet: the slot process starts it with `command`, which lacks the class path's
     end, and `environment`, and gives it `conf` (`slot_process.application`).
@@ -34,6 +35,7 @@ class SlotSession:
     conf: Mapping[str, str] = field(default_factory=dict)
     command: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    is_of_one_job: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ class SparkSettings:
     `secret_file` has the secret that a `spark://` cluster asks for; "" = it asks for none. `warehouse` is where the
     catalog is kept; "" = nowhere. `log_prefix` tells the logs of several TaskManagers in one directory apart.
     `slot_gids`: the group of each slot, where slots are users of their own and this JVM is another one (R50).
-    `is_on_demand`: it is one of those that a TaskManager starts for static conf of jobs.
+    `is_on_demand`: it is one of those that a TaskManager starts for static conf of jobs. `is_of_one_job`: no other job
+    has it, so that the job may change what a JVM has once.
     """
 
     master: str
@@ -62,6 +63,7 @@ class SparkSettings:
     change_timeout: float = 45.0
     slot_gids: tuple[int, ...] = ()
     is_on_demand: bool = False
+    is_of_one_job: bool = False
 
     def of_environment(self, spec: EnvironmentSpec) -> SparkSettings:
         """The settings of another environment beside this one.
@@ -81,6 +83,7 @@ class SparkSettings:
             warm_up_count=min(self.warm_up_count, WARM_UPS_ON_DEMAND_MAX),
             warehouse=str(work / "hive") if has_own_metastore({**self.spark_conf, **spec.conf}) else "",
             is_on_demand=True,
+            is_of_one_job=bool(spec.job_id),
         )
 
     def of_application(self, spec: EnvironmentSpec) -> SparkSettings:

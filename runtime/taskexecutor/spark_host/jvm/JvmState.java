@@ -15,7 +15,8 @@ import org.apache.spark.sql.classic.SparkSession;
 /**
  * What all jobs share in this JVM without being asked (R45): noted before the first one, compared when one rests, put back
  * when no session works. A session works from its `begin` until it rests, or is settled after its end; one that works when a
- * change is seen may have made it. No session begins to work in a JVM that is seen to be changed.
+ * change is seen may have made it. No session begins to work in a JVM that is seen to be changed. In a JVM of one job nothing is
+ * noted: what it changes there is its own.
  */
 public final class JvmState {
   private static final int SHOWN_MAX = 20;
@@ -52,6 +53,11 @@ public final class JvmState {
       noted[i] = new HashMap(((JvmPart) parts.get(i)).read());
     }
     opened = SlotSession.lastNumber();
+  }
+
+  /** False for the JVM of one job. */
+  static synchronized boolean isShared() {
+    return noted.length > 0;
   }
 
   /** The session begins to work for a job. False when the JVM has stayed changed for long: others still work in it. */

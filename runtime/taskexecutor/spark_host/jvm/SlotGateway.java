@@ -15,13 +15,15 @@ import py4j.PythonClient;
 import py4j.ReturnObject;
 
 /**
- * A session's py4j gateway that ends no JVM (R23), changes none for other jobs, and starts no program in it, of which no component
- * could tell whose it is (R29). It is a guard against accidents, no
- * boundary against intent.
+ * A session's py4j gateway that ends no JVM (R23), changes none that other jobs share, and starts no program in it, of which
+ * no component could tell whose it is (R29). It is a guard against accidents, no boundary against intent.
  */
 public final class SlotGateway extends Gateway {
   /** What is refused, "class.method", or "class" to make one, with what to do instead. */
   private static final Map REFUSED = new HashMap();
+
+  /** What is refused in a JVM that jobs share, and is a job's own in one that only it has. */
+  private static final Map REFUSED_FOR_ALL = new HashMap();
 
   private static final String SPARK = "org.apache.spark.";
 
@@ -57,12 +59,12 @@ public final class SlotGateway extends Gateway {
     REFUSED.put("java.lang.Runtime.halt", end);
     REFUSED.put("java.lang.Shutdown.exit", end);
     REFUSED.put("java.lang.Shutdown.halt", end);
-    REFUSED.put("java.util.TimeZone.setDefault", zone);
-    REFUSED.put("org.joda.time.DateTimeZone.setDefault", zone);
-    REFUSED.put("java.util.Locale.setDefault", locale);
-    REFUSED.put("org.apache.hadoop.security.UserGroupInformation.setLoginUser", identity);
-    REFUSED.put("org.apache.hadoop.security.UserGroupInformation.loginUserFromKeytab", identity);
-    REFUSED.put("org.apache.hadoop.security.UserGroupInformation.loginUserFromSubject", identity);
+    REFUSED_FOR_ALL.put("java.util.TimeZone.setDefault", zone);
+    REFUSED_FOR_ALL.put("org.joda.time.DateTimeZone.setDefault", zone);
+    REFUSED_FOR_ALL.put("java.util.Locale.setDefault", locale);
+    REFUSED_FOR_ALL.put("org.apache.hadoop.security.UserGroupInformation.setLoginUser", identity);
+    REFUSED_FOR_ALL.put("org.apache.hadoop.security.UserGroupInformation.loginUserFromKeytab", identity);
+    REFUSED_FOR_ALL.put("org.apache.hadoop.security.UserGroupInformation.loginUserFromSubject", identity);
   }
 
   private SlotGateway() {
@@ -130,6 +132,10 @@ public final class SlotGateway extends Gateway {
     if (instead != null) {
       refuse(what, instead);
     }
+    String own = (String) REFUSED_FOR_ALL.get(what);
+    if (own != null && JvmState.isShared()) {
+      refuse(what, own + ", or give the job a JVM of its own (spark.flinklike.isolation: jvm)");
+    }
   }
 
   /** What ends, or empties, a part of Spark that all use. */
@@ -143,7 +149,7 @@ public final class SlotGateway extends Gateway {
   }
 
   private static void refuse(String what, String instead) {
-    throw new UnsupportedOperationException(
-        what + " is refused: this JVM runs the Spark of other jobs too. " + instead);
+    String who = JvmState.isShared() ? "runs the Spark of other jobs too" : "serves all tasks of the job";
+    throw new UnsupportedOperationException(what + " is refused: this JVM " + who + ". " + instead);
   }
 }

@@ -14,6 +14,7 @@ import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.logging.log4j.Level;
+import org.apache.logging.log4j.core.config.Configurator;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.api.python.Py4JServer;
 import org.apache.spark.scheduler.TaskSchedulerImpl;
@@ -274,11 +275,16 @@ public final class SlotSession {
     }
   }
 
-  /** From which level on the log of this JVM is in the output of the attempt. It says so when the JVM logs less. */
+  /**
+   * From which level on the log of this JVM is in the output of the attempt. A JVM that logs less logs as much from now on if it
+   * is of one job; else the output says so.
+   */
   void setLogLevel(String name) {
     logLevel = SlotLogs.level(name);
     Level ofJvm = SlotLogs.ofJvm();
-    if (!logLevel.isMoreSpecificThan(ofJvm)) {
+    if (!logLevel.isMoreSpecificThan(ofJvm) && !JvmState.isShared()) {
+      Configurator.setRootLevel(logLevel);
+    } else if (!logLevel.isMoreSpecificThan(ofJvm)) {
       String told = "The log level " + logLevel + " shows no more than " + ofJvm + ": this Spark JVM logs that for all jobs.\n";
       SlotOutput.take(this, true, told.getBytes(), 0, told.length());
     }
