@@ -14,6 +14,7 @@ final class JvmLogLevels extends JvmPart {
 
   JvmLogLevels() {
     super("log level");
+    org.apache.log4j.LogManager.getRootLogger(); // the bridge of log4j 1 sets a level for itself when it is first used
   }
 
   Map read() {
