@@ -174,7 +174,13 @@ def test_packages_come_from_a_repository(slots: SlotBox, tmp_path: Path) -> None
     assert slots.value(slots.work(plus, spark_conf=conf, job_id="1" * 32)) == 7
     missing = {**conf, "spark.jars.packages": "mine:lib:2.0"}
     failure = slots.failure(slots.work(plus, spark_conf=missing, job_id="2" * 32))
-    assert "mine#lib;2.0: not found" in failure.message, failure.message
+    sentence, _, rest = failure.message.partition("; logs in ")
+    assert sentence == (
+        "Spark does not start with the conf of this job: starting Spark: "
+        "unresolved dependency: mine#lib;2.0: not found (java.lang.RuntimeException)"
+    )
+    assert "\n" not in rest
+    assert (failure.kind, failure.is_recoverable) == ("USER", False), failure
 
 
 def change_jvm(ctx: Any) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from runtime.common.spark_environments import HEAP, JARS
 from runtime.jobgraph.graph import JarCode
 from runtime.system.linux import die_with_parent
 from runtime.taskexecutor.driver_jvm.command import UNWANTED, properties_text
+from runtime.taskexecutor.driver_jvm.last_exception import last_exception
 from runtime.taskexecutor.slot_process.causes import ApplicationError, ApplicationLostError
 from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.script import artifact_file
@@ -32,10 +32,6 @@ _APP_NAME = "spark.app.name"
 _FILES = "spark.files"
 _LOOK_MILLIS = 200
 _STDERR_READ_MAX = 256 << 10
-_MESSAGE_LENGTH_MAX = 2000
-_THROWN = re.compile(r'^(?:Exception in thread "[^"\n]*" |Caused by: )(.+)$', re.MULTILINE)
-_REFUSED = re.compile(r"^Error: (.+)$", re.MULTILINE)
-"""What spark-submit says of an application that it does not begin."""
 _HEAP_FULL = "java.lang.OutOfMemoryError"
 _EXIT_OF_FULL_HEAP = 3
 
@@ -122,7 +118,5 @@ def failure_of(code: int, written: str, conf: Mapping[str, str]) -> str:
         return f"the JVM of the application was ended by signal {-code}"
     if code == _EXIT_OF_FULL_HEAP and _HEAP_FULL in written:
         return f"the heap of the application was full ({HEAP} is {conf.get(HEAP, '')}): give it more"
-    begin = written.rfind('Exception in thread "')
-    thrown = _THROWN.findall(written[begin:]) if begin >= 0 else _REFUSED.findall(written)
-    told = f": {thrown[-1].strip()[:_MESSAGE_LENGTH_MAX]}" if thrown else ""
-    return f"the application ended with exit code {code}{told}"
+    thrown = last_exception(written)
+    return f"the application ended with exit code {code}{f': {thrown}' if thrown else ''}"

@@ -16,6 +16,7 @@ from runtime.system.linux import die_with_parent, refuse_new_privileges
 from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.driver_jvm.command import class_path, spark_home
 from runtime.taskexecutor.driver_jvm.java import JavaRuntime, java_of_spark
+from runtime.taskexecutor.driver_jvm.last_exception import in_words
 from runtime.taskexecutor.spark_host.driver import Driver, prepare_directories, start_driver
 from runtime.taskexecutor.spark_host.launch import JvmStartError
 from runtime.taskexecutor.spark_host.warehouse import hold_metastore
@@ -31,14 +32,16 @@ _REASON_LENGTH_MAX = 2000
 
 
 def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clock: Clock) -> Driver:
-    """Start the driver. A JVM that ends by itself is tried without the class archive, which goes if that helps."""
+    """Start the driver. A JVM that ends by itself is tried without the class archive, which goes if that helps; but not
+    one that an exception of Spark's has ended.
+    """
     deadline = Deadline.after(clock, settings.start_timeout)
     prepare_directories(settings)
     options = archive.use_options() if settings.class_archive else ()
     try:
         return start_driver(settings, java, options, clock, deadline)
     except JvmStartError as error:
-        if not options or not error.is_of_itself():
+        if not options or not error.is_of_itself() or error.is_thrown:
             raise
         logger.warning("the JVM does not start with its class archive, trying without: %s", error)
         driver = start_driver(settings, java, (), clock, deadline)
@@ -79,8 +82,10 @@ def _serve(settings: SparkSettings, connection: socket.socket) -> int:
         hold_metastore(settings.warehouse, settings.spark_conf, clock, threading.Event().wait)
         driver = start(settings, java, archive, clock)
     except (FlinklikeError, OSError) as error:
-        is_refusal = isinstance(error, JvmStartError) and error.is_of_itself()
-        connection.sendall(frames.encode({"event": "failed", "reason": str(error), "is_refusal": is_refusal}))
+        is_refusal, reason = False, str(error)
+        if isinstance(error, JvmStartError):
+            is_refusal, reason = error.is_of_itself(), in_words(error.thrown) or reason
+        connection.sendall(frames.encode({"event": "failed", "reason": reason, "is_refusal": is_refusal}))
         return 1
     except Exception as error:
         # The boundary of the start: what Spark refuses is told where the TaskManager was started, and not only here.

@@ -18,17 +18,28 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
 from runtime.security.file_mask import append_private
 from runtime.system.linux import die_with_parent
+from runtime.taskexecutor.driver_jvm.last_exception import in_words, last_exception
 
 _POLL_INTERVAL = 0.02
+_EXCEPTION_READ_MAX = 64 << 10
 _OBEYED_SIGNALS = frozenset(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
 
 
 class JvmStartError(FlinklikeError):
-    """The JVM ended, with exit code `code`, or did not answer in time (None), before its gateway was there."""
+    """The JVM ended, with exit code `code`, or did not answer in time (None), before its gateway was there.
 
-    def __init__(self, message: str, code: int | None = None) -> None:
+    `thrown`: the exception of Java that has ended it, as Java writes it; "" where none is known.
+    """
+
+    def __init__(self, message: str, code: int | None = None, thrown: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.thrown = thrown
+
+    @property
+    def is_thrown(self) -> bool:
+        """True if an exception of Spark's own start has ended it, as for a package that does not exist."""
+        return self.thrown.partition(":")[0].endswith("Exception")
 
     def is_of_itself(self) -> bool:
         """True if the JVM has ended by itself: not by a signal, nor with Java's exit code for an obeyed signal."""
@@ -76,8 +87,9 @@ class JvmProcess:
                 code = self._process.wait(_POLL_INTERVAL)
             except subprocess.TimeoutExpired:
                 continue
-            message = f"the JVM ended with code {code} before it had a gateway; log: {self._log_file}{self.log_tail()}"
-            raise JvmStartError(message, code)
+            thrown = last_exception(self.last_output(_EXCEPTION_READ_MAX))
+            why = f": {in_words(thrown)}" if thrown else f"; log: {self._log_file}{self.log_tail()}"
+            raise JvmStartError(f"the JVM ended with code {code} before it had a gateway{why}", code, thrown)
         return read_gateway_address(connection_file)
 
     def log_tail(self, size: int = 2000) -> str:
@@ -86,13 +98,14 @@ class JvmProcess:
         return f"\n{text}" if text else ""
 
     def last_output(self, size: int) -> str:
-        """The end of what this JVM wrote; others have written to the same file before it."""
+        """The end of what this JVM wrote, in whole lines; others have written to the same file before it."""
         try:
             with self._log_file.open("rb") as log:
-                log.seek(max(self._log_begin, log.seek(0, os.SEEK_END) - size))
-                return log.read(size).decode(errors="replace")
+                begin = log.seek(max(self._log_begin, log.seek(0, os.SEEK_END) - size))
+                text = log.read(size).decode(errors="replace")
         except FileNotFoundError:
             return ""
+        return text if begin == self._log_begin else text.partition("\n")[2] or text
 
     def close_stdin(self) -> None:
         """Let the JVM end by itself: pyspark's gateway server exits at the end of its input."""
