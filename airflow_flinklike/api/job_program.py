@@ -17,11 +17,12 @@ from airflow_flinklike.api.artifacts import (
     BlobSource,
     FilePath,
 )
+from airflow_flinklike.api.files_of_conf import FilesOfConf
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.spark_conf import conf_text
 from runtime.common.spark_environments import JARS
 from runtime.common.version import VERSION
-from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex
+from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, OperatorKind
 from runtime.jobgraph.parsing import check_job_graph
 from runtime.jobgraph.restart_strategy import RestartStrategy, restart_strategy_of, user_failures_of
 from runtime.jobgraph.validate import json_problems
@@ -104,18 +105,21 @@ def assemble(
     conf = {key: conf_text(value) for key, value in spark_conf.items()}
     if jars_elsewhere:
         conf[JARS] = ",".join([*filter(None, [conf.get(JARS)]), *jars_elsewhere])
+    vertices = tuple(vertices)
+    is_jar = any(one.kind is OperatorKind.JAR for vertex in vertices for one in vertex.operators)
+    own = FilesOfConf(conf, is_jar=is_jar)
     graph = JobGraph(
         name=name,
-        vertices=tuple(vertices),
+        vertices=vertices,
         edges=tuple(edges),
         params=plain_json(f"job {name!r}: params", dict(options.get("params") or {})),
-        spark_conf=conf,
         environment=dict(options.get("environment") or {}),
-        py_files=collector.of_files("py-file", options.get("py_files", ()), suffixes=PY_FILE_SUFFIXES),
-        files=collector.of_files("file", options.get("files", ())),
-        archives=collector.of_files("archive", options.get("archives", ()), suffixes=ARCHIVE_SUFFIXES),
+        py_files=collector.of_files("py-file", own.py_files(options.get("py_files", ())), suffixes=PY_FILE_SUFFIXES),
+        files=collector.of_files("file", own.files(options.get("files", ()))),
+        archives=collector.of_files("archive", own.archives(options.get("archives", ())), suffixes=ARCHIVE_SUFFIXES),
         wheels=collector.of_files("wheel", options.get("wheels", ()), suffixes=WHEEL_SUFFIXES),
         jars=jars,
+        spark_conf=own.conf,
         secrets=tuple([one.strip() for one in secrets.split(",")] if isinstance(secrets, str) else secrets),
         execution_timeout_seconds=_seconds(options.get("execution_timeout")),
         restart_strategy=restart_strategy_of(options.get("restart_strategy")),

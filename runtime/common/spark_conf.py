@@ -14,7 +14,10 @@ _IGNORED = frozenset({"spark.master", "spark.remote", "spark.api.mode", "spark.s
 _IGNORED_PREFIXES = ("spark.submit.", "spark.app.", "spark.job.")
 """Names and places of an application, and keys that slots set. A job's values for them are ignored with a note."""
 
-_OF_SESSIONS = frozenset({"spark.log.level"})
+PY_FILES, FILES, ARCHIVES = "spark.submit.pyFiles", "spark.files", "spark.archives"
+"""Files of a job, by the names that spark-submit has for them in conf."""
+
+_OF_SESSIONS = frozenset({"spark.log.level", PY_FILES, FILES, ARCHIVES})
 """Keys that Spark reads when it starts, and that a session has of its own."""
 
 STATIC_SQL = frozenset(
@@ -172,7 +175,7 @@ def conf_text(value: object) -> str:
 
 def is_ignored(key: str) -> bool:
     """True for keys that a job may set without any effect."""
-    return key in _IGNORED or key.startswith(_IGNORED_PREFIXES)
+    return key in _IGNORED or (key.startswith(_IGNORED_PREFIXES) and key not in _OF_SESSIONS)
 
 
 def is_static(key: str) -> bool:

@@ -248,6 +248,33 @@ def test_hive_support_has_a_metastore_of_its_job(slots: SlotBox) -> None:
     assert len(slots.made) == 2
 
 
+FILES = """
+import os, pathlib, shutil, sys
+from pyspark import SparkFiles
+from pyspark.sql import SparkSession
+
+made = pathlib.Path(sys.argv[1])
+(made / "taxes.py").write_text("RATE = 7")
+(made / "in.csv").write_text("1,2")
+(made / "in").mkdir()
+(made / "in" / "lines").write_text("3")
+shutil.make_archive(str(made / "packed"), "zip", made / "in")
+archive, module = f"{made}/packed.zip#own", made / "taxes.py"
+files = {"spark.files": made / "in.csv", "spark.archives": archive, "spark.submit.pyFiles": module}
+spark = SparkSession.builder.config(map={key: str(value) for key, value in files.items()}).getOrCreate()
+import taxes
+print(open(SparkFiles.get("in.csv")).read(), open("own/lines").read(), taxes.RATE, spark.range(3).count())
+"""
+
+
+def test_files_that_a_script_names_by_conf_are_there(slots: SlotBox, tmp_path: Path) -> None:
+    report = slots.report(slots.work(script(FILES, str(tmp_path))))
+    assert report.state is ExecutionState.FINISHED, report.failure and report.failure.message
+    assert slots.bench.log(report) == "1,2 3 7 3\n"
+    assert "no effect" not in slots.bench.log(report, "stderr")
+    assert slots.made == []
+
+
 MOVES = """
 import os, sys
 from pyspark.sql import SparkSession

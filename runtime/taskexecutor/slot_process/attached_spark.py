@@ -18,7 +18,7 @@ from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import BugError, InvalidInputError
-from runtime.common.spark_conf import EXECUTOR_ENV
+from runtime.common.spark_conf import ARCHIVES, EXECUTOR_ENV, FILES, PY_FILES
 from runtime.taskexecutor.slot_process import shared_files
 from runtime.taskexecutor.slot_process.causes import SparkUnavailableError
 from runtime.taskexecutor.slot_process.static_conf import ConfJudge, StaticConfPolicy
@@ -41,6 +41,8 @@ _CHANGED = (
 )
 
 WAREHOUSE = "spark.sql.warehouse.dir"
+
+_FILES = {PY_FILES: "addPyFile", FILES: "addFile", ARCHIVES: "addArchive"}
 
 
 class RefusedConfError(InvalidInputError):
@@ -178,10 +180,19 @@ class AttachedSpark:
 
     def _set(self, conf: Mapping[str, str]) -> None:
         for key, value in conf.items():
-            self._slot.configure(key, value)
+            if key in _FILES:
+                self._bring(key, value)
+            else:
+                self._slot.configure(key, value)
             self._context._conf.set(key, value)  # noqa: SLF001 - what `getConf` copies
             if key.startswith(EXECUTOR_ENV):
                 self._context.environment[key.removeprefix(EXECUTOR_ENV)] = value
+
+    def _bring(self, key: str, value: str) -> None:
+        """Files that code names by conf are the job's, as those that it adds: `session_boundary` has the functions."""
+        add = getattr(self._context, _FILES[key])
+        for path in filter(None, map(str.strip, value.split(","))):
+            add(path)
 
     def own_part(self, conf: Iterable[tuple[str, str]]) -> dict[str, str]:
         """The entries that a user has added to a SparkConf: a fresh one repeats all with which the JVM was started."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_flinklike import Pipeline, function_job, script_job
+from airflow_flinklike import Pipeline, function_job, jar_job, script_job
 from airflow_flinklike.api.artifacts import ArtifactCollector
 from airflow_flinklike.api.function import FunctionCall, bind_call
 from airflow_flinklike.exceptions import JobCanceledError, JobFailedError, LocalClusterError, PipelineError
@@ -54,6 +54,39 @@ def test_files_may_be_given_by_a_generator_and_built_twice(folder: Path) -> None
     job = script_job(folder / "etl.py", py_files=folder.glob("*.py"), files=folder / "a.csv")  # type: ignore[arg-type]  # one path is meant as it is
     for graph in (job.job_graph(), job.job_graph()):
         assert [a.name for a in graph.py_files + graph.files] == ["etl.py", "a.csv"]
+
+
+def test_files_in_the_conf_are_those_of_the_options(folder: Path) -> None:
+    conf = {
+        "spark.submit.pyFiles": f"{folder}/lib.zip, {folder}/etl.py",
+        "spark.files": f"file:{folder}/a.csv#in.csv",
+        "spark.archives": f"{folder}/env.tar.gz#env",
+        "spark.my.key": "1",
+    }
+    graph = script_job(folder / "etl.py", conf=conf).job_graph()
+    assert [a.name for a in graph.py_files] == ["lib.zip", "etl.py"]
+    assert [a.name for a in graph.files + graph.archives] == ["a.csv#in.csv", "env.tar.gz#env"]
+    assert graph.spark_conf == {"spark.my.key": "1"}
+
+
+def test_an_option_counts_alone_and_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As spark-submit does."""
+    conf = {"spark.submit.pyFiles": "/no/such.py", "spark.files": f"{folder}/a.csv"}
+    graph = script_job(folder / "etl.py", conf=conf, py_files=folder / "lib.zip").job_graph()
+    assert [a.name for a in graph.py_files + graph.files] == ["lib.zip", "a.csv"]
+    assert "spark.submit.pyFiles is not used" in caplog.text
+
+
+def test_a_file_in_the_conf_that_is_not_there_is_refused(folder: Path) -> None:
+    with pytest.raises(PipelineError, match=r"py-file '/no/such\.py' does not exist"):
+        script_job(folder / "etl.py", conf={"spark.submit.pyFiles": "/no/such.py"}).build()
+
+
+def test_spark_reads_urls_in_the_conf_of_a_java_application(folder: Path) -> None:
+    (folder / "app.jar").write_bytes(b"PK")
+    conf = {"spark.files": f"s3a://b/c.csv,{folder}/a.csv"}
+    graph = jar_job(folder / "app.jar", main_class="a.B", conf=conf).job_graph()
+    assert ([a.name for a in graph.files], graph.spark_conf) == (["a.csv"], {"spark.files": "s3a://b/c.csv"})
 
 
 def test_secrets_are_names(folder: Path) -> None:
