@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from airflow_flinklike.migrate.model import Computed, known_end
+from airflow_flinklike.migrate.model import Computed, end_of
 
 _DEPTH_MAX = 50
 _TEXT_MAX = 80
@@ -22,7 +22,7 @@ ScopeNode = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | a
 def computed(node: ast.AST, end: object = "") -> Computed:
     """The mark of a value that only a run knows, but for its end."""
     text = " ".join(ast.unparse(node).split())
-    return Computed(text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 3] + "...", known_end(end))
+    return Computed(text if len(text) <= _TEXT_MAX else text[: _TEXT_MAX - 3] + "...", end_of(end))
 
 
 def has_computed(value: Any) -> bool:

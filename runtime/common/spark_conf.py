@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from runtime.common.spark_defaults import SPARK_DEFAULTS
+
 _IGNORED = frozenset({"spark.master", "spark.remote", "spark.api.mode", "spark.scheduler.pool"})
 _IGNORED_PREFIXES = ("spark.submit.", "spark.app.", "spark.job.")
 """Names and places of an application, and keys that slots set. A job's values for them are ignored with a note."""
@@ -205,6 +207,11 @@ def is_same(wanted: str, offered: str | None) -> bool:
     return offered is not None and normal_value(wanted) == normal_value(offered)
 
 
+def is_offered(key: str, value: str, offered: Mapping[str, str]) -> bool:
+    """True if a Spark with the conf `offered` is as wanted; what is not in it has Spark's own value."""
+    return is_same(value, offered.get(key, SPARK_DEFAULTS.get(key)))
+
+
 def normal_value(value: str) -> str | int:
     """Equal for values that mean the same to Spark: bytes for a size with a unit, lower case for a boolean."""
     text = value.strip()
@@ -220,7 +227,7 @@ def lacking(wanted: Mapping[str, str], offered: Mapping[str, str]) -> list[str]:
     return sorted(
         key
         for key, value in wanted.items()
-        if not is_same(value, offered.get(key)) and not is_without_effect(key, offered)
+        if not is_offered(key, value, offered) and not is_without_effect(key, offered)
     )
 
 

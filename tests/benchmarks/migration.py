@@ -135,7 +135,9 @@ def _states(pair: AirflowPair, dag_id: str, run_id: str) -> dict[str, str]:
 
 def _failed(states: dict[str, str]) -> list[str]:
     """Tasks, not mapped, that have failed by themselves: the first two, whose logs say why."""
-    return [name.removesuffix(" -1") for name, state in states.items() if state == "failed" and name.endswith(" -1")][:2]
+    return [name.removesuffix(" -1") for name, state in states.items() if state == "failed" and name.endswith(" -1")][
+        :2
+    ]
 
 
 def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:

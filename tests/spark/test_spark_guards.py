@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.spark_conf import SPARK_NAMESPACES, STATIC_SQL
+from runtime.common.spark_defaults import SPARK_DEFAULTS
 from tests.kit.spark.spark_box import SparkBox, wait_until
 
 SLEEPING = """
@@ -129,6 +130,36 @@ def test_the_list_of_sparks_namespaces_has_every_key_that_spark_registers(box: S
     assert {"spark.executor.memory", "spark.ui.port", "spark.python.worker.reuse"} <= set(keys)
     own = [key for key in keys if not key.startswith(("spark.sql.", "spark.hadoop."))]
     assert {key for key in own if key.split(".")[1] not in SPARK_NAMESPACES} == set()
+
+
+DEFAULTS = (
+    REGISTERED.replace("emit(", "known = (")
+    + """
+registry = getattr(getattr(spark._jvm.org.apache.spark.internal.config, "ConfigEntry$"), "MODULE$")
+conf, wrong = spark._jvm.org.apache.spark.SparkConf(False), {}
+
+def read(entry):
+    try:
+        return str(conf.get(entry))
+    except ValueError as error:
+        return str(error)  # with the number, which is none for py4j
+
+for key, value in DEFAULTS.items():
+    entry = registry.findEntry(key)
+    if entry is None:
+        wrong[key] = "not known"
+        continue
+    default = read(entry)
+    conf.set(key, value)
+    if read(entry) != default:
+        wrong[key] = default
+emit(wrong)
+"""
+)
+
+
+def test_the_values_of_spark_are_those_of_the_jvm(box: SparkBox) -> None:
+    assert box.evaluate(f"DEFAULTS = {dict(SPARK_DEFAULTS)!r}\n{DEFAULTS}") == {}
 
 
 OWN_KEYS = """#lazy

@@ -17,8 +17,8 @@ from runtime.common.spark_conf import (
     JVM,
     conf_text,
     is_ignored,
+    is_offered,
     is_owned,
-    is_same,
     is_static,
     is_without_effect,
 )
@@ -80,7 +80,7 @@ class ConfJudge:
             elif is_static(key):
                 if is_without_effect(key, self._warm):
                     self._warn(key)
-                elif not is_same(value, self._warm.get(key)):
+                elif not is_offered(key, value, self._warm):
                     refused[key] = value
             else:
                 taken[key] = value

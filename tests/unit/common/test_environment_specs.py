@@ -31,6 +31,19 @@ OWN_JVMS = SparkOffer({**LOCAL, **ALONE_IN_JVM}, 4 * GIB)
         ({}, {}),
         ({"spark.serializer": "java", "spark.driver.memory": "1g"}, {}),
         ({"spark.serializer": "kryo", "spark.driver.memory": "1g"}, {"spark.serializer": "kryo"}),
+        (
+            {
+                "spark.eventLog.enabled": "False",
+                "spark.shuffle.compress": "true",
+                "spark.kryoserializer.buffer.max": "65536k",
+            },
+            {},
+        ),
+        ({"spark.eventLog.enabled": "true", "spark.speculation": "false"}, {"spark.eventLog.enabled": "true"}),
+        (
+            {"spark.serializer": "org.apache.spark.serializer.JavaSerializer"},
+            {"spark.serializer": "org.apache.spark.serializer.JavaSerializer"},
+        ),
         ({"spark.executor.memory": "9g", "spark.yarn.queue": "q", "spark.dynamicAllocation.enabled": "true"}, {}),
     ],
 )
