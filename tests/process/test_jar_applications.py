@@ -32,6 +32,8 @@ public class App {
         System.out.println("name " + spark.conf().get("spark.app.name"));
         System.out.println("variable " + System.getenv("VARIABLE"));
         System.out.println("file " + new java.io.File("in.csv").length());
+        String maps = new String(java.nio.file.Files.readAllBytes(new java.io.File("/proc/self/maps").toPath()));
+        System.out.println("archive " + (maps.indexOf("/cds/spark-") >= 0));
         if (args[0].equals("plus")) System.out.println("plus " + Plus.plus(5));
         if (args[0].equals("throw")) throw new IllegalStateException("as asked");
         if (args[0].equals("exit")) System.exit(7);
@@ -95,13 +97,16 @@ def run(cluster: ScriptCluster, *arguments: str, code: int = 0) -> subprocess.Co
     return done
 
 
-def test_an_application_has_its_conf_files_and_jars(cluster: ScriptCluster, jars: Path, tmp_path: Path) -> None:
+def test_an_application_has_its_conf_files_and_jars(
+    cluster: ScriptCluster, jars: Path, tmp_path: Path, class_archive: Path | None
+) -> None:
     (tmp_path / "in.csv").write_text("1,2\n")
     options = ("--class", "mine.App", "--jars", str(jars / "lib.jar"), "--files", str(tmp_path / "in.csv"))
     conf = ("--conf", "spark.my.key=7", "--driver-memory", "600m", "--name", "nightly")
     done = run(cluster, *options, *conf, str(jars / "app.jar"), "plus", "1000")
     lines = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert lines.pop("heap") in {"580", "600"}
+    assert lines.pop("archive") == str(class_archive is not None).lower()
     assert lines == {"rows": "1000", "key": "7", "name": "nightly", "variable": "null", "file": "4", "plus": "7"}
 
 

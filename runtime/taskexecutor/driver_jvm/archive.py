@@ -24,6 +24,10 @@ from runtime.taskexecutor.driver_jvm.java import JavaRuntime
 # Archives of other runtimes that are kept for a way back.
 _ARCHIVES_MAX = 3
 _DUMP_TIMEOUT = 120.0
+_FORM = b"without a jar of ours"
+"""Part of the key: archives that were made in another way are not used."""
+_SILENT = "-Xlog:cds*=off:stderr"
+"""Java uses an archive where it fits, and says nothing where it does not (`java_command` sends the rest to stderr)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class ClassArchive:
     @classmethod
     def locate(cls, java: JavaRuntime, directory: Path, class_path: str) -> ClassArchive:
         """The archive of this runtime, this pyspark and these jars."""
-        digest = hashlib.sha256()
+        digest = hashlib.sha256(_FORM)
         for part in (java.build, str(java.home), spark_version(), class_path, platform.machine()):
             digest.update(part.encode() + b"\0")
         for jar in class_path.split(os.pathsep):
@@ -67,8 +71,8 @@ class ClassArchive:
         if not self.exists():
             return ()
         if self.java.has_aot_cache:
-            return (f"-XX:AOTCache={self.file}", "-XX:AOTMode=auto", "-Xlog:aot=off", "-Xlog:cds=off")
-        return (f"-XX:SharedArchiveFile={self._stacked(self.file)}", "-Xshare:auto", "-Xlog:cds=off")
+            return (f"-XX:AOTCache={self.file}", "-XX:AOTMode=auto", "-Xlog:aot*=off:stderr", _SILENT)
+        return (f"-XX:SharedArchiveFile={self._stacked(self.file)}", "-Xshare:auto", _SILENT)
 
     def train_options(self, target: Path) -> tuple[str, ...]:
         """JVM options of a run that writes the archive at its exit."""

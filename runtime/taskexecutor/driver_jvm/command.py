@@ -48,6 +48,9 @@ MODULE_OPTIONS: tuple[str, ...] = (
     "-Dderby.connection.requireAuthentication=false",
 )
 
+_WARNINGS = ("-Xlog:disable", "-Xlog:all=warning:stderr", "-XX:+DisplayVMOutputToStderr")
+"""What a JVM has to say is not the output of its application. Java writes it to stdout by itself."""
+
 
 class SparkNotFoundError(PermanentError):
     """PySpark, whose package holds Spark, is not installed."""
@@ -107,6 +110,7 @@ def java_command(java: JavaRuntime, *, conf: Mapping[str, str], archive_options:
         "-XX:+ExitOnOutOfMemoryError",
         # Java's 1 MB is too little for tasks of ALS with ten iterations on some days. What is not used costs nothing.
         "-Xss4m",
+        *_WARNINGS,
         *archive_options,
         *MODULE_OPTIONS,
         *shlex.split(conf.get("spark.driver.defaultJavaOptions", "")),

@@ -60,7 +60,10 @@ def _train(settings: SparkSettings, archive: ClassArchive, target: Path) -> None
     prepare_directories(settings)
     clock = SystemClock()
     deadline = Deadline.after(clock, _START_TIMEOUT)
-    driver = start_driver(settings, archive.java, archive.train_options(target), clock, deadline)
+    # Java takes an archive for class paths that begin with its own: those of applications have no jar of ours, and the
+    # next version of this code has another one.
+    options = archive.train_options(target)
+    driver = start_driver(settings, archive.java, options, clock, deadline, has_own_jar=False)
     try:
         _queries(driver.spark, settings.work_directory)
         # The archive is written by an orderly exit only: pyspark's gateway ends the JVM at the end of its stdin.

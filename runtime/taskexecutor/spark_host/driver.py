@@ -154,9 +154,18 @@ def prepare_directories(settings: SparkSettings) -> None:
 
 
 def start_driver(
-    settings: SparkSettings, java: JavaRuntime, archive_options: Sequence[str], clock: Clock, deadline: Deadline
+    settings: SparkSettings,
+    java: JavaRuntime,
+    archive_options: Sequence[str],
+    clock: Clock,
+    deadline: Deadline,
+    *,
+    has_own_jar: bool = True,
 ) -> Driver:
-    """Launch the JVM and make its SparkContext. Raises JvmStartError. Call it while single-threaded, once a life."""
+    """Launch the JVM and make its SparkContext. Raises JvmStartError. Call it while single-threaded, once a life.
+
+    `has_own_jar`: classes of ours come by the class path, which is faster than one by one.
+    """
     secret = read_secret(Path(settings.secret_file)) if settings.secret_file else ""
     conf = spark_settings.effective_conf(settings)
     properties_file = settings.work_directory / "spark.properties"
@@ -166,7 +175,7 @@ def start_driver(
     witness_file(settings).unlink(missing_ok=True)
     log_file = settings.log_file("jvm")
     cut_large([log_file])
-    jar = kept_classes(settings.cds_directory, pyspark_version())
+    jar = kept_classes(settings.cds_directory, pyspark_version()) if has_own_jar else None
     command = command_line(
         java,
         conf=conf,

@@ -1,11 +1,13 @@
 """The class archive's file: key, lock, publication."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 from runtime.taskexecutor.driver_jvm.archive import ClassArchive, spark_version
-from runtime.taskexecutor.driver_jvm.java import JavaRuntime
+from runtime.taskexecutor.driver_jvm.command import java_command
+from runtime.taskexecutor.driver_jvm.java import JavaRuntime, find_java
 
 from tests.kit.spark.spark_box import ROOT  # isort: skip
 
@@ -42,6 +44,25 @@ def test_options_before_and_after_publication(tmp_path: Path) -> None:
         assert archive.use_options()[0] == f"{option}{archive.file}"
         archive.discard()
         assert archive.use_options() == ()
+
+
+def test_an_archive_that_does_not_fit_has_java_write_nothing_to_stdout(tmp_path: Path) -> None:
+    java = find_java(os.environ)
+    archive = ClassArchive.locate(java, tmp_path, "")
+    archive.file.write_bytes(b"no archive")
+    archive.base_file.write_bytes(b"no archive")
+    command = java_command(java, conf={"spark.driver.memory": "64m"}, archive_options=archive.use_options())
+    done = subprocess.run([*command[:-2], "-version"], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert "[cds" not in done.stderr
+
+
+def test_a_warning_of_java_is_no_output_of_its_application() -> None:
+    command = java_command(find_java(os.environ), conf={"spark.driver.memory": "64m"}, archive_options=())
+    unused = ["-XX:MaxNewSize=128m", "-XX:NewSize=160m"]  # each Java warns of these
+    done = subprocess.run([*command[:-2], *unused, "-version"], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert "warning" in done.stderr.lower()
 
 
 def test_a_runtime_without_base_archive_gets_one_of_its_own(tmp_path: Path) -> None:

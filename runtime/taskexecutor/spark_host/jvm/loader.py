@@ -102,7 +102,9 @@ def load_classes(
     minor = check_supported(spark_version)
     try:
         if not are_there:
-            _define(gateway, _compile_into(gateway, folder, minor, _jar(cache_directory, spark_version, folder)))
+            kept = kept_classes(cache_directory, spark_version, folder=folder)
+            jar = _jar(cache_directory, spark_version, folder)
+            _define(gateway, _compile_into(gateway, folder, minor, jar) if kept is None else _read(kept))
         gateway.jvm.org.apache.spark.EarlyClasses.begin()
         missing = list(gateway.jvm.org.apache.spark.Fields.missing(_names(gateway, folder, minor)))
     except Py4JJavaError as error:
@@ -130,6 +132,12 @@ def _digest(folder: Path, minor: SparkMinor, spark_version: str) -> str:
     for name in SOURCES:
         digest.update(f"\0{name}\0".encode() + source_file(folder, name, minor).read_bytes())
     return digest.hexdigest()[:24]
+
+
+def _read(jar: Path) -> dict[str, bytes]:
+    """The bytes of every class by file name, in the order in which they were written."""
+    with zipfile.ZipFile(jar) as file:
+        return {name: file.read(name) for name in file.namelist()}
 
 
 def _compile_into(gateway: Any, folder: Path, minor: SparkMinor, cache: Path) -> dict[str, bytes]:
