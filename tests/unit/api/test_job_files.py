@@ -72,7 +72,7 @@ def test_files_in_the_conf_are_those_of_the_options(folder: Path) -> None:
 def test_an_option_counts_alone_and_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As spark-submit does."""
     conf = {"spark.submit.pyFiles": "/no/such.py", "spark.files": f"{folder}/a.csv"}
-    graph = script_job(folder / "etl.py", conf=conf, py_files=folder / "lib.zip").job_graph()
+    graph = script_job(folder / "etl.py", conf=conf, py_files=[folder / "lib.zip"]).job_graph()
     assert [a.name for a in graph.py_files + graph.files] == ["lib.zip", "a.csv"]
     assert "spark.submit.pyFiles is not used" in caplog.text
 
