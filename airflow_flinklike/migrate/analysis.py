@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_flinklike.migrate.changing import DEFAULT_CONN_ID, without_effect
 from airflow_flinklike.migrate.defaults import idle_defaults, idle_names
 from airflow_flinklike.migrate.files import SourceFile, UnreadableFileError, read
 from airflow_flinklike.migrate.finding import Found, find_tasks
-from airflow_flinklike.migrate.following import Classes, is_imported
+from airflow_flinklike.migrate.following import Classes, Importers
 from airflow_flinklike.migrate.judging import judge
 from airflow_flinklike.migrate.model import Judgement, Place
 from airflow_flinklike.migrate.rewriting import RewriteError, rewrite
@@ -97,21 +97,26 @@ def analyse_all(paths: Iterable[Path], conn_id: str = DEFAULT_CONN_ID) -> list[F
         for report in reports:
             if report.source is not None and any(name in report.source.text for name in names):
                 _find(report, conn_id, classes)
-    for report in reports:
-        _tell_users(report, reports)
+    _follow_makers(reports, conn_id)
     return reports
 
 
-def _tell_users(report: FileReport, reports: Iterable[FileReport]) -> None:
-    """Of tasks that other files make by a function or class of this one, the number is theirs."""
-    for place, judgement in report.judgements.items():
-        name = "" if report.found is None else report.found.maker_of(place)
-        others = [one for one in reports if one is not report and one.source is not None]
-        if name and any(one.is_open for one in place.placements):
-            number = sum(is_imported(report.path, name, one.path, one.source.text) for one in others if one.source)
-            told = f"{name} is imported by {number} of the other files: --load counts the tasks that they make"
-            if number:
-                report.judgements[place] = replace(judgement, notes=(*judgement.notes, told))
+def _follow_makers(reports: Sequence[FileReport], conn_id: str) -> None:
+    """Tasks that other files make by a function or class of one are in DAGs of those."""
+    makers = [
+        (report, place, name)
+        for report in reports
+        if report.found is not None
+        for place in report.found.places
+        if (name := report.found.maker_of(place))
+    ]
+    texts = [(report.path, report.source.text) for report in reports if report.source is not None]
+    importers = Importers([(report.path, name) for report, _, name in makers], texts)
+    for report, place, name in makers:
+        if number := importers.number(report.path, name):
+            place.has_open_defaults = True
+            place.notes.append(f"{name} is imported by {number} of the other files: --load counts the tasks they make")
+            report.judgements[place] = judge(place, conn_id)
 
 
 def analyse(path: Path, conn_id: str = DEFAULT_CONN_ID) -> FileReport:

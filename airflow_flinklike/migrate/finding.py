@@ -34,9 +34,9 @@ class Found:
     """Subclasses of the operators that the file defines."""
 
     def maker_of(self, place: Place) -> str:
-        """The function or class of the module in which a place stands; "" for one that stands in none."""
+        """The function or class of the module that makes the tasks of a place; "" for a place outside of any."""
         around = [node for node in self.tree.ancestors(place.reference) if isinstance(node, _NAMED)]
-        return around[-1].name if around else ""
+        return around[-1].name if around and place.count != 0 else ""
 
 
 def find_tasks(text: str, imported: Callable[[str], Kind | None] = lambda _: None) -> Found:
@@ -195,11 +195,23 @@ class _Finder:
             value = self._tree.value(keyword.value)
             if keyword.arg is not None:
                 place.parameters[keyword.arg] = Parameter(value, origin, keyword, call)
+            elif origin is Origin.MAPPED:
+                self._read_mapped_spread(place, keyword, value)
             elif isinstance(value, dict):
                 self._read_spread(place, value, keyword, call)
             else:
                 place.has_unknown = True
                 place.open_spreads.append(keyword)
+                place.notes.append(f"**{ast.unparse(keyword.value)[:60]} is known when it runs, and is kept")
+
+    @staticmethod
+    def _read_mapped_spread(place: Place, keyword: ast.keyword, values: Any) -> None:
+        """`.expand(**x)`: a value in it stands for several tasks, so that nothing can be overridden there."""
+        for name, value in values.items() if isinstance(values, dict) else [(None, values)]:
+            if isinstance(name, str):
+                place.parameters.setdefault(name, Parameter(value, Origin.MAPPED))
+            else:
+                place.has_unknown = True
                 place.notes.append(f"**{ast.unparse(keyword.value)[:60]} is known when it runs, and is kept")
 
     @staticmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,15 +32,32 @@ class Classes:
         return next((kind for path, kind in self._kinds.items() if _is_named(path, full, file)), None)
 
 
-def is_imported(file: Path, name: str, other: Path, text: str) -> bool:
-    """True if another file, with that text, imports the name from `file`, or the module with it."""
-    if name not in text:
-        return False
-    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+class Importers:
+    """Who imports functions and classes that make tasks. Each text that could is parsed once."""
+
+    def __init__(self, makers: Iterable[tuple[Path, str]], texts: Iterable[tuple[Path, str]]) -> None:
+        words = {word for file, name in makers for word in (name, _module(file)[-1])}
+        self._by_word: dict[str, list[tuple[str, Path]]] = {}
+        for path, text in texts if words else ():
+            for full in _imported(text) if any(word in text for word in words) else ():
+                self._by_word.setdefault(full.rpartition(".")[2], []).append((full, path))
+
+    def number(self, file: Path, name: str) -> int:
+        """The other files that import the name from `file`, or the module with it."""
         module = _module(file)
-        imported = [one.full.removesuffix(".*") for one in ImportTable(ast.parse(text)).imports]
-        return any(_is_named(path, full, other) for full in imported for path in (module, (*module, name)))
-    return False
+        found = {
+            path
+            for target in (module, (*module, name))
+            for full, path in self._by_word.get(target[-1], ())
+            if path != file and _is_named(target, full, path)
+        }
+        return len(found)
+
+
+def _imported(text: str) -> list[str]:
+    with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        return [one.full.removesuffix(".*") for one in ImportTable(ast.parse(text)).imports]
+    return []
 
 
 def _is_named(path: Module, full: str, file: Path) -> bool:

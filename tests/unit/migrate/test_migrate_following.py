@@ -75,7 +75,16 @@ def test_a_function_says_which_files_import_it(tmp_path: Path) -> None:
         four="print 'make'\n",
     )
     notes = {place.task_id: judgement.notes for place, judgement in found["base"].tasks}
-    assert notes["name"][-1] == "make is imported by 2 of the other files: --load counts the tasks that they make"
+    assert "make is imported by 2 of the other files: --load counts the tasks they make" in notes["name"]
+
+
+def test_a_function_that_others_import_names_the_connection(tmp_path: Path) -> None:
+    """Their default_args may give another one, also where those of its own file do not."""
+    dag = f"from airflow.sdk import DAG\n{_BASE}\nwith DAG('d'):\n    make('a')\n"
+    other = "from own import make\nwith DAG('e', default_args={'conn_id': 'x'}):\n    make('b')\n"
+    for name, texts in (("alone", {}), ("used", {"other": other})):
+        text = reports_of(tmp_path / name, own=dag, **texts)["own"].changed_text or ""
+        assert ('FlinklikeSubmitOperator(conn_id="flinklike_default"' in text) is bool(texts)
 
 
 def test_what_a_class_has_is_no_task(tmp_path: Path) -> None:

@@ -128,6 +128,17 @@ def test_a_mapping_that_a_task_takes_stays_as_it_is(spread: str, after: str, tmp
     assert rewritten(tmp_path, text) == f"{_NEW}\n{_COMMON}\n{call}"
 
 
+def test_a_mapping_that_is_expanded_gets_no_connection(tmp_path: Path) -> None:
+    text = (
+        f"{_SUBMIT}\nM = {{'conf': [{{}}, {{}}]}}\n"
+        "SparkSubmitOperator.partial(task_id='a', application='a.py').expand(**M)\n"
+        "SparkSubmitOperator.partial(task_id='b', application='a.py').expand(**elsewhere)\n"
+    )
+    assert rewritten(tmp_path, text) == text.replace(_SUBMIT, _NEW).replace(
+        "SparkSubmitOperator.", "FlinklikeSubmitOperator."
+    )
+
+
 @pytest.mark.parametrize(
     ("task", "where"),
     [
