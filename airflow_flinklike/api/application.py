@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from airflow_flinklike.api.artifacts import JAR_SUFFIXES, ArtifactCollector, FilePath, file_name
 from airflow_flinklike.api.job_program import JobOptions
 from airflow_flinklike.api.program import Program
-from airflow_flinklike.api.script import ApplicationJob, script_job
+from airflow_flinklike.api.script import ApplicationJob, name_in, script_job
 from airflow_flinklike.exceptions import PipelineError
 from runtime.jobgraph.graph import (
     DEFAULT_RESOURCES,
@@ -48,7 +48,7 @@ def jar_job(
     Without `main_class` the jar's manifest names it. `conf`, `files`, `archives` and `jars` have the meaning that they
     have there: `spark.driver.memory` is the heap. The exit code is the end of the job.
     """
-    chosen = name or main_class.rpartition(".")[2] or file_name(application)
+    chosen = name or name_in(conf) or main_class.rpartition(".")[2] or file_name(application)
     return JarJob(
         application,
         main_class=main_class,

@@ -13,7 +13,7 @@ from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath, file_na
 from airflow_flinklike.api.builder_conf import builder_conf
 from airflow_flinklike.api.job_program import JobOptions
 from airflow_flinklike.api.program import Program
-from runtime.common.spark_conf import conf_text
+from runtime.common.spark_conf import APP_NAME, conf_text
 from runtime.jobgraph.graph import (
     DEFAULT_RESOURCES,
     JobEdge,
@@ -88,6 +88,11 @@ class ScriptJob(ApplicationJob):
         return found
 
 
+def name_in(conf: Mapping[str, Any] | None) -> str:
+    """The name of an application by its conf, which counts where no other is given; "" where there is none."""
+    return conf_text((conf or {}).get(APP_NAME, "")).strip()
+
+
 def script_job(
     application: FilePath,
     *,
@@ -99,8 +104,8 @@ def script_job(
 ) -> ScriptJob:
     """A job that runs a script as `spark-submit application args...` does.
 
-    `conf`, `py_files`, `files` and `archives` have the meaning that they have there. `name` defaults to the name of the
-    file, `resources` are the script's needs of its slot.
+    `conf`, `py_files`, `files` and `archives` have the meaning that they have there. `name` defaults to that of the
+    conf (`spark.app.name`), then to that of the file; `resources` are the script's needs of its slot.
     """
-    chosen = name or file_name(application)
+    chosen = name or name_in(conf) or file_name(application)
     return ScriptJob(application, name=chosen, args=args, resources=resources, spark_conf=conf, options=options)

@@ -16,6 +16,7 @@ _IGNORED = frozenset({"spark.master", "spark.remote", "spark.api.mode", "spark.s
 _IGNORED_PREFIXES = ("spark.submit.", "spark.app.", "spark.job.")
 """Names and places of an application, and keys that slots set. A job's values for them are ignored with a note."""
 
+APP_NAME = "spark.app.name"
 PY_FILES, FILES, ARCHIVES = "spark.submit.pyFiles", "spark.files", "spark.archives"
 """Files of a job, by the names that spark-submit has for them in conf."""
 

@@ -65,6 +65,34 @@ def pid_after_spark(ctx: Any) -> int:
     return os.getpid()
 
 
+NAMES = """
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+def names():
+    sc = spark.sparkContext
+    return [sc.appName, spark.conf.get("spark.app.name"), sc.getConf().get("spark.app.name"), sc._jsc.sc().appName(),
+            spark.newSession().conf.get("spark.app.name")]
+
+spark = SparkSession.builder.getOrCreate()
+print(set(names()))
+SparkSession.builder.appName("own").getOrCreate()
+print(set(names()))
+SparkContext(conf=SparkConf().setAppName("by conf"))
+print(set(names()))
+SparkContext(appName="by context")
+print(set(names()))
+"""
+
+
+def test_the_name_of_the_application_is_the_jobs_until_it_names_itself(slots: SlotBox) -> None:
+    for _ in range(2):
+        report = slots.report(slots.work(script(NAMES)))
+        assert report.state is ExecutionState.FINISHED, report.failure and report.failure.message
+        told = slots.bench.log(report).splitlines()
+        assert told == ["{'test job'}", "{'own'}", "{'by conf'}", "{'by context'}"]
+
+
 def test_who_touches_spark_before_its_slot_is_attached_is_told_of_no_threads(
     shared_box: SparkBox, tmp_path: Path
 ) -> None:

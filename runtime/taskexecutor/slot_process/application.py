@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from runtime.common.spark_conf import is_ignored
+from runtime.common.spark_conf import APP_NAME, is_ignored
 from runtime.common.spark_environments import HEAP, JARS
 from runtime.jobgraph.graph import JarCode
 from runtime.system.linux import die_with_parent
@@ -28,7 +28,6 @@ from runtime.taskexecutor.slot_protocol.wire import WorkOrder
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession
 
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
-_APP_NAME = "spark.app.name"
 _FILES = "spark.files"
 _LOOK_MILLIS = 200
 _STDERR_READ_MAX = 256 << 10
@@ -72,8 +71,8 @@ def run_application(code: JarCode, jar: Path, order: WorkOrder, session: SlotSes
 def application_conf(order: WorkOrder, base: Mapping[str, str]) -> dict[str, str]:
     """The conf of the application: the TaskManager's (`base`), and over it the job's, with its jars and files."""
     job: dict[str, str] = json.loads(order.spark_conf)
-    conf = {_APP_NAME: order.job_name, **base}
-    conf.update({key: value for key, value in job.items() if not is_ignored(key) or key == _APP_NAME})
+    conf = {APP_NAME: order.job_name, **base}
+    conf.update({key: value for key, value in job.items() if not is_ignored(key) or key == APP_NAME})
     files = [str(Path(order.job_directory) / name) for name in order.brought]
     for key, paths in ((JARS, order.jars), (_FILES, [path for path in files if Path(path).is_file()])):
         if named := [part for part in (conf.get(key, ""), *paths) if part]:

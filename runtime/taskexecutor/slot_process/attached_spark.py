@@ -18,7 +18,7 @@ from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import BugError, InvalidInputError
-from runtime.common.spark_conf import ARCHIVES, EXECUTOR_ENV, FILES, PY_FILES
+from runtime.common.spark_conf import APP_NAME, ARCHIVES, EXECUTOR_ENV, FILES, PY_FILES
 from runtime.taskexecutor.slot_process import shared_files
 from runtime.taskexecutor.slot_process.causes import SparkUnavailableError
 from runtime.taskexecutor.slot_process.static_conf import ConfJudge, StaticConfPolicy
@@ -56,7 +56,7 @@ class JobBinding:
     `own_workers`: the job brings files of its own, so its Python workers cannot be shared; they start in
     `job_directory` with `python_path`. What Spark prints for the attempt goes to files in `log_directory`.
     `on_first_use` is called once, when Spark is first touched. `shares_files`: the JVM is another user, and reads what
-    the group of a file may (R50).
+    the group of a file may (R50). `name` is that of its application; "" = the JVM's own.
     """
 
     job_id: str
@@ -69,6 +69,7 @@ class JobBinding:
     static_conf: StaticConfPolicy = StaticConfPolicy.WARN
     on_first_use: Callable[[], None] | None = None
     shares_files: bool = False
+    name: str = ""
 
 
 def _planted(context: SparkContext, name: str) -> Any:
@@ -146,11 +147,13 @@ class AttachedSpark:
             binding.on_first_use()
         self._link_directories()
         self._context.setJobDescription(binding.description)
-        warehouse = self._slot.begin(binding.job_id, binding.job_directory)
+        name = binding.name or self.session.conf.get(APP_NAME, binding.job_id)
+        warehouse = self._slot.begin(binding.job_id, binding.job_directory, name)
         if not warehouse:
             self._is_active = False
             raise SparkUnavailableError(_CHANGED)
         self._context._conf.set(WAREHOUSE, warehouse)  # noqa: SLF001 - as below
+        self._note_name(name)
         self._apply_conf_of_job(binding.spark_conf)
 
     def _link_directories(self) -> None:
@@ -175,8 +178,18 @@ class AttachedSpark:
             raise RefusedConfError(message) from None
 
     def apply_conf(self, conf: Mapping[str, str]) -> None:
-        """Set what a living session can take; the rest by the job's static conf policy."""
+        """Set what a living session can take, also the name of the application; the rest by the job's static conf
+        policy.
+        """
+        name = conf.get(APP_NAME)
+        if name and name != self._context.appName:
+            self._slot.rename(name)
+            self._note_name(name)
         self._set(self.judge_conf(conf))
+
+    def _note_name(self, name: str) -> None:
+        self._context.appName = name
+        self._context._conf.set(APP_NAME, name)  # noqa: SLF001 - as below
 
     def _set(self, conf: Mapping[str, str]) -> None:
         for key, value in conf.items():

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.spark_conf import ISOLATION, JVM
+from runtime.common.spark_conf import APP_NAME, ISOLATION, JVM
 from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
 from runtime.taskexecutor.slot_process.job_files import copy_into
 from runtime.taskexecutor.slot_process.state_processors import own_processors
@@ -152,11 +152,13 @@ def _bound_construction(attached: AttachedSpark) -> None:
         conf: SparkConf | None = None,
         **unused: Any,
     ) -> None:
-        ignored = (master, appName, sparkHome, batchSize, serializer, unused)
+        ignored = (master, sparkHome, batchSize, serializer, unused)
         logger.debug("the warm context is handed out; ignored: %s", ignored)
         attached.activate()
         if conf is not None:
             attached.apply_conf(attached.own_part(conf.getAll()))
+        if appName is not None:
+            attached.apply_conf({APP_NAME: appName})
         for key, value in (environment or {}).items():
             attached.context.environment[key] = value
         for path in pyFiles or []:

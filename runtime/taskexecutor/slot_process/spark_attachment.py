@@ -103,6 +103,7 @@ class SparkAttachment:
                 static_conf=StaticConfPolicy.ENVIRONMENT if order.may_move else self._policy,
                 on_first_use=lambda: self._tell_first_use(order),
                 shares_files=order.user is not None,
+                name=order.job_name,
             )
         )
         if order.ships_files:

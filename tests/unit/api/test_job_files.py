@@ -69,6 +69,13 @@ def test_files_in_the_conf_are_those_of_the_options(folder: Path) -> None:
     assert graph.spark_conf == {"spark.my.key": "1"}
 
 
+def test_the_name_is_that_of_the_conf_where_no_other_is_given(folder: Path) -> None:
+    conf = {"spark.app.name": "by conf"}
+    assert script_job(folder / "etl.py", conf=conf).name == "by conf"
+    assert script_job(folder / "etl.py", conf=conf, name="nightly").name == "nightly"
+    assert script_job(folder / "etl.py").name == "etl.py"
+
+
 def test_an_option_counts_alone_and_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As spark-submit does."""
     conf = {"spark.submit.pyFiles": "/no/such.py", "spark.files": f"{folder}/a.csv"}

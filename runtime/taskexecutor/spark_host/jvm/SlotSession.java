@@ -46,6 +46,7 @@ public final class SlotSession {
   private static final String WAREHOUSE = "spark.sql.warehouse.dir";
   private static final String HADOOP = "spark.hadoop.";
   private static final String LOG_LEVEL = "spark.log.level";
+  private static final String APP_NAME = "spark.app.name";
 
   private static final Map OPEN = new ConcurrentHashMap();
 
@@ -223,15 +224,16 @@ public final class SlotSession {
   /**
    * Work for a job: with its catalog, and tables in `spark-warehouse` of its directory, where plain Spark puts them (R24).
    * Where the tables lie now. A session that works for the same job again begins in `default` again. "" when it may not
-   * begin, because another job has changed this JVM (R45).
+   * begin, because another job has changed this JVM (R45). `name` is that of its application.
    */
-  public String begin(String job, String directory) throws Exception {
+  public String begin(String job, String directory, String name) throws Exception {
     print(SlotOutput.open(inside));
     String wanted = context.conf().get(LOG_LEVEL, null);
     logLevel = wanted == null ? null : SlotLogs.level(wanted);
     if (!JvmState.begin(this, job)) {
       return "";
     }
+    rename(name);
     if (!SlotCatalogs.isShared(original.conf())) {
       Path warehouse = new Path("file", null, directory + "/spark-warehouse");
       SlotCatalogs.enter(state.externalCatalog(), job, directory, warehouse, state.conf(), state.hadoopConf());
@@ -241,6 +243,13 @@ public final class SlotSession {
     }
     session.sessionState().catalog().setCurrentDatabase(session.sessionState().conf().defaultDatabase());
     return session.sessionState().conf().warehousePath();
+  }
+
+  /** From now on the application has this name, in this session and in those that it makes. */
+  public void rename(String name) {
+    session.sessionState().conf().setConfString(APP_NAME, name);
+    context.conf().set(APP_NAME, name);
+    state.conf().set(APP_NAME, name);
   }
 
   /** From now on into this output; null for that of the JVM. */
