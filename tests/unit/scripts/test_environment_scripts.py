@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.suite.rotation import SHARES
+
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = (
     "awk",
@@ -233,7 +235,7 @@ def test_a_run_without_a_selection_has_the_share_of_its_commit(home: Path) -> No
     path = f'export PATH="{home}/git:$PATH"'
     for arguments, count in (((), 5), (("--all",), 0), (("-k", "slots"), 0)):
         done = run_tests(home, *arguments, environment=path)
-        assert done.stdout.count(f"--share={int(commit[:8], 16) % 5} ") == count, arguments
+        assert done.stdout.count(f"--share={int(commit[:8], 16) % SHARES} ") == count, arguments
 
 
 def test_a_change_runs_the_tests_that_it_needs(home: Path) -> None:
