@@ -74,11 +74,15 @@ async def test_a_new_leader_hears_of_many_jobs_in_bounded_messages(split: Contro
     async with asyncio.TaskGroup() as group:
         for job in jobs:
             _ = group.create_task(leader.dispatcher.submit_job(job))
-    await eventually(lambda: process.dispatcher.jobs_running == 600)
-    sent: list[Any] = []
-    stream: Any = SimpleNamespace(send=sent.append)
-    process.dispatcher.attach(stream, leader.token)
-    process.dispatcher.detach(stream)
-    told = [message for message in sent if isinstance(message, JobSummaries)]
+
+    def hear() -> list[JobSummaries]:
+        sent: list[Any] = []
+        stream: Any = SimpleNamespace(send=sent.append)
+        process.dispatcher.attach(stream, leader.token)
+        process.dispatcher.detach(stream)
+        return [message for message in sent if isinstance(message, JobSummaries)]
+
+    await eventually(lambda: sum(len(message.summaries) for message in hear()) == 600, "each job has a summary")
+    told = hear()
     assert len(told) > 1
     assert {summary.job_id for message in told for summary in message.summaries} == {job.job_id for job in jobs}
