@@ -136,6 +136,9 @@ def test_conf_that_spark_does_not_start_with_fails_the_task_that_asked_for_it(sl
     failure = slots.failure(slots.work(look, spark_conf={"spark.serializer": "no.such.Serializer"}, job_id="1" * 32))
     assert "no.such.Serializer" in failure.message
     assert (failure.kind, failure.is_recoverable) == ("USER", False), failure
+    failure = slots.failure(slots.work(look, spark_conf={"spark.jars": "local:/no/a.jar"}, job_id="3" * 32))
+    assert "spark.jars: local:/no/a.jar is not on this TaskManager's host" in failure.message
+    assert (failure.kind, failure.is_recoverable) == ("USER", False), failure
     assert slots.value(slots.work(look, job_id="2" * 32))["rows"] == 100
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import sys
 import threading
+from collections.abc import Mapping
+from pathlib import Path
 
 from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import FlinklikeError
+from runtime.common.spark_environments import JARS
 from runtime.system.linux import die_with_parent, refuse_new_privileges
 from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.driver_jvm.command import class_path, spark_home
@@ -29,6 +33,15 @@ from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 logger = logging.getLogger(__name__)
 
 _REASON_LENGTH_MAX = 2000
+_PATTERN = re.compile(r"[*?\[{]")
+"""Spark takes patterns of Hadoop, and finds what matches."""
+
+
+class _AbsentJarError(FlinklikeError):
+    def __init__(self, jar: str) -> None:
+        super().__init__(
+            f"{JARS}: {jar} is not on this TaskManager's host; jars of the client are given as jars (--jars)"
+        )
 
 
 def start(settings: SparkSettings, java: JavaRuntime, archive: ClassArchive, clock: Clock) -> Driver:
@@ -63,6 +76,15 @@ def main(argv: list[str]) -> int:
         return _serve(SparkSettings.parse(hello["settings"]), connection)
 
 
+def absent_jar(conf: Mapping[str, str]) -> str:
+    """The first jar of `spark.jars` that this host does not have, without which Spark would start; "" for none."""
+    for jar in (part.strip() for part in conf.get(JARS, "").split(",")):
+        path = jar.removeprefix("local:").removeprefix("file:").removeprefix("//")
+        if path.startswith("/") and not _PATTERN.search(path) and not Path(path).exists():
+            return jar
+    return ""
+
+
 def refusal(error: Exception) -> str:
     """Why Spark did not start: what its innermost Java exception says, or the error itself."""
     chain = [cause for cause in java_chain(error) if cause.message]
@@ -78,11 +100,13 @@ def _serve(settings: SparkSettings, connection: socket.socket) -> int:
         check_supported(pyspark_version())
         java = java_of_spark(os.environ)
         conf = spark_settings.effective_conf(settings)
+        if absent := absent_jar(conf):
+            raise _AbsentJarError(absent)
         archive = ClassArchive.locate(java, settings.cds_directory, class_path(spark_home(), conf))
         hold_metastore(settings.warehouse, settings.spark_conf, clock, threading.Event().wait)
         driver = start(settings, java, archive, clock)
     except (FlinklikeError, OSError) as error:
-        is_refusal, reason = False, str(error)
+        is_refusal, reason = isinstance(error, _AbsentJarError), str(error)
         if isinstance(error, JvmStartError):
             is_refusal, reason = error.is_of_itself(), in_words(error.thrown) or reason
         connection.sendall(frames.encode({"event": "failed", "reason": reason, "is_refusal": is_refusal}))

@@ -11,6 +11,7 @@ import pytest
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
 from runtime.taskexecutor.driver_jvm.last_exception import in_words, last_exception
+from runtime.taskexecutor.spark_host.host_main import absent_jar
 from runtime.taskexecutor.spark_host.launch import JvmProcess, JvmStartError
 
 IVY = """\
@@ -62,3 +63,13 @@ def test_without_an_exception_the_log_is_shown_from_the_begin_of_a_line(tmp_path
 )
 def test_an_exception_in_words(written: str, said: str) -> None:
     assert in_words(last_exception(written)) == said
+
+
+def test_a_jar_that_is_not_there_is_named(tmp_path: Path) -> None:
+    jar = tmp_path / "a.jar"
+    jar.touch()
+    there = f"{jar}, file://{jar},file:{jar},local:{jar},http://there/b.jar,/no/*.jar,s3a://bucket/c.jar,"
+    assert absent_jar({"spark.jars": there}) == ""
+    assert absent_jar({}) == ""
+    for absent in ("/no/such.jar", "file:///no/such.jar", "local:/no/such.jar"):
+        assert absent_jar({"spark.jars": f"{there} {absent} "}) == absent
