@@ -110,8 +110,9 @@ def _keeps(data: bytes) -> None:
 def test_it_is_found_and_the_input_kept(
     feed: Callable[[bytes], object], kind: str, data: bytes, tmp_path: Path
 ) -> None:
+    seconds = 0.05 if kind == "hang" else 0.3  # which each hang takes, twice
     surface = Surface(
-        "it", lambda: feed, lambda: [b"good", b"bad"], (ValueError,), cpu_seconds=0.3, growth_bytes=16 * MIB
+        "it", lambda: feed, lambda: [b"good", b"bad"], (ValueError,), cpu_seconds=seconds, growth_bytes=16 * MIB
     )
     figures = campaign.run(surface, seed=1, inputs=60, kept=tmp_path)
     assert [one.kind for one in figures.findings] == [kind]

@@ -5,6 +5,7 @@ bin/test.sh takes the share from the hash of the commit, so that a commit has th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -34,6 +35,12 @@ def shares(text: str) -> dict[str, int]:
     return found
 
 
+def spread(text: str) -> frozenset[str]:
+    """The files whose heavy tests are dealt one by one: each run has some of them."""
+    rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
+    return frozenset(path for _, path, *words in rows if words == ["spread"])
+
+
 def is_left_out(path: str, markers: Iterable[str], share: int, listed: Mapping[str, int]) -> bool:
     """True for a heavy test of a file that has another share."""
     return listed.get(path, share) != share and not HEAVY.isdisjoint(markers)
@@ -41,12 +48,16 @@ def is_left_out(path: str, markers: Iterable[str], share: int, listed: Mapping[s
 
 def rotate(config: pytest.Config, items: list[pytest.Item], share: int) -> None:
     """Leave those of other shares out of a run."""
-    listed = shares(LIST.read_text(encoding="utf-8"))
-    left = [
-        item
-        for item in items
-        if is_left_out(item.nodeid.partition("::")[0], (one.name for one in item.iter_markers()), share, listed)
-    ]
+    text = LIST.read_text(encoding="utf-8")
+    by_file, by_test = shares(text), spread(text)
+    dealt = Counter[str]()
+    left = []
+    for item in items:
+        path, markers = item.nodeid.partition("::")[0], [one.name for one in item.iter_markers()]
+        own = {path: dealt[path] % SHARES} if path in by_test else by_file
+        dealt[path] += not HEAVY.isdisjoint(markers)
+        if is_left_out(path, markers, share, own):
+            left.append(item)
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in set(left)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.suite.rotation import HEAVY, LIST, SHARES, is_left_out, shares
+from tests.suite.rotation import HEAVY, LIST, SHARES, is_left_out, rotate, shares
 
 ROOT = Path(__file__).resolve().parents[3]
 LISTED = shares(LIST.read_text())
@@ -34,6 +36,30 @@ def test_light_tests_and_those_of_other_files_are_in_each() -> None:
     for share in range(SHARES):
         assert not is_left_out(next(iter(LISTED)), ["timeout"], share, LISTED)
         assert not is_left_out("tests/process/test_other.py", ["process"], share, LISTED)
+
+
+class Item:
+    def __init__(self, nodeid: str, *markers: str) -> None:
+        self.nodeid, self.markers = nodeid, markers
+
+    def iter_markers(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=one) for one in self.markers]
+
+
+def test_tests_of_a_file_that_is_spread_are_dealt_one_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("9 a.py spread\n8 b.py\n")
+    monkeypatch.setattr("tests.suite.rotation.LIST", tmp_path / "list.txt")
+    every = [Item("a.py::light"), *(Item(f"a.py::test[{number}]", "slow") for number in range(2 * SHARES + 1))]
+    seen = Counter[str]()
+    for share in range(SHARES):
+        kept: Any = list(every)
+        config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
+        rotate(config, kept, share)
+        assert len(kept) == (4 if share == 0 else 3)
+        seen.update(item.nodeid for item in kept)
+    assert seen.pop("a.py::light") == SHARES
+    assert set(seen.values()) == {1}
+    assert len(seen) == 2 * SHARES + 1
 
 
 def test_comments_and_empty_lines_have_no_place() -> None:
