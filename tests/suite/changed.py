@@ -102,7 +102,7 @@ def _measured(root: Path) -> dict[str, float]:
     listed = root / "tests" / "suite" / "rotated.txt"
     lines = listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []
     pairs = (line.split() for line in lines if line and not line.startswith("#"))
-    return {path: float(seconds) for seconds, path in pairs if float(seconds)}
+    return {path: float(seconds) for seconds, path, *_ in pairs if float(seconds)}
 
 
 def _candidate(root: Path, path: str, distance: int, words: set[str], measured: Mapping[str, float]) -> _Candidate:
