@@ -25,6 +25,7 @@ runtime = spark._jvm.java.lang
 print(json.dumps({
     "serializer": spark.sparkContext.getConf().get("spark.serializer"),
     "jvm": runtime.ProcessHandle.current().pid(),
+    "memory": spark.conf.get("spark.driver.memory"),
     "heap": runtime.Runtime.getRuntime().maxMemory() >> 20,
     "sum": spark.range(10).select(double("id")).groupBy().sum().first()[0],
 }))
@@ -44,15 +45,16 @@ def test_static_conf_of_options_and_of_the_script_is_there(
 ) -> None:
     script = tmp_path / "own.py"
     script.write_text(SCRIPT)
-    first, told = run(spark_cluster, "--driver-memory", "640m", str(script))
-    assert (first["serializer"], first["heap"], first["sum"]) == (
+    first, told = run(spark_cluster, "--driver-memory", "655360k", str(script))
+    assert (first["serializer"], first["heap"], first["sum"], first["memory"]) == (
         "org.apache.spark.serializer.KryoSerializer",
         640,
         90,
+        "655360k",
     )
     assert "starts a Spark environment for the job's static conf" in told
     assert "spark.executor.memory has no effect: Spark's tasks run in the driver's JVM here" in told
-    second, told = run(spark_cluster, "--driver-memory", "655360k", str(script))
+    second, told = run(spark_cluster, "--driver-memory", "640m", str(script))
     assert (second["jvm"], "starts a Spark environment" in told) == (first["jvm"], False)
     (manager,) = spark_client.get("/taskmanagers")["taskmanagers"]
     assert [one["memory-bytes"] >> 20 for one in manager["spark-environments"]] == [640 + 512]

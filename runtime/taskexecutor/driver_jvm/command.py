@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runtime.common.errors import PermanentError
+from runtime.common.spark_environments import driver_memory
 from runtime.taskexecutor.driver_jvm.java import JavaRuntime
 
 # What Spark's launcher passes, without --add-modules=jdk.incubator.vector (an optional MLlib speed-up).
@@ -106,7 +107,7 @@ def java_command(java: JavaRuntime, *, conf: Mapping[str, str], archive_options:
     """The command of a driver JVM up to its class path."""
     return [
         str(java.executable),
-        f"-Xmx{conf['spark.driver.memory']}",
+        f"-Xmx{max(driver_memory(conf).heap >> 20, 1)}m",
         "-XX:+ExitOnOutOfMemoryError",
         # Java's 1 MB is too little for tasks of ALS with ten iterations on some days. What is not used costs nothing.
         "-Xss4m",

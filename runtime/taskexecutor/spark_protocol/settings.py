@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from runtime.common.spark_conf import OF_ENVIRONMENTS, OWNED, WARM_CONF
-from runtime.common.spark_environments import HEAP, JAVA_OPTIONS, WAREHOUSE, EnvironmentSpec, has_own_metastore
+from runtime.common.spark_environments import (
+    HEAP,
+    JAVA_OPTIONS,
+    WAREHOUSE,
+    EnvironmentSpec,
+    has_own_metastore,
+    size_bytes,
+)
 from runtime.taskexecutor.spark_protocol.catalog import catalog_conf
 from runtime.taskexecutor.worker_protocol.worker_environment import DAEMON_MODULE, WORKING_DIRECTORY_LINK
 
@@ -186,7 +193,7 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
         {
             "spark.master": settings.master,
             "spark.submit.deployMode": "client",
-            "spark.driver.memory": f"{max(settings.heap_bytes >> 20, 1)}m",
+            HEAP: _heap(settings),
             "spark.driver.bindAddress": settings.listen_address,
             **_authentication(settings),
             "spark.scheduler.mode": "FAIR",
@@ -204,6 +211,12 @@ def effective_conf(settings: SparkSettings) -> dict[str, str]:
         # One full stack of a task would end the JVM of all. A full heap does, by an option of Java.
         conf["spark.executor.killOnFatalError.depth"] = "0"
     return conf
+
+
+def _heap(settings: SparkSettings) -> str:
+    """As the job has written it, since its script may read it: "1g" and not "1024m"."""
+    asked = settings.spark_conf.get(HEAP, "").strip()
+    return asked if size_bytes(asked) == settings.heap_bytes else f"{max(settings.heap_bytes >> 20, 1)}m"
 
 
 _OF_SHARED_DRIVERS = frozenset(

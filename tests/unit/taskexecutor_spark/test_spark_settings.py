@@ -50,6 +50,17 @@ def test_the_address_of_the_driver_is_the_task_managers_and_its_ports_are_sparks
     )
 
 
+@pytest.mark.parametrize(
+    ("asked", "shown"), [("1g", "1g"), (" 1024m", "1024m"), ("1048576k", "1048576k"), ("512m", "1024m")]
+)
+def test_the_heap_stands_in_the_conf_as_the_job_has_written_it(tmp_path: Path, asked: str, shown: str) -> None:
+    settings = spark_settings(tmp_path, heap_bytes=1 << 30, spark_conf={"spark.driver.memory": asked})
+    conf = effective_conf(settings)
+    assert conf["spark.driver.memory"] == shown
+    command = command_line(JAVA, conf=conf, properties_file=tmp_path / "x", archive_options=())
+    assert "-Xmx1024m" in command
+
+
 def test_keys_of_the_user_win_over_defaults_only(tmp_path: Path) -> None:
     user = {"spark.ui.enabled": "true", "spark.sql.shuffle.partitions": "9", "spark.eventLog.enabled": "true"}
     conf = effective_conf(spark_settings(tmp_path, spark_conf=user))
