@@ -120,8 +120,10 @@ def _run(pair: AirflowPair, report: Report, dag_id: str, name: str, out: Path) -
         return state if state in {"success", "failed"} else ""
 
     state = reached(ended, f"{dag_id} has ended", timeout=_TIMEOUT, every=_ASK_EVERY)
-    report.add(f"{name}: wall time", time.perf_counter() - begin, "s")
-    report.add(f"{name}: CPU", _busy_seconds() - busy, "s")
+    wall, cpu = time.perf_counter() - begin, _busy_seconds() - busy
+    print(f"{name}: {wall:.0f} s, {cpu:.0f} s of CPU", file=sys.stderr, flush=True)
+    report.add(f"{name}: wall time", wall, "s")
+    report.add(f"{name}: CPU", cpu, "s")
     states = _states(pair, dag_id, out.name)
     assert state == "success", (states, [run.at(one).log() for one in _failed(states)])
     assert len(states) == TASKS, states

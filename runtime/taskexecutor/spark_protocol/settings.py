@@ -77,7 +77,7 @@ class SparkSettings:
 
         A key of the job takes the place of the same key here, but Java options come behind those that are here.
         """
-        conf = {**self.spark_conf, **{key: value for key, value in spec.conf.items() if key != HEAP}}
+        conf = {**self.spark_conf, **spec.conf}
         for key in {*JAVA_OPTIONS} & spec.conf.keys() & self.spark_conf.keys():
             conf[key] = f"{self.spark_conf[key]} {spec.conf[key]}"
         work = self._work_of(spec)
@@ -100,7 +100,7 @@ class SparkSettings:
         return dataclasses.replace(
             self,
             heap_bytes=spec.heap_bytes,
-            spark_conf={**self.spark_conf, **{key: v for key, v in spec.conf.items() if key != HEAP}, **joined},
+            spark_conf={**self.spark_conf, **spec.conf, **joined},
             work_directory=self._work_of(spec),
             is_on_demand=True,
         )
