@@ -158,6 +158,9 @@ awk '$1 == "SPENT" { seconds[$2] += $4 } END { for (file in seconds) print secon
 echo "== time of tests, by folder"
 awk '$1 == "SPENT" { split($2, part, "/"); folder = part[1] "/" part[2]; tests[folder] += $3; seconds[folder] += $4 }
   END { for (folder in tests) print folder ": " tests[folder] " tests, " seconds[folder] " s" }' "$FLINKLIKE_TEST_NOTES" | sort
+if unseen="$(grep -c '^NO-BROWSER ' "$FLINKLIKE_TEST_NOTES")"; then
+  echo "Skipped $unseen tests of the dashboard's pages: chromium is not installed."
+fi
 if [ ${#failed[@]} -gt 0 ]; then
   grep '^FAILED ' "$FLINKLIKE_TEST_NOTES" >&2
   echo "Failed: ${failed[*]}" >&2

@@ -50,6 +50,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     file[0] += report.when == "call"
     file[1] += report.duration
     note_failure(report)
+    if report.skipped and "no browser" in str(report.longrepr):
+        note(f"NO-BROWSER {report.nodeid}")
 
 
 def note_failure(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -167,6 +167,17 @@ def parse_hosts(text: str) -> tuple[str, ...]:
     return hosts
 
 
+def parse_origins(text: str) -> tuple[str, ...]:
+    """A list of origins, `http(s)://host` with or without a port, or `*`."""
+    origins = parse_list(text)
+    for origin in origins:
+        scheme, _, place = origin.partition("://")
+        if origin != "*" and (scheme not in {"http", "https"} or not (is_host(place) or _is_endpoint(place))):
+            message = f"expected origins such as https://airflow.example:8080, not {origin!r}"
+            raise ValueError(message)
+    return origins
+
+
 def parse_variables(text: str) -> tuple[str, ...]:
     """A list of names of environment variables, or of beginnings of names with `*`."""
     names = parse_list(text)

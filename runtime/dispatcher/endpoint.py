@@ -46,7 +46,7 @@ from runtime.gateways.dispatcher import (
     SubmitJobRequest,
     SubmitJobResponse,
 )
-from runtime.gateways.overview import JobMasterInfo
+from runtime.gateways.overview import JobActivity, JobMasterInfo
 from runtime.jobgraph.graph import JobGraph
 
 logger = logging.getLogger(__name__)
@@ -313,6 +313,12 @@ class Dispatcher(ABC):
         """How many jobs there are of each status."""
         self._check_open()
         return self._registry.shown.counts()
+
+    def job_activity(self) -> JobActivity:
+        """How much has changed in this term."""
+        self._check_open()
+        shown = self._registry.shown
+        return JobActivity(self.token.revision, shown.changes, shown.jobs_ended, shown.tasks_ended)
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
         """What is shown of one job."""

@@ -363,6 +363,7 @@ def _rest(
         audit=audit,
         limits=limit_settings(configuration),
         forward_seal=forward_seal(configuration, context.layout),
+        frame_ancestors=configuration.get(jm.WEB_FRAME_ANCESTORS),
         page_cookie=page_cookie(configuration, context.layout, context.clock),
         tls=rest_tls(configuration),
     )

@@ -43,6 +43,19 @@ class Takeover:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class JobActivity:
+    """What has happened to the shown jobs in one `term` of a leader; each number only grows within it.
+
+    `changes` counts every change of what is shown. What ended before the term is not counted.
+    """
+
+    term: int
+    changes: int
+    jobs_ended: int
+    tasks_ended: int
+
+
 class DispatcherView(DispatcherGateway, Protocol):
     """A leading Dispatcher with what REST needs beyond the gateway. Raises UnavailableError when not leading."""
 
@@ -54,6 +67,9 @@ class DispatcherView(DispatcherGateway, Protocol):
 
     def job_counts(self) -> Mapping[JobStatus, int]:
         """The number of shown jobs by status; a status without jobs may be missing."""
+
+    def job_activity(self) -> JobActivity:
+        """How much has changed since this term began."""
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
         """One shown job, None for any other id."""

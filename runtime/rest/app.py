@@ -27,18 +27,19 @@ from runtime.rest.access.sign_in_middleware import (
 from runtime.rest.connections.body_limits import BodyLimitsMiddleware, BodyRefusedError
 from runtime.rest.connections.shutdown import ShutdownMiddleware
 from runtime.rest.context import RestContext
+from runtime.rest.dashboard.page_sign_in import PageSignInMiddleware
+from runtime.rest.dashboard.pages import dashboard_router
 from runtime.rest.forwarding.forward_seal import ForwardSealMiddleware
 from runtime.rest.forwarding.leader_forwarding import LeaderForwarding
 from runtime.rest.openapi import DescribedApp
 from runtime.rest.routes.blobs import blobs_router
+from runtime.rest.routes.changes import ActivityHistory, changes_router
 from runtime.rest.routes.cluster import cluster_router
+from runtime.rest.routes.job_lists import job_lists_router
 from runtime.rest.routes.jobs import jobs_router
 from runtime.rest.routes.logs import logs_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
-from runtime.rest.ui.page_sign_in import PageSignInMiddleware
-from runtime.rest.ui.pages import ui_router
-from runtime.rest.ui.start_page import start_router
 
 
 def create_app(
@@ -48,17 +49,21 @@ def create_app(
     content_length_max: int,
     hosts: Collection[str],
     allowed_hosts: Collection[str] = (),
+    history: ActivityHistory | None = None,
 ) -> ASGIApp:
-    """The whole endpoint. `sign_in` None: no authentication. `hosts`: its own names, `allowed_hosts`: its proxies'."""
+    """The whole endpoint. `sign_in` None: no authentication. `hosts`: its own names, `allowed_hosts`: its proxies'.
+
+    `history`: its owner takes the samples; None: there are none.
+    """
     app = DescribedApp(
         title="flinklike", version=VERSION, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
     )
-    routers = (jobs_router, logs_router, vertices_router, cluster_router, blobs_router, tokens_router)
-    for router in (make(context) for make in routers):
+    routers = (job_lists_router, jobs_router, logs_router, vertices_router, cluster_router, blobs_router, tokens_router)
+    made = [*(make(context) for make in routers), changes_router(context, history or ActivityHistory(context))]
+    for router in made:
         app.include_router(router)
         app.include_router(router, prefix="/v1", include_in_schema=False)
-    app.include_router(start_router(context))
-    app.include_router(ui_router(context), include_in_schema=False)
+    app.include_router(dashboard_router(context))
     for path in ("/openapi.json", "/v1/openapi.json"):
         app.add_api_route(path, app.answer, include_in_schema=False)
     app.add_exception_handler(FlinklikeError, errors.on_flinklike_error)
@@ -79,7 +84,7 @@ def create_app(
         desk = SignInDesk(sign_in, context.audit)
         outer = SignInMiddleware(outer, desk, limits, context.audit)
         if context.page_cookie is not None:
-            outer = PageSignInMiddleware(outer, desk, context.page_cookie)
+            outer = PageSignInMiddleware(outer, desk, context.page_cookie, context.frame_ancestors)
     outer = CrossOriginMiddleware(outer, hosts, allowed_hosts, context.audit, checks_host=sign_in is None)
     return ForwardSealMiddleware(outer, context.forward_seal, context.audit)
 

@@ -68,6 +68,8 @@ class RestContext:
     """None where there are no stand-bys."""
     page_cookie: PageCookie | None = None
     """None where no browser signs in."""
+    frame_ancestors: tuple[str, ...] = ()
+    """Origins whose pages may show the dashboard in a frame."""
     tls: RestTls | None = None
     """None where REST is in plain text, here and at the leader."""
 

@@ -24,6 +24,7 @@ from runtime.rest.connections.handshakes import FailedHandshakes, Handshake
 from runtime.rest.connections.limited_connections import Connections, connections_max, protocol_among
 from runtime.rest.connections.tls import RestTls
 from runtime.rest.context import RestContext
+from runtime.rest.routes.changes import ActivityHistory
 
 logger = logging.getLogger(__name__)
 
@@ -80,12 +81,14 @@ class RestServer:
         self.connections = Connections(most, int(most * _OF_ONE_PEER))
         if sign_in is not None:
             context = replace(context, limits=limits_within(context.limits, self.connections.peer_max))
+        self._history = ActivityHistory(context)
         app = create_app(
             context,
             sign_in=sign_in,
             content_length_max=settings.content_length_max,
             hosts=settings.hosts,
             allowed_hosts=settings.allowed_hosts,
+            history=self._history,
         )
         config = uvicorn.Config(
             app,
@@ -133,11 +136,17 @@ class RestServer:
     async def start(self, scope: Scope) -> None:
         """Serve in the background of `scope`; returns when requests are answered."""
         assert self._socket is not None, "bind first"
-        scope.spawn("rest/serve", self._server.serve(sockets=[self._socket]))
+        scope.spawn("rest/serve", self._serve(self._socket))
         await self._server.is_serving.wait()
         self._socket.listen(_BACKLOG)
         how = "with TLS" if self._is_encrypted else "in plain text"
         logger.info("REST listens on %s:%d, %s", self._settings.bind_address, self.port, how)
+
+    async def _serve(self, listener: socket.socket) -> None:
+        async with Scope("rest") as scope:
+            scope.spawn("history", self._history.run())
+            await self._server.serve(sockets=[listener])
+            scope.cancel_all()
 
     def stop(self) -> None:
         """Refuse new connections and end what runs within a second."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from runtime.common.spark_conf import normal_value
 from tests.benchmarks.airflow_tasks import INSTALL, has_provider
 from tests.benchmarks.measure import Report, Target
 from tests.benchmarks.spark import START_OPTIONS, class_archives
@@ -143,9 +144,18 @@ def _failed(states: dict[str, str]) -> list[str]:
 
 
 def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
-    differing = {name: (one.get(name), other.get(name)) for name in {*one, *other} if one.get(name) != other.get(name)}
+    """1g and 1024m are the same: an environment has the text of whoever was first."""
+    names = {*one, *other}
+    differing = {
+        name: (one.get(name), other.get(name)) for name in names if _meant(one.get(name)) != _meant(other.get(name))
+    }
     assert len(one) == TASKS, sorted(one)
     assert not differing, differing
+
+
+def _meant(found: Any) -> Any:
+    values = found if isinstance(found, dict) else {}
+    return {key: normal_value(one) if isinstance(one, str) else one for key, one in values.items()} or found
 
 
 def _add_ratios(report: Report) -> None:

@@ -50,14 +50,9 @@ def test_the_address_leads_to_jobs_by_their_names(cluster: ScriptCluster, tmp_pa
         assert (asked.status_code, 'name="token"' in asked.text) == (401, True)
         page = browser.post("/", data={"token": cluster.token})
         assert (page.status_code, page.url.path) == (200, "/ui")
-        assert all(f">{name}</a>" in page.text for name in names)
-        assert "3 finished" in page.text
-        job = browser.get(page.url.join(re.findall(r'href="(ui/jobs/[0-9a-f]+)"', page.text)[0]))
-        assert (job.status_code, "<h2>Attempts</h2>" in job.text) == (200, True)
-        log = browser.get(job.url.join(re.findall(r'href="([^"]*/stdout)"', job.text)[0]))
-        assert (log.status_code, "(empty)" in log.text) == (200, True)
-        assert all("Sign out" in one.text for one in (page, job, log))
-        assert browser.get("/overview").status_code == 401, "a cookie opens pages only"
+        for script in re.findall(r'src="(ui/static/[^"]+)"', page.text):
+            assert browser.get(page.url.join(script)).status_code == 200
+        assert browser.get("/overview").status_code == 401, "a cookie alone opens pages only"
 
     told = httpx.get(f"{cluster.url}/", headers={"authorization": f"Bearer {cluster.token}"}).json()
     assert (told["page"], told["jobs"]) == ("/ui", "/jobs/overview")

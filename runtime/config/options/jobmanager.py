@@ -11,6 +11,7 @@ from runtime.config.option import (
     int_option,
     parse_endpoints,
     parse_hosts,
+    parse_origins,
     size_option,
 )
 
@@ -113,4 +114,18 @@ REST_MAX_CONTENT = size_option(
     "Largest request body. A job is limited to 16 mb in any case, a blob by blob.max-size only.",
 )
 REST_LONG_POLL_MAX = duration_option("rest.long-poll.max-wait", "60 s", "Longest wait of one long poll.", low="0 ms")
-WEB_REFRESH_INTERVAL = duration_option("web.refresh-interval", "3 s", "How often pages refresh.")
+WEB_REFRESH_INTERVAL = duration_option(
+    "web.refresh-interval",
+    "3 s",
+    "How often an open page of the dashboard asks for numbers that move. Changes of state come without it.",
+    low="500 ms",
+)
+WEB_FRAME_ANCESTORS: ConfigOption[tuple[str, ...]] = ConfigOption(
+    "web.frame-ancestors",
+    parse_origins,
+    (),
+    "Origins whose pages may show the dashboard in a frame, such as https://airflow.example:8080; * are all origins of "
+    "the scheme of the dashboard.",
+    "List",
+    "(none)",
+)

@@ -14,7 +14,7 @@ from runtime.common.states import JobStatus
 from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core.job_entry import JobEntry, JobPhase
 from runtime.dispatcher.core.retention import FinishedJob, FinishedJobs, Retention
-from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.dispatcher import JobSummary, TaskCounts
 
 _Place = tuple[int, int, JobId]
 """(start, which job was shown first, the job): oldest first, so that a new job is added at the end."""
@@ -35,6 +35,12 @@ class ShownJobs:
         self._unfinished_of: Counter[str] = Counter()
         self._unfinished_in: Counter[str] = Counter()
         self._number = 0
+        self.changes = 0
+        """How often what is shown has changed."""
+        self.jobs_ended = 0
+        """How many jobs were seen to end: those that had ended before they were shown are not counted."""
+        self.tasks_ended = 0
+        """How many subtasks of shown jobs were seen to end."""
 
     def summary(self, job_id: JobId) -> JobSummary | None:
         """The shown summary of a job."""
@@ -80,8 +86,10 @@ class ShownJobs:
 
     def _list(self, job_id: JobId, summary: JobSummary | None) -> None:
         before, place = self._listed.pop(job_id, (None, None))
+        self.changes += 1
         if before is not None:
             self._count(before, -1)
+            self._note_ends(before, summary)
         if place is not None and (summary is None or summary.start_millis != place[0]):
             del self._places[bisect_left(self._places, place)]
             place = None
@@ -94,6 +102,12 @@ class ShownJobs:
         self._count(summary, 1)
         self._listed[job_id] = (summary, place)
 
+    def _note_ends(self, before: JobSummary, after: JobSummary | None) -> None:
+        if after is None or before.status.is_globally_terminal:
+            return
+        self.jobs_ended += after.status.is_globally_terminal
+        self.tasks_ended += max(0, _ended(after.tasks) - _ended(before.tasks))
+
     def _count(self, summary: JobSummary, by: int) -> None:
         self._counts[summary.status] += by
         if summary.status.is_globally_terminal:
@@ -102,3 +116,7 @@ class ShownJobs:
             counter[key] += by
             if not counter[key]:
                 del counter[key]
+
+
+def _ended(tasks: TaskCounts) -> int:
+    return tasks.finished + tasks.canceled + tasks.failed

@@ -2,12 +2,14 @@
 
 Nothing of it is kept here. Each JobManager of the cluster opens it with a key that is derived from the cluster's, and
 signs in by the token within: so it ends when the token ends or is revoked, has the token's role, and outlives a
-failover (R48). Pages alone take it, and a page changes nothing.
+failover (R48). The GET of a page takes it as it is. Every other request takes it with the CSRF token in a header, which
+only the pages of this cluster know: a page of a stranger has the browser send the cookie, and not the header.
 """
 
 from __future__ import annotations
 
 import base64
+import hmac
 from collections.abc import Iterator
 from itertools import islice
 
@@ -24,6 +26,7 @@ _VALUE_LENGTH_MAX = 4000
 _TRIED_MAX = 3
 """Of one name in one request: a program at another port of this host may have set cookies, too."""
 _PURPOSE = "cookies of browsers"
+CSRF_HEADER = b"x-csrf-token"
 
 
 def is_page(path: str) -> bool:
@@ -37,6 +40,7 @@ class PageCookie:
     def __init__(self, key: ClusterKey, clock: Clock) -> None:
         self._fernet = Fernet(base64.urlsafe_b64encode(key.derived(_PURPOSE)))
         self._name = f"flinklike-{key.derived('names of cookies').hex()[:12]}"
+        self._csrf_key = key.derived("csrf tokens of browsers")
         self._clock = clock
 
     def __repr__(self) -> str:
@@ -69,6 +73,15 @@ class PageCookie:
             except InvalidToken:
                 continue
         return ""
+
+    def csrf_token(self, token: str) -> str:
+        """What a page of who has signed in by that token sends with each request: all JobManagers know it."""
+        return hmac.digest(self._csrf_key, token.encode(), "sha256").hex()
+
+    def has_csrf_token(self, scope: Scope, token: str) -> bool:
+        """True if the request has the CSRF token of who has signed in by that token, once."""
+        shown = [value for name, value in scope["headers"] if name == CSRF_HEADER]
+        return len(shown) == 1 and hmac.compare_digest(shown[0], self.csrf_token(token).encode())
 
     def _values(self, scope: Scope) -> Iterator[bytes]:
         head = self._name.encode() + b"="

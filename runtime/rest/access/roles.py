@@ -37,6 +37,8 @@ _VERTEX = "/jobs/{job_id}/vertices/{vertex_id}"
 TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/"): _LOOK,
     ("GET", "/overview"): _LOOK,
+    ("GET", "/overview/history"): _LOOK,
+    ("GET", "/changes"): _LOOK,
     ("GET", "/config"): _LOOK,
     ("GET", "/principal"): _LOOK,
     ("GET", "/jobmanager/config"): _LOOK,
@@ -62,6 +64,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/jobs/{job_id}/plan"): _LOOK,
     ("GET", "/jobs/{job_id}/config"): _LOOK,
     ("GET", "/jobs/{job_id}/exceptions"): _LOOK,
+    ("GET", "/jobs/{job_id}/attempts"): _LOOK,
     ("POST", "/jobs/{job_id}/logs"): _LOOK,
     ("GET", _VERTEX): _LOOK,
     ("GET", f"{_VERTEX}/subtasktimes"): _LOOK,
@@ -79,10 +82,8 @@ TABLE: dict[tuple[str, str], Access] = {
     ("DELETE", "/tokens/{name}"): replace(_ADMINISTER, action="revoke-token"),
     ("POST", "/tokens/{name}/forget"): replace(_ADMINISTER, action="forget-token"),
     ("GET", "/ui"): _LOOK,
-    ("GET", "/ui/jobs/{job_id}"): _LOOK,
-    ("GET", "/ui/jobs/{job_id}/logs/{vertex_id}/{index}/{attempt}/{stream}"): _LOOK,
-    ("GET", "/ui/jobmasters"): _LOOK,
-    ("GET", "/ui/taskmanagers"): _LOOK,
+    ("GET", "/ui/static/{digest}/{name:path}"): _LOOK,
+    ("GET", "/ui/{page:path}"): _LOOK,
 }
 
 
@@ -97,4 +98,8 @@ def role_for(method: str, path: str) -> str:
 @cache
 def _patterns(method: str) -> list[tuple[re.Pattern[str], Access]]:
     found = [(path, access) for (of, path), access in TABLE.items() if of == method]
-    return [(re.compile(re.sub(r"{\w+}", "[^/]+", path)), access) for path, access in sorted(found)]
+
+    def one(part: re.Match[str]) -> str:
+        return ".+" if part[1] else "[^/]+"
+
+    return [(re.compile(re.sub(r"{\w+(:path)?}", one, path)), access) for path, access in sorted(found)]

@@ -41,11 +41,14 @@ class JobRows:
         self.made = 0
         """How many rows were made so far."""
 
-    async def overview(self, summaries: Sequence[JobSummary], now: int, jobs: int = 0) -> bytes:
-        """The body of /jobs/overview; rows are kept for the next time. `jobs`: how many there are in all."""
+    async def overview(self, summaries: Sequence[JobSummary], now: int, jobs: int = 0, more: bytes = b"") -> bytes:
+        """The body of /jobs/overview; rows are kept for the next time. `jobs`: how many there are in all.
+
+        `more`: further fields, with a comma in front.
+        """
         if len(self._rows) > 2 * max(jobs, len(summaries)) + SLICE_ROWS:
             self._rows = {one.job_id: row for one in summaries if (row := self._rows.get(one.job_id)) is not None}
-        return await _body(summaries, now, self._row, b"")
+        return await _body(summaries, now, self._row, more)
 
     def _row(self, summary: JobSummary) -> _Row:
         row = self._rows.get(summary.job_id)

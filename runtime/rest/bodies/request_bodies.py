@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 from runtime.common.errors import InvalidInputError
 from runtime.common.namespaces import ALL_NAMESPACES
 from runtime.jobgraph.limits import PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX
+from runtime.rest.bodies.job_selection import LIMIT_MAX, TEXT_LENGTH_MAX, JobSelection
 from runtime.rest.bodies.text_patterns import NAMESPACE, PRINCIPAL_NAME, JobIdText
 from runtime.security.principals import Role
 
@@ -37,6 +38,23 @@ class WaitRequest(BaseModel):
     since: Annotated[int, Field(ge=0, description="milliseconds: the largest last-modification already known")] = 0
     wait: Annotated[float, Field(ge=0, allow_inf_nan=False, description="seconds")] = 0.0
     name: Annotated[str, Field(max_length=64, description="ends an earlier poll of that name; make it random")] = ""
+
+
+class OverviewQuery(BaseModel):
+    """The query of GET /jobs/overview."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    state: Annotated[str, Field(max_length=40, description="a JobStatus, or unfinished")] = ""
+    name: Annotated[
+        str, Field(max_length=TEXT_LENGTH_MAX, description="a part of the name, or the beginning of the id")
+    ] = ""
+    sort: Annotated[str, Field(max_length=40, description="newest, oldest, longest or name")] = ""
+    after: Annotated[str, Field(max_length=64, description="`next` of the page before")] = ""
+    limit: Annotated[int, Field(ge=0, le=LIMIT_MAX, description="jobs of a page, 0: all")] = 0
+
+    def selection(self) -> JobSelection:
+        """Raises InvalidInputError."""
+        return JobSelection(self.state, self.name, self.sort, self.after, self.limit)
 
 
 class LogsRequest(BaseModel):

@@ -63,7 +63,25 @@ def attempt_details(index: int, attempt: ArchivedExecution, now: int) -> schema.
         "metrics": io_metrics(attempt.metrics, is_complete=attempt.is_complete),
         "taskmanager-id": attempt.task_manager_id,
         "status-duration": {state.value: spent for state, spent in attempt.status_durations(now).items()},
+        "memory-bytes-peak": attempt.metrics.memory_bytes_peak,
     }
+
+
+def attempts_of_job(vertices: Sequence[ArchivedVertex], now: int) -> schema.AttemptsOfJob:
+    """The body of GET /jobs/:id/attempts."""
+    return {"now": now, "vertices": [_attempts_of_vertex(one, now) for one in vertices]}
+
+
+def _attempts_of_vertex(vertex: ArchivedVertex, now: int) -> schema.AttemptsOfVertex:
+    attempts: list[schema.TimedAttempt] = [
+        {
+            **attempt_details(subtask.index, attempt, now),
+            "timestamps": {state.value: at for state, at in attempt.timestamps.items()},
+        }
+        for subtask in vertex.subtasks
+        for attempt in (subtask.current, *subtask.prior)
+    ]
+    return {"id": vertex.id, "name": vertex.name, "parallelism": vertex.parallelism, "attempts": attempts}
 
 
 def subtask_times(vertex: ArchivedVertex, now: int) -> schema.SubtaskTimes:

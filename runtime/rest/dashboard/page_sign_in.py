@@ -1,8 +1,10 @@
 """How a browser signs in: a page answers a stranger with a form, which is posted to the address of the page itself.
 
-The answer to the form is the cookie, and the way back to that address, by its last part alone: so nothing that a link
-says leads anywhere else. A cookie counts for the GET of a page, and for nothing else: what changes something takes a
-header that no page of a stranger can send (R48). Plain ASGI middleware.
+The answer to the form is the cookie, and the CSRF token for the scripts of this origin, or the way back to that
+address, by its last part alone: so nothing that a link says leads anywhere else. A cookie counts for the GET of a page,
+which holds nothing of the cluster, and for any other request with the CSRF token in a header. No page of a stranger
+knows that token, nor does what listens on another port of this host, to which browsers send the cookie too (R48). Plain
+ASGI middleware.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
@@ -20,8 +22,9 @@ from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.rest.access.page_cookie import PageCookie, is_page
 from runtime.rest.access.sign_in import bearer_of, set_bearer
 from runtime.rest.access.sign_in_middleware import SignInDesk, StrangerError
+from runtime.rest.answers import JsonAnswer, answer_error, encoded
 from runtime.rest.connections.body_limits import GRACE_SECONDS
-from runtime.rest.ui.markup import PAGE_HEADERS, Page, escape
+from runtime.rest.dashboard.plain_page import SIGN_IN_SCRIPT, PlainPage, escape, plain_headers
 from runtime.security.json_web_tokens import JWT_LENGTH_MAX
 
 _FORM_BYTES_MAX = 3 * JWT_LENGTH_MAX + 1024
@@ -32,30 +35,31 @@ _SENTENCE_LENGTH_MAX = 2000
 _TARGET = re.compile(rb"[!-~]*")
 _AGAIN_SECONDS = 2
 _COOKIE_ENDED = "What you signed in with has ended or was revoked, or you signed in long ago."
-_SIGN_OUT = '<form method="post"><button name="sign-out" value="1">Sign out</button></form>'
 _BY_COOKIE = "flinklike.by-cookie"
 
 Headers = list[tuple[bytes, bytes]]
-PageOf = Callable[[int, str, Mapping[bytes, bytes]], tuple[Page, Headers]]
+PageOf = Callable[[int, str, Mapping[bytes, bytes]], tuple[PlainPage, Headers]]
 """The page of a refusal, by status, sentence and headers, and the headers that it has beside those."""
 
 
-def sign_out_html(scope: Scope) -> str:
-    """The button for who has signed in by a cookie, "" for all others."""
-    return _SIGN_OUT if scope.get(_BY_COOKIE, False) else ""
+def is_by_cookie(scope: Scope) -> bool:
+    """True for who has signed in by a cookie, and can sign out."""
+    return _BY_COOKIE in scope
 
 
 class PageSignInMiddleware:
     """Takes cookies and forms of pages, and has pages refuse in HTML. All other requests pass as they are."""
 
-    def __init__(self, app: ASGIApp, desk: SignInDesk, cookie: PageCookie) -> None:
+    def __init__(self, app: ASGIApp, desk: SignInDesk, cookie: PageCookie, frame_ancestors: Sequence[str] = ()) -> None:
         self._app = app
         self._desk = desk
         self._cookie = cookie
+        self._page_headers = plain_headers(frame_ancestors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it."""
         if scope["type"] != "http" or not is_page(scope["path"]):
+            self._take_cookie(scope)
             await self._app(scope, receive, send)
         elif scope["method"] == "POST":
             await self._take(scope, receive, send)
@@ -63,6 +67,14 @@ class PageSignInMiddleware:
             await self._show(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+    def _take_cookie(self, scope: Scope) -> None:
+        """Sign in by the cookie a request of a page's script, which has the CSRF token in a header."""
+        if scope["type"] != "http" or not self._cookie.is_in(scope) or bearer_of(scope):
+            return
+        token = self._cookie.token_in(scope)
+        if token and self._cookie.has_csrf_token(scope, token):
+            set_bearer(scope, token)
 
     async def _show(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -76,14 +88,14 @@ class PageSignInMiddleware:
             await self._app(scope, receive, send)
             return
 
-        def refused(status: int, sentence: str, headers: Mapping[bytes, bytes]) -> tuple[Page, Headers]:
+        def refused(status: int, sentence: str, headers: Mapping[bytes, bytes]) -> tuple[PlainPage, Headers]:
             if status != HTTPStatus.UNAUTHORIZED:
                 return _error_page(status, sentence), []
             is_about_it = bool(bearer_of(scope)) or b"error=" in headers.get(b"www-authenticate", b"")
             forget = [(b"set-cookie", self._cookie.removed(is_encrypted=_is_encrypted(scope)))] if ended else []
             return _sign_in_page(ended or (sentence if is_about_it else "")), forget
 
-        await self._app(scope, receive, _Refusals(send, refused))
+        await self._app(scope, receive, _Refusals(send, refused, self._page_headers))
 
     async def _take(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A form: the token of who signs in, or the wish to sign out."""
@@ -91,39 +103,61 @@ class PageSignInMiddleware:
             form = await _form(receive)
         except InvalidInputError as error:
             page = _error_page(HTTPStatus.BAD_REQUEST, str(error))
-            await _answer(send, HTTPStatus.BAD_REQUEST, page, [(b"connection", b"close")])
+            await self._answer(send, HTTPStatus.BAD_REQUEST, page, [(b"connection", b"close")])
             return
         is_encrypted = _is_encrypted(scope)
         if "sign-out" in form:
             await _go_back(scope, send, self._cookie.removed(is_encrypted=is_encrypted))
             return
-        token = form.get("token", "")
+        is_script = b"application/json" in dict(scope["headers"]).get(b"accept", b"")
         try:
-            if not token:
-                raise StrangerError("", "The field was empty")
-            shown = {**scope}
-            set_bearer(shown, token)
-            principal = self._desk.principal(shown)
-            made = self._cookie.made(token, is_encrypted=is_encrypted)
+            token = form.get("token", "")
+            made = self._let_in(scope, token, is_encrypted=is_encrypted)
         except UnavailableError as error:
-            page = _error_page(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-            await _answer(send, HTTPStatus.SERVICE_UNAVAILABLE, page, [(b"retry-after", b"1")])
-            return
+            again = [(b"retry-after", b"1")]
+            await self._refuse(send, HTTPStatus.SERVICE_UNAVAILABLE, str(error), again, is_script=is_script)
         except (StrangerError, InvalidInputError) as error:
             reason = error.reason if isinstance(error, StrangerError) else str(error)
             close = [(b"www-authenticate", b"Bearer"), (b"connection", b"close")]
-            await _answer(send, HTTPStatus.UNAUTHORIZED, _sign_in_page(f"Not signed in: {reason}."), close)
-            return
+            sentence = f"Not signed in: {reason}."
+            await self._refuse(send, HTTPStatus.UNAUTHORIZED, sentence, close, is_script=is_script)
+        else:
+            if is_script:
+                await _answer_script(send, made, self._cookie.csrf_token(token))
+            else:
+                await _go_back(scope, send, made)
+
+    def _let_in(self, scope: Scope, token: str, *, is_encrypted: bool) -> bytes:
+        """The cookie. Raises StrangerError, InvalidInputError and UnavailableError."""
+        if not token:
+            raise StrangerError("", "The field was empty")
+        shown = {**scope}
+        set_bearer(shown, token)
+        principal = self._desk.principal(shown)
+        made = self._cookie.made(token, is_encrypted=is_encrypted)
         self._desk.tell(scope, principal)
-        await _go_back(scope, send, made)
+        return made
+
+    async def _refuse(
+        self, send: Send, status: HTTPStatus, sentence: str, headers: Headers, *, is_script: bool
+    ) -> None:
+        if is_script:
+            await answer_error(send, status, sentence, headers)
+            return
+        page = _sign_in_page(sentence) if status is HTTPStatus.UNAUTHORIZED else _error_page(status, sentence)
+        await self._answer(send, status, page, headers)
+
+    async def _answer(self, send: Send, status: int, page: PlainPage, headers: Headers) -> None:
+        await _answer(send, status, page, self._page_headers, headers)
 
 
 class _Refusals:
     """Sends answers on; of a refusal in JSON it makes a page."""
 
-    def __init__(self, send: Send, page_of: PageOf) -> None:
+    def __init__(self, send: Send, page_of: PageOf, page_headers: Mapping[str, str]) -> None:
         self._send = send
         self._page_of = page_of
+        self._page_headers = page_headers
         self._start: Message | None = None
         self._body = b""
 
@@ -142,7 +176,7 @@ class _Refusals:
         headers = {name.lower(): value for name, value in start["headers"]}
         page, more = self._page_of(start["status"], _sentence(self._body), headers)
         kept = [(name, value) for name, value in headers.items() if name not in {b"content-type", b"content-length"}]
-        await _answer(self._send, start["status"], page, [*kept, *more])
+        await _answer(self._send, start["status"], page, self._page_headers, [*kept, *more])
 
 
 async def _form(receive: Receive) -> dict[str, str]:
@@ -175,6 +209,19 @@ def _is_encrypted(scope: Scope) -> bool:
     return scope["scheme"] == "https" or origin.startswith(b"https://")
 
 
+async def _answer_script(send: Send, cookie: bytes, csrf_token: str) -> None:
+    """To the script of the form, which keeps the CSRF token for its origin."""
+    body = encoded({"csrf-token": csrf_token})
+    headers = [
+        (b"content-type", JsonAnswer.media_type.encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"set-cookie", cookie),
+        (b"cache-control", b"no-store"),
+    ]
+    await send({"type": "http.response.start", "status": int(HTTPStatus.OK), "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def _go_back(scope: Scope, send: Send, cookie: bytes) -> None:
     """To the page itself, relative to its address, which a proxy may have moved."""
     query: bytes = scope["query_string"]
@@ -189,9 +236,9 @@ async def _go_back(scope: Scope, send: Send, cookie: bytes) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _answer(send: Send, status: int, page: Page, headers: Headers) -> None:
+async def _answer(send: Send, status: int, page: PlainPage, of_pages: Mapping[str, str], headers: Headers) -> None:
     body = page.html().encode()
-    of_page = [(name.encode(), value.encode()) for name, value in PAGE_HEADERS.items()]
+    of_page = [(name.encode(), value.encode()) for name, value in of_pages.items()]
     kind = (b"content-type", b"text/html; charset=utf-8")
     length = (b"content-length", str(len(body)).encode())
     start = {"type": "http.response.start", "status": int(status), "headers": [kind, length, *of_page, *headers]}
@@ -206,20 +253,20 @@ def _sentence(body: bytes) -> str:
         return ""
 
 
-def _error_page(status: int, sentence: str) -> Page:
+def _error_page(status: int, sentence: str) -> PlainPage:
     """What passes is asked for again by the browser itself: a leader that is being elected, a limit."""
     passes = status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
     title = f"{int(status)} {HTTPStatus(status).phrase}"
-    return Page(title, f"<h1>{title}</h1><p>{escape(sentence)}</p>", _AGAIN_SECONDS if passes else 0)
+    return PlainPage(title, f"<h1>{title}</h1><p>{escape(sentence)}</p>", _AGAIN_SECONDS if passes else 0)
 
 
-def _sign_in_page(why: str) -> Page:
-    told = f'<p class="wrong">{escape(why)}</p>' if why else ""
-    return Page(
+def _sign_in_page(why: str) -> PlainPage:
+    return PlainPage(
         "Sign in to flinklike",
-        f"<h1>Sign in</h1>{told}"
+        f'<h1>Sign in</h1><p id="told" class="wrong" role="alert">{escape(why)}</p>'
         '<form method="post"><p><label>Token <input type="password" name="token" size="48" autocomplete="off" '
         "spellcheck=false autofocus required></label> <button>Sign in</button></p></form>"
         '<p class="muted">A token that <code>flinklike tokens create</code> has made, a JSON Web Token where the '
         "cluster takes them, or the cluster's own, which is in run/token on its hosts.</p>",
+        script=SIGN_IN_SCRIPT,
     )

@@ -25,10 +25,12 @@ from runtime.rest.access.authorized_routes import (
 from runtime.rest.access.sign_in import check_still_signed_in, principal_of
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies import job_bodies
-from runtime.rest.bodies.job_rows import JobRows, changed_jobs, ids_and_states
+from runtime.rest.bodies.job_rows import changed_jobs
 from runtime.rest.bodies.request_bodies import ClientHeartbeat, MoveRequest, WaitRequest, parse_body
 from runtime.rest.bodies.schema import jobs as schema
 from runtime.rest.bodies.schema.common import Empty
+from runtime.rest.bodies.schema.vertices import AttemptsOfJob
+from runtime.rest.bodies.vertex_bodies import attempts_of_job
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
 from runtime.rest.routes.submission import Submission, read_submission
@@ -85,17 +87,15 @@ async def wait_for_end(context: RestContext, job_id: JobId, *, wait: float, of: 
 
 
 def jobs_router(context: RestContext) -> APIRouter:
-    """All routes that are about whole jobs. Lists come before `/jobs/{job_id}`: the first match wins."""
+    """All routes that are about whole jobs. Lists come before it: the first match wins."""
     router = authorized_router(context, tags=["jobs"])
-    _add_lists(router, context)
+    _add_submit_and_wait(router, context)
     _add_one_job(router, context)
     _add_parts(router, context)
     return router
 
 
-def _add_lists(router: APIRouter, context: RestContext) -> None:
-    rows = JobRows()
-
+def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
     @router.post("/jobs", status_code=202, responses=answers(schema.Submitted, 202), openapi_extra=takes(Submission))
     async def submit(request: Request) -> Response:
         """Submit `{"job_id", "job_graph", "options"}`. Idempotent: the client chooses the id."""
@@ -122,18 +122,6 @@ def _add_lists(router: APIRouter, context: RestContext) -> None:
             "outcome": response.outcome.value,
         }
         return JsonAnswer(answer, status_code=202)
-
-    @router.get("/jobs", responses=answers(schema.Jobs))
-    async def list_jobs(request: Request) -> Response:
-        """Ids and states."""
-        return JsonAnswer(await ids_and_states(seen(principal_of(request), context.dispatcher.job_summaries())))
-
-    @router.get("/jobs/overview", responses=answers(schema.JobOverviews))
-    async def overview(request: Request) -> Response:
-        """One line for each job."""
-        now = context.clock.epoch_millis()
-        everything = context.dispatcher.job_summaries()
-        return JsonAnswer(await rows.overview(seen(principal_of(request), everything), now, len(everything)))
 
     @router.post("/jobs/wait", responses=answers(schema.ChangedJobs), openapi_extra=takes(WaitRequest))
     async def wait_for_many(request: Request) -> Response:
@@ -237,6 +225,12 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
         is_for_flink = request.url.path.startswith(FLINK_PREFIX)
         graph = await archived_graph(context, summary.job_id)
         return JsonAnswer(job_bodies.execution_result(graph, is_for_flink=is_for_flink))
+
+    @router.get("/jobs/{job_id}/attempts", responses=answers(AttemptsOfJob))
+    async def attempts(job_id: str) -> Response:
+        """All attempts that are remembered, earlier ones too, by vertex."""
+        graph = await archived_graph(context, parse_job_id(job_id))
+        return JsonAnswer(attempts_of_job(graph.vertices, context.clock.epoch_millis()))
 
     @router.get("/jobs/{job_id}/plan", responses=answers(schema.JobPlan))
     async def plan(job_id: str) -> Response:

@@ -39,7 +39,7 @@ from runtime.gateways.dispatcher import (
     SubmitOutcome,
     TaskCounts,
 )
-from runtime.gateways.overview import JobMasterInfo, Takeover
+from runtime.gateways.overview import JobActivity, JobMasterInfo, Takeover
 from runtime.gateways.resource_manager import (
     RegisterTaskManager,
     ResourceProfile,
@@ -140,11 +140,14 @@ class FakeDispatcher:
         self.refusal: Exception | None = None
         self.waiters = JobWaiters()
         self.polls = 0
+        self.activity = JobActivity(7, 0, 0, 0)
 
     def put(self, job_id: JobId, status: JobStatus, modified: int = 1000) -> None:
         """Make a job known."""
         self.summaries[job_id] = summary(job_id, status, modified)
         self.graphs[job_id] = archived(job_id, status)
+        ended = self.activity.jobs_ended + status.is_globally_terminal
+        self.activity = replace(self.activity, changes=self.activity.changes + 1, jobs_ended=ended)
         self.waiters.wake(job_id)
 
     def put_cancelled(self, job_id: JobId, reason: str) -> None:
@@ -203,6 +206,10 @@ class FakeDispatcher:
     def job_counts(self) -> Mapping[JobStatus, int]:
         """Counted when asked."""
         return Counter(one.status for one in self.summaries.values())
+
+    def job_activity(self) -> JobActivity:
+        """Of `put`."""
+        return self.activity
 
     def job_summary(self, job_id: JobId, /) -> JobSummary | None:
         """The summary of a job."""

@@ -40,6 +40,24 @@ ClusterOverview = TypedDict(
     },
 )
 
+OverviewHistory = TypedDict(
+    "OverviewHistory",
+    {
+        "interval-seconds": int,
+        "jobs-per-second": list[float],
+        "tasks-per-second": list[float],
+        "slots-used": list[int],
+        "jobs-unfinished": list[int],
+    },
+)
+
+
+class Changes(TypedDict):
+    """The revision of all that is shown."""
+
+    revision: str
+
+
 DashboardFeatures = TypedDict(
     "DashboardFeatures",
     {"web-submit": bool, "web-cancel": bool, "web-rescale": bool, "web-history": bool},

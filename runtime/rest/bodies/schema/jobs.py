@@ -78,9 +78,12 @@ class JobOverview(_JobOverviewFields, Ownership):
 
 
 class JobOverviews(TypedDict):
-    """A line for each job that the caller may see, newest first."""
+    """A line for each job that the caller may see, newest first. With `limit` also how many there are, and the place
+    of the next page."""
 
     jobs: list[JobOverview]
+    total: NotRequired[int]
+    next: NotRequired[str]
 
 
 class ChangedJobs(JobOverviews):

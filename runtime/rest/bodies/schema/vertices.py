@@ -21,8 +21,31 @@ Attempt = TypedDict(
         "metrics": IOMetrics,
         "taskmanager-id": str,
         "status-duration": dict[str, int],
+        "memory-bytes-peak": int,
     },
 )
+
+
+class TimedAttempt(Attempt):
+    """An attempt with when it entered each state. `memory-bytes-peak` 0: not known."""
+
+    timestamps: dict[str, int]
+
+
+class AttemptsOfVertex(TypedDict):
+    """All attempts of the subtasks of a vertex."""
+
+    id: str
+    name: str
+    parallelism: int
+    attempts: list[TimedAttempt]
+
+
+class AttemptsOfJob(TypedDict):
+    """All attempts of a job."""
+
+    now: int
+    vertices: list[AttemptsOfVertex]
 
 
 class Statistics(TypedDict):

@@ -1,0 +1,1 @@
+"""The dashboard: pages that a browser makes of what REST answers, and how a browser signs in."""

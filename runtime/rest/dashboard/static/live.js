@@ -1,0 +1,115 @@
+/**
+ * Keeps a page up to date: it is loaded, and loaded again when the cluster says that something has changed.
+ *
+ * One long poll waits for the change. A page of moving numbers has `every` beside it. A hidden tab asks nothing. When
+ * no JobManager answers, the page stays as it is, says so, and asks again until one does.
+ */
+
+import { ApiError, get, path } from "./api.js";
+
+const WAIT_SECONDS = 20;
+const REST_MILLIS = 500;
+const AGAIN_MILLIS = 2000;
+
+/** @typedef {{load: (signal: AbortSignal) => Promise<any>, show: (data: any) => void, trouble: (error: Error | null) => void, every: () => number}} Subject */
+
+export class Live {
+  /** @param {Subject} subject */
+  constructor(subject) {
+    this.subject = subject;
+    this.control = new AbortController();
+    this.revision = "";
+    /** @type {(() => void) | null} */
+    this.wake = null;
+  }
+
+  /** Load and show until `stop`. */
+  async run() {
+    const { signal } = this.control;
+    while (!signal.aborted) {
+      await visible(signal);
+      try {
+        const data = await this.subject.load(signal);
+        if (signal.aborted) return;
+        this.subject.trouble(null);
+        this.subject.show(data);
+        await this.rest(REST_MILLIS);
+        await this.change();
+      } catch (error) {
+        if (signal.aborted) return;
+        this.revision = "";
+        this.subject.trouble(/** @type {Error} */ (error));
+        await this.rest(passes(error) ? AGAIN_MILLIS : 4 * AGAIN_MILLIS);
+      }
+    }
+  }
+
+  /** Load again now. */
+  again() {
+    this.wake?.();
+  }
+
+  stop() {
+    this.control.abort();
+    this.wake?.();
+  }
+
+  /** @param {number} millis */
+  async rest(millis) {
+    await new Promise((resolve) => {
+      const timer = setTimeout(resolve, millis);
+      this.wake = () => {
+        clearTimeout(timer);
+        resolve(undefined);
+      };
+    });
+    this.wake = null;
+  }
+
+  /** Until something has changed, `every` is over, or somebody has called `again`. */
+  async change() {
+    const poll = new AbortController();
+    const every = this.subject.every();
+    const asked = get(path(["changes"], { since: this.revision, wait: WAIT_SECONDS }), poll.signal);
+    const told = asked.then(
+      (body) => {
+        this.revision = body.revision;
+        return null;
+      },
+      (error) => error,
+    );
+    const hidden = until(() => document.hidden, this.control.signal);
+    const problem = await Promise.race([told, hidden, this.rest(every || 2 * WAIT_SECONDS * 1000)]);
+    poll.abort();
+    if (problem instanceof Error) throw problem;
+  }
+}
+
+/** Another try may be answered otherwise. @param {unknown} error */
+export function passes(error) {
+  return error instanceof ApiError && (error.status === 0 || error.status === 429 || error.status >= 502);
+}
+
+/** @param {AbortSignal} signal */
+function visible(signal) {
+  return until(() => !document.hidden, signal);
+}
+
+/**
+ * @param {() => boolean} holds of the visibility of the page
+ * @param {AbortSignal} signal
+ * @returns {Promise<null>}
+ */
+function until(holds, signal) {
+  return new Promise((resolve) => {
+    const look = () => {
+      if (!holds() && !signal.aborted) return;
+      document.removeEventListener("visibilitychange", look);
+      signal.removeEventListener("abort", look);
+      resolve(null);
+    };
+    document.addEventListener("visibilitychange", look);
+    signal.addEventListener("abort", look);
+    if (holds()) look();
+  });
+}

@@ -1,0 +1,60 @@
+/** All jobs that the cluster shows: found by state and name, sorted, in pages. */
+
+import { get, path } from "../api.js";
+import { counted } from "../format.js";
+import { empty, table } from "../parts.js";
+import { h } from "../view.js";
+import { JOB_HEAD, jobRow } from "./job_list.js";
+
+const PAGE_ROWS = 50;
+const STATES = ["", "unfinished", "RUNNING", "FINISHED", "FAILED", "CANCELED", "RESTARTING", "CREATED", "INITIALIZING"];
+const SORTS = /** @type {[string, string][]} */ ([["", "newest first"], ["oldest", "oldest first"], ["longest", "longest first"], ["name", "by name"]]);
+
+/** @type {import("../app.js").Page} */
+export const jobsPage = {
+  title: () => "Jobs",
+  load(place, signal) {
+    const asked = { state: place.query.get("state"), name: place.query.get("name"), sort: place.query.get("sort"), after: place.query.get("after") };
+    return get(path(["jobs", "overview"], { ...asked, limit: PAGE_ROWS }), signal);
+  },
+  view(data, place, app) {
+    const chosen = place.query.get("state") ?? "";
+    const name = place.query.get("name") ?? "";
+    const isFiltered = chosen || name;
+    const none = isFiltered ? empty("No job is like that. ", h("a", { href: "ui/jobs" }, "Show all")) : empty("No jobs yet: ", h("code", null, "flinklike run"), " starts one, or a task of Airflow.");
+    return [
+      h("h1", null, "Jobs"),
+      h(
+        "form",
+        { class: "filters", role: "search", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
+        h("label", null, "Name or id ", h("input", { type: "search", value: name, oninput: (/** @type {Event} */ event) => search(event, app) })),
+        h("label", null, "State ", options("state", STATES.map((one) => [one, one || "all"]), chosen, app)),
+        h("label", null, "Order ", options("sort", SORTS, place.query.get("sort") ?? "", app)),
+        h("span", { class: "muted" }, data.total === undefined ? "" : counted(data.total, "job")),
+      ),
+      table("Jobs", JOB_HEAD, data.jobs.map((/** @type {any} */ job) => jobRow(job, app)), none),
+      h(
+        "nav",
+        { class: "pages", "aria-label": "Pages of jobs" },
+        place.query.get("after") ? h("button", { type: "button", onclick: () => app.goWith({ after: null }) }, "First page") : null,
+        data.next ? h("button", { type: "button", onclick: () => app.goWith({ after: data.next }) }, "Next page") : null,
+      ),
+    ];
+  },
+};
+
+/** @param {string} name @param {[string, string][]} values @param {string} chosen @param {import("../app.js").App} app */
+function options(name, values, chosen, app) {
+  const change = (/** @type {Event} */ event) => app.goWith({ [name]: /** @type {HTMLSelectElement} */ (event.target).value, after: null });
+  return h("select", { onchange: change, value: chosen }, values.map(([value, text]) => h("option", { value }, text)));
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let typed;
+
+/** Search when the typing pauses. @param {Event} event @param {import("../app.js").App} app */
+function search(event, app) {
+  const value = /** @type {HTMLInputElement} */ (event.target).value;
+  clearTimeout(typed);
+  typed = setTimeout(() => app.goWith({ name: value, after: null }, { replace: true }), 250);
+}

@@ -1,0 +1,75 @@
+/** The whole cluster at a glance. */
+
+import { get, path } from "../api.js";
+import { counted } from "../format.js";
+import { empty, facts, figure, gauge, link, section, sparkline, table, time } from "../parts.js";
+import { h } from "../view.js";
+import { jobRow, JOB_HEAD } from "./job_list.js";
+
+const SHOWN = 15;
+const LATEST_FAILURES = 5;
+
+/** @type {import("../app.js").Page} */
+export const overviewPage = {
+  title: () => "Overview",
+  moves: true,
+  async load(_, signal) {
+    const [overview, history, running, failed] = await Promise.all([
+      get("overview", signal),
+      get("overview/history", signal),
+      get(path(["jobs", "overview"], { state: "unfinished", limit: SHOWN }), signal),
+      get(path(["jobs", "overview"], { state: "FAILED", limit: LATEST_FAILURES }), signal),
+    ]);
+    return { overview, history, running: running.jobs, failed: failed.jobs };
+  },
+  view({ overview, history, running, failed }, _, app) {
+    const used = overview["slots-total"] - overview["slots-available"];
+    const more = overview["jobs-running"] - running.length;
+    return [
+      h("h1", null, "Overview"),
+      h(
+        "div",
+        { class: "figures" },
+        figure(overview["jobs-running"], "unfinished jobs", "ui/jobs?state=unfinished", "busy"),
+        figure(overview["jobs-finished"], "finished", "ui/jobs?state=FINISHED", "good"),
+        figure(overview["jobs-failed"], "failed", "ui/jobs?state=FAILED", overview["jobs-failed"] ? "bad" : ""),
+        figure(overview["jobs-cancelled"], "canceled", "ui/jobs?state=CANCELED"),
+        figure(overview["taskmanagers"], "TaskManagers", "ui/taskmanagers", overview["taskmanagers"] ? "" : "bad"),
+        figure(overview["jobmasters"], "JobMaster processes", "ui/jobmasters", overview["jobmasters"] ? "" : "bad"),
+      ),
+      h("div", { class: "columns" }, h("div", { class: "card" }, h("h2", null, "Slots"), gauge(used, overview["slots-total"], `${used} of ${overview["slots-total"]} used`), cluster(overview)), h("div", { class: "card" }, h("h2", null, "Last minutes"), sparks(history))),
+      section(
+        "Unfinished jobs",
+        table("Unfinished jobs", JOB_HEAD, running.map((/** @type {any} */ job) => jobRow(job, app)), empty("No job is running. ", h("code", null, "flinklike run"), " starts one, or a task of Airflow.")),
+        more > 0 ? h("p", null, link("ui/jobs?state=unfinished", `and ${counted(more, "more job")}`)) : null,
+      ),
+      section("Latest failures", table("Latest failures", JOB_HEAD, failed.map((/** @type {any} */ job) => jobRow(job, app)), "No failed job is shown.")),
+    ];
+  },
+};
+
+/** @param {any} overview */
+function cluster(overview) {
+  return [
+    facts([
+      ["leader", overview["leader"]],
+      ["high availability", overview["high-availability"]],
+      ["stand-bys", overview["stand-bys"]?.join(", ")],
+      ["version", overview["flink-version"]],
+    ]),
+    overview["delegation-tokens"].map((/** @type {any} */ one) =>
+      h("p", { key: one.provider, class: one.failures ? "problem" : "muted" }, `Delegation tokens of ${one.provider}: `, one.failures ? one.failure : ["valid until ", time(one["valid-until"], "they are obtained")]),
+    ),
+  ];
+}
+
+/** @param {any} history */
+function sparks(history) {
+  const rate = (/** @type {number} */ value) => (value >= 10 || value === 0 ? String(Math.round(value)) : value.toFixed(1));
+  return [
+    sparkline(history["jobs-per-second"], "jobs ended per second", rate),
+    sparkline(history["tasks-per-second"], "tasks ended per second", rate),
+    sparkline(history["slots-used"], "slots used", rate),
+    sparkline(history["jobs-unfinished"], "unfinished jobs", rate),
+  ];
+}

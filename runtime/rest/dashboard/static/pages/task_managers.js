@@ -1,0 +1,90 @@
+/** TaskManagers: slots and what they run, memory, Spark environments; drain and undrain. */
+
+import { get } from "../api.js";
+import { counted, size } from "../format.js";
+import { empty, facts, gauge, id, link, section, state, table, time } from "../parts.js";
+import { h } from "../view.js";
+import { drainButton } from "./job_masters.js";
+
+const HEAD = ["TaskManager", "State", "Slots", "Spark", "Environments", "Last heartbeat", "Actions"];
+
+/** @type {import("../app.js").Page} */
+export const taskManagersPage = {
+  title: () => "TaskManagers",
+  moves: true,
+  load: (_, signal) => get("taskmanagers", signal),
+  view({ taskmanagers }, _, app) {
+    const none = empty("No TaskManager is registered: ", h("code", null, "bin/taskmanager.sh start"), " starts one. Jobs wait until there is one.");
+    return [h("h1", null, "TaskManagers"), table("TaskManagers", HEAD, taskmanagers.map((/** @type {any} */ one) => managerRow(one, app)), none)];
+  },
+};
+
+/** @param {any} one @param {import("../app.js").App} app */
+function managerRow(one, app) {
+  const used = one.slotsNumber - one.freeSlots;
+  return h(
+    "tr",
+    { key: one.incarnation },
+    h("td", null, link(`ui/taskmanagers/${encodeURIComponent(one.id)}`, one.id), one.problem ? h("div", { class: "problem" }, one.problem) : null, h("div", { class: "muted" }, one.path)),
+    h("td", null, state(one.state)),
+    h("td", null, gauge(used, one.slotsNumber, `${used}/${one.slotsNumber}`)),
+    h("td", null, spark(one)),
+    h("td", null, one["spark-environments"].length || ""),
+    h("td", null, time(one.timeSinceLastHeartbeat)),
+    h("td", null, drainButton("taskmanagers", one.id, one.id, one.state, app)),
+  );
+}
+
+/** @param {any} one */
+function spark(one) {
+  if (!one.spark) return h("span", { class: "muted" }, "none");
+  return `${one["spark-version"]} ${one.warm ? "warm" : "warming up"}`;
+}
+
+/** @type {import("../app.js").Page} */
+export const taskManagerPage = {
+  title: (place) => place.parts[1] ?? "TaskManager",
+  moves: true,
+  load: (place, signal) => get(`taskmanagers/${encodeURIComponent(place.parts[1] ?? "")}`, signal),
+  view(one, _, app) {
+    return [
+      h("div", { class: "title" }, h("h1", null, one.id, " ", state(one.state)), h("div", { class: "actions" }, drainButton("taskmanagers", one.id, one.id, one.state, app))),
+      id(one.incarnation, "incarnation", app),
+      one.problem ? h("p", { class: "problem" }, one.problem) : null,
+      facts([
+        ["address", one.path],
+        ["last heartbeat", time(one.timeSinceLastHeartbeat)],
+        ["CPU cores", String(one.hardware.cpuCores)],
+        ["memory of the host", size(one.hardware.physicalMemory)],
+        ["memory of tasks", size(one.memoryConfiguration.taskHeap)],
+        ["Spark", spark(one)],
+        ["Spark master", one["spark-master"]],
+        ["Spark profile", one["spark-profile"]],
+        ["tenancy", one.tenancy === "namespace" ? `one namespace at a time${one.tenant ? `, now ${one.tenant}` : ""}` : "shared by namespaces"],
+        ["not enforced here", one["not-enforced"].length ? h("ul", null, one["not-enforced"].map((/** @type {string} */ text) => h("li", { key: text }, text))) : ""],
+        ["version", one.version],
+      ]),
+      section("Slots", slots(one)),
+      section("Spark environments", environments(one)),
+    ];
+  },
+};
+
+/** @param {any} one */
+function slots(one) {
+  const byIndex = new Map(one.allocatedSlots.map((/** @type {any} */ slot) => [slot.index, slot]));
+  const cards = Array.from({ length: one.slotsNumber }, (_, index) => {
+    const slot = byIndex.get(index);
+    const job = slot?.jobId ? link(`ui/jobs/${slot.jobId}`, slot.jobId) : slot ? "a job that you may not see" : "free";
+    return h("li", { key: index, class: `slot ${slot ? "busy" : "free"}` }, h("span", { class: "muted" }, `Slot ${index}`), h("div", null, job));
+  });
+  return [h("p", { class: "muted" }, `${counted(one.freeSlots, "free slot")} of ${one.slotsNumber}, each with ${size(one.memoryConfiguration.taskHeap / Math.max(1, one.slotsNumber))}`), h("ul", { class: "slots" }, cards)];
+}
+
+/** @param {any} one */
+function environments(one) {
+  const found = one["spark-environments"];
+  if (!one.spark) return empty("This TaskManager runs no Spark (taskmanager.spark.enabled).");
+  const rows = found.map((/** @type {any} */ environment) => h("tr", { key: environment.key }, h("td", null, h("code", null, environment.key)), h("td", null, size(environment["memory-bytes"])), h("td", null, environment.users)));
+  return table("Spark environments", ["Key", "Memory", "Tasks"], rows, "Only its default environment. A job with static conf of its own starts another one.");
+}

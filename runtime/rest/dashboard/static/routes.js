@@ -1,0 +1,31 @@
+/** Which page belongs to which address. */
+
+import { jobManagerPage } from "./pages/job_manager.js";
+import { jobMasterPage, jobMastersPage } from "./pages/job_masters.js";
+import { jobPage } from "./pages/job.js";
+import { jobsPage } from "./pages/jobs.js";
+import { overviewPage } from "./pages/overview.js";
+import { taskManagerPage, taskManagersPage } from "./pages/task_managers.js";
+import { h } from "./view.js";
+
+/** @typedef {import("./app.js").Page} Page */
+
+/** @type {Page} */
+const missingPage = {
+  title: () => "No such page",
+  load: async () => ({}),
+  view: () => h("div", { class: "trouble" }, h("h1", null, "No such page"), h("p", null, "Begin with the ", h("a", { href: "ui" }, "overview"), ".")),
+};
+
+/** The first that takes the address shows it; the last takes all. @type {{takes: (parts: string[]) => boolean, page: Page}[]} */
+export const ROUTES = [
+  { takes: (parts) => parts.length === 0, page: overviewPage },
+  { takes: (parts) => parts.length === 1 && parts[0] === "jobs", page: jobsPage },
+  { takes: (parts) => parts.length >= 2 && parts[0] === "jobs", page: jobPage },
+  { takes: (parts) => parts.length === 1 && parts[0] === "taskmanagers", page: taskManagersPage },
+  { takes: (parts) => parts.length === 2 && parts[0] === "taskmanagers", page: taskManagerPage },
+  { takes: (parts) => parts.length === 1 && parts[0] === "jobmasters", page: jobMastersPage },
+  { takes: (parts) => parts.length === 2 && parts[0] === "jobmasters", page: jobMasterPage },
+  { takes: (parts) => parts.length === 1 && parts[0] === "jobmanager", page: jobManagerPage },
+  { takes: () => true, page: missingPage },
+];

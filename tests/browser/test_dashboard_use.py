@@ -1,0 +1,192 @@
+"""A person works with the dashboard: it is live, asks before it acts, works by keyboard, and outlives its leader."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from runtime.common.states import JobStatus
+from tests.browser.conftest import Cluster, Visits
+from tests.kit.browser.visit import Visit
+from tests.kit.rest.board import many
+from tests.kit.rest.server import TOKEN
+
+pytestmark = pytest.mark.process
+
+
+def test_what_changes_is_shown_without_a_reload(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open(f"ui/jobs/{cluster.jobs['running']}")
+    person.page.evaluate("window.isTheSame = true")
+    cluster.rest.do(lambda: cluster.board.end(cluster.jobs["running"], JobStatus.FINISHED))
+    expect(person.page.locator("main h1 .state")).to_have_text("FINISHED")
+    assert person.page.evaluate("window.isTheSame")
+    expect(person.page.locator("text=Cancel job")).to_have_count(0)
+
+
+def test_an_action_says_what_it_does_asks_once_and_tells_what_came_of_it(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open(f"ui/jobs/{cluster.jobs['running']}")
+    person.page.click("text=Cancel job")
+    dialog = person.page.locator("dialog")
+    expect(dialog).to_contain_text("This cannot be undone.")
+    person.page.click("dialog >> text=Back")
+    expect(dialog).to_have_count(0)
+    assert cluster.rest.dispatcher.cancelled == []
+    person.page.click("text=Cancel job")
+    person.page.click("dialog >> text=Cancel the job")
+    expect(person.page.locator(".toast")).to_contain_text("is being cancelled")
+    expect(person.page.locator("main h1 .state")).to_have_text("CANCELED")
+    assert cluster.rest.dispatcher.cancelled == [cluster.jobs["running"]]
+
+
+def test_what_fails_is_told_where_it_was_asked(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open(f"ui/jobs/{cluster.jobs['failed']}")
+    expect(person.page.locator("text=Cancel job")).to_have_count(0)
+    person.open(f"ui/jobs/{cluster.jobs['running']}")
+    person.page.click("text=Cancel job")
+    cluster.rest.do(lambda: cluster.rest.dispatcher.put(cluster.jobs["running"], JobStatus.FAILED))
+    person.page.click("dialog >> text=Cancel the job")
+    expect(person.page.locator("dialog [role=alert]")).to_contain_text("already reached another terminal state")
+    assert [one for one in person.problems if "409" not in one] == []
+    person.problems.clear()
+
+
+def test_processes_are_drained_and_jobs_are_moved(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open("ui/taskmanagers")
+    person.page.click("button:text('Drain')")
+    person.page.click("dialog >> button:text('Drain')")
+    expect(person.page.locator("tbody .state")).to_have_text("draining")
+    person.open("ui/jobmasters")
+    person.page.click("button:text('Drain')")
+    person.page.click("dialog >> button:text('Drain')")
+    expect(person.page.locator("tbody .state")).to_have_text("draining")
+    assert cluster.rest.dispatcher.is_draining
+    person.open(f"ui/jobs/{cluster.jobs['running']}")
+    person.page.click("text=Move")
+    expect(person.page.locator(".waiting")).to_contain_text("Where shall orders by day go?")
+    expect(person.page.locator("tbody")).to_contain_text("it is here")
+
+
+def test_the_keyboard_is_enough(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open(f"ui/jobs/{cluster.jobs['running']}", "svg .vertex")
+    person.page.locator("svg .vertex").nth(2).focus()
+    person.page.keyboard.press("Enter")
+    expect(person.page.locator("ol.chain li")).to_have_count(3)
+    assert "vertex=" in person.page.url
+    person.page.locator("text=Cancel job").focus()
+    person.page.keyboard.press("Enter")
+    expect(person.page.locator("dialog")).to_have_count(1)
+    person.page.keyboard.press("Escape")
+    expect(person.page.locator("dialog")).to_have_count(0)
+    person.page.keyboard.press("Home")
+    person.page.locator(".skip").focus()
+    person.page.keyboard.press("Enter")
+    assert person.page.evaluate("document.activeElement.id") == "main"
+
+
+def test_each_state_has_an_address_and_back_works(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open("ui/jobs")
+    person.page.select_option("select >> nth=0", "FAILED")
+    expect(person.page.locator("tbody tr")).to_have_count(1)
+    assert person.page.url.endswith("ui/jobs?state=FAILED")
+    person.page.click("tbody a")
+    expect(person.page.locator("main h1")).to_contain_text("prices")
+    person.page.click(".tabs >> text=Timeline")
+    expect(person.page.locator("canvas")).to_have_count(1)
+    person.page.go_back()
+    person.page.go_back()
+    expect(person.page.locator("tbody tr")).to_have_count(1)
+    person.page.reload()
+    expect(person.page.locator("tbody tr")).to_have_count(1)
+
+
+def test_typing_in_the_search_is_not_disturbed_by_news(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open("ui/jobs")
+    person.page.locator("input[type=search]").press_sequentially("ord")
+    cluster.rest.do(lambda: cluster.board.end(cluster.jobs["huge"], JobStatus.FINISHED))
+    person.page.locator("input[type=search]").press_sequentially("ers")
+    expect(person.page.locator("tbody tr")).to_have_count(1)
+    assert person.page.input_value("input[type=search]") == "orders"
+    assert person.page.evaluate("document.activeElement.type") == "search"
+
+
+def test_ten_thousand_jobs_come_in_pages(visit: Visits, cluster: Cluster) -> None:
+    cluster.rest.do(lambda: many(cluster.rest.dispatcher, 10_000, 1_700_000_000_000))
+    person = visit()
+    person.open("ui/jobs?state=FINISHED", "tbody tr")
+    assert person.page.locator("tbody tr").count() == 50
+    assert "10,001 jobs" in person.text()
+    first = person.page.locator("tbody tr").first.inner_text()
+    person.page.click("text=Next page")
+    expect(person.page.locator("tbody tr").first).not_to_have_text(first)
+    assert person.page.locator("tbody tr").count() == 50
+
+
+def test_a_hidden_tab_asks_nothing(visit: Visits) -> None:
+    person = visit()
+    person.open("ui")
+    person.hide(hidden=True)
+    person.page.wait_for_timeout(1500)
+    person.requests.clear()
+    person.page.wait_for_timeout(4000)
+    assert person.requests == []
+    with person.page.expect_response(lambda answer: "/overview" in answer.url):
+        person.hide(hidden=False)
+
+
+def test_the_page_waits_for_the_next_leader_and_goes_on(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open("ui")
+    cluster.rest.fakes.is_leading = False
+    expect(person.page.locator(".banner")).to_contain_text("ongoing leader election")
+    expect(person.page.locator("main h1")).to_have_text("Overview")
+    cluster.rest.fakes.is_leading = True
+    expect(person.page.locator(".banner")).to_have_count(0)
+    assert [one for one in person.problems if "503" not in one] == []
+    person.problems.clear()
+
+
+def test_a_stranger_signs_in_at_the_page_itself_and_out(browser: Browser, cluster: Cluster) -> None:
+    person = Visit(browser, cluster.rest.address)
+    path = f"ui/jobs/{cluster.jobs['failed']}/exceptions"
+    person.sign_in(TOKEN, path)
+    expect(person.page.locator("main h1")).to_contain_text("prices")
+    assert person.page.url.endswith(path)
+    assert TOKEN not in person.page.content()
+    assert person.page.evaluate("document.cookie") == "", "no script reads the cookie"
+    person.page.click("text=Sign out")
+    expect(person.page.locator("input[name=token]")).to_have_count(1)
+    person.problems.clear()
+    person.open("ui", "input[name=token]")
+    person.close()
+
+
+def test_who_may_only_look_finds_no_actions(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.page.route(
+        re.compile("/principal$"),
+        lambda route: route.fulfill(json={"name": "vera", "role": "viewer", "namespace": "team-a", "via": "token"}),
+    )
+    person.open(f"ui/jobs/{cluster.jobs['running']}")
+    expect(person.page.locator("header")).to_contain_text("vera")
+    for action in ("Cancel job", "Move"):
+        expect(person.page.locator(f"text={action}")).to_have_count(0)
+
+
+def test_colours_are_chosen_and_kept(visit: Visits) -> None:
+    person = visit()
+    person.open("ui")
+    for theme in ("light", "dark", "auto"):
+        person.page.click(f"button[title*='Change to {theme}']")
+        assert person.page.evaluate("document.documentElement.dataset.theme") == theme
+        person.page.reload()
+        person.page.wait_for_selector("main h1")
+        assert person.page.evaluate("document.documentElement.dataset.theme") == theme

@@ -1,0 +1,1 @@
+"""A real Chromium for tests of pages."""

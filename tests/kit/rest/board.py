@@ -1,0 +1,202 @@
+"""Jobs of every look for the dashboard's tests: running, failed, waiting, restarting, huge, and with hostile texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from runtime.common.ids import JobId, VertexId
+from runtime.common.states import ExecutionState, JobStatus
+from runtime.executiongraph.archived import (
+    ARCHIVE_SCHEMA_VERSION,
+    ArchivedConfig,
+    ArchivedEdge,
+    ArchivedException,
+    ArchivedExecution,
+    ArchivedExecutionGraph,
+    ArchivedProgress,
+    ArchivedSubtask,
+    ArchivedVertex,
+)
+from runtime.gateways.dispatcher import JobSummary, TaskCounts
+from runtime.gateways.overview import Takeover
+from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
+from tests.kit.rest.fakes import JOB_MASTER, FakeDispatcher
+
+HOSTILE = '<img src=x onerror="alert(1)"> &amp; \u202e"\'`${1}'
+TRACE = """Traceback (most recent call last):
+  File "/opt/venv/lib/python3.11/site-packages/pyspark/sql/dataframe.py", line 12, in collect
+    return list(self._jdf.collectToPython())
+  File "/home/team/jobs/daily.py", line 7, in total
+    price = row["prise"]
+  File "/opt/venv/lib/python3.11/site-packages/pyspark/sql/types.py", line 99, in __getitem__
+    raise KeyError(item)
+KeyError: 'prise'
+"""
+_END = (ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED)
+
+
+def attempt(
+    vertex: int, subtask: int, number: int, state: ExecutionState, start: int, spent: int, *, text: str = ""
+) -> ArchivedExecution:
+    """One attempt that began at `start` and took or takes `spent` milliseconds."""
+    times = {ExecutionState.CREATED: start - 500, ExecutionState.SCHEDULED: start - 400}
+    if state is not ExecutionState.SCHEDULED:
+        times |= {ExecutionState.DEPLOYING: start, ExecutionState.RUNNING: start + 40}
+    if state in _END:
+        times[state] = start + spent
+    is_placed = state is not ExecutionState.SCHEDULED
+    return ArchivedExecution(
+        number,
+        f"{'a' * 32}_{vertex:032x}_{subtask}_7_{number}",
+        state,
+        times,
+        "127.0.0.1:1" if is_placed else "",
+        "tm-1" if is_placed else "",
+        None,
+        TaskMetrics(1 << 20, 1 << 18, 1000 * (subtask + 1), 100, spent // 2, 200 << 20),
+        ArchivedProgress(0.4, text, 1, 1, 40, 100) if state is ExecutionState.RUNNING else None,
+    )
+
+
+def vertex(number: int, name: str, attempts: Sequence[Sequence[ArchivedExecution]]) -> ArchivedVertex:
+    """One vertex, the attempts of each subtask from oldest to newest."""
+    subtasks = tuple(ArchivedSubtask(at, of[-1], tuple(of[:-1])) for at, of in enumerate(attempts))
+    names = (f"source of {name}", f"map {name}", name)
+    return ArchivedVertex(
+        VertexId(f"{number:032x}"), name, names, len(attempts), 128, "default", is_exclusive=False, subtasks=subtasks
+    )
+
+
+class Board:
+    """Puts jobs into the fakes. `now` is the time of the page in milliseconds."""
+
+    def __init__(self, dispatcher: FakeDispatcher, now: int) -> None:
+        self._dispatcher = dispatcher
+        self._now = now
+
+    def fill(self) -> dict[str, JobId]:
+        """One job of each look, by name of the look."""
+        now = self._now
+        running = [
+            vertex(
+                1, "read orders", [[attempt(1, at, 0, ExecutionState.FINISHED, now - 60_000, 9000)] for at in range(4)]
+            ),
+            vertex(2, "read prices", [[attempt(2, 0, 0, ExecutionState.FINISHED, now - 60_000, 4000)]]),
+            vertex(
+                3,
+                "join and price",
+                [
+                    [attempt(3, at, 0, ExecutionState.RUNNING, now - 50_000, 50_000, text="stage 3 of 8")]
+                    for at in range(4)
+                ],
+            ),
+            vertex(4, "write", [[attempt(4, 0, 0, ExecutionState.SCHEDULED, now - 40_000, 0)]]),
+        ]
+        edges = [(1, 3, ExchangeMode.HASH), (2, 3, ExchangeMode.BROADCAST), (3, 4, ExchangeMode.FORWARD)]
+        again = [attempt(1, 0, n, ExecutionState.FAILED, now - 90_000 + 20_000 * n, 9000) for n in range(3)]
+        failing = [vertex(1, "total", [[*again, attempt(1, 0, 3, ExecutionState.RUNNING, now - 8000, 8000)]])]
+        broken = [vertex(1, "total", [[attempt(1, 0, 0, ExecutionState.FAILED, now - 90_000, 9000)]])]
+        wide = [
+            vertex(
+                1, "shards", [[attempt(1, at, 0, self._of(at), now - 90_000, 1000 + 170 * at)] for at in range(500)]
+            ),
+            vertex(2, "merge", [[attempt(2, 0, 0, ExecutionState.SCHEDULED, now - 90_000, 0)]]),
+        ]
+        waiting = [vertex(1, "late", [[attempt(1, 0, 0, ExecutionState.SCHEDULED, now - 500, 0)]])]
+        done = [vertex(1, HOSTILE, [[attempt(1, 0, 0, ExecutionState.FINISHED, now - 900_000, 700)]])]
+        return {
+            "running": self._put(1, "orders by day", JobStatus.RUNNING, running, edges),
+            "restarting": self._put(2, "totals of the night", JobStatus.RESTARTING, failing, exceptions=3),
+            "failed": self._put(3, "prices", JobStatus.FAILED, broken, exceptions=1),
+            "huge": self._put(4, "500 shards", JobStatus.RUNNING, wide, [(1, 2, ExchangeMode.REBALANCE)]),
+            "waiting": self._put(5, "late", JobStatus.CREATED, waiting, why="waits for a slot: 2 of 2 are taken"),
+            "finished": self._put(6, HOSTILE, JobStatus.FINISHED, done, result='{"rows": 3}'),
+        }
+
+    @staticmethod
+    def _of(subtask: int) -> ExecutionState:
+        return ExecutionState.FINISHED if subtask < 300 else ExecutionState.RUNNING
+
+    def _put(
+        self,
+        number: int,
+        name: str,
+        status: JobStatus,
+        vertices: Sequence[ArchivedVertex],
+        edges: Sequence[tuple[int, int, ExchangeMode]] = (),
+        *,
+        exceptions: int = 0,
+        why: str = "",
+        result: str = "",
+    ) -> JobId:
+        job_id = JobId(f"{number:032x}")
+        times = {JobStatus.INITIALIZING: self._now - 91_000, JobStatus.RUNNING: self._now - 90_000}
+        if status.is_globally_terminal:
+            times[status] = self._now - 1000
+        failures = tuple(self._failure(at) for at in range(exceptions))
+        graph = ArchivedExecutionGraph(
+            schema_version=ARCHIVE_SCHEMA_VERSION,
+            job_id=job_id,
+            name=name,
+            epoch=7,
+            graph_digest="d" * 64,
+            status=status,
+            timestamps=times,
+            last_modification_millis=self._now,
+            pending_reason=why,
+            vertices=tuple(vertices),
+            edges=tuple(ArchivedEdge(VertexId(f"{a:032x}"), VertexId(f"{b:032x}"), mode, 0) for a, b, mode in edges),
+            exceptions=failures,
+            config=ArchivedConfig(4, "exponential-delay", None, '{"day": "2026-11-28"}', {"spark.a": HOSTILE}, ()),
+            result=result,
+            takeovers=(
+                Takeover(self._now - 30_000, JOB_MASTER, "10.0.0.9:1", JOB_MASTER, "127.0.0.1:2", "it was lost"),
+            ),
+        )
+        self.show(graph)
+        return job_id
+
+    def show(self, graph: ArchivedExecutionGraph) -> None:
+        """Make a job known, or move it on."""
+        counts: dict[str, int] = {}
+        for one in graph.vertices:
+            for state, count in one.counts().items():
+                counts[state.value.lower()] = counts.get(state.value.lower(), 0) + count
+        self._dispatcher.put(graph.job_id, graph.status)
+        self._dispatcher.graphs[graph.job_id] = graph
+        known = self._dispatcher.summaries[graph.job_id]
+        self._dispatcher.summaries[graph.job_id] = replace(
+            known,
+            name=graph.name,
+            start_millis=graph.start_millis,
+            end_millis=graph.end_millis,
+            last_modification_millis=graph.last_modification_millis,
+            tasks=TaskCounts(**counts),
+            pending_reason=graph.pending_reason,
+            submitter="sam",
+            namespace="team-a",
+        )
+
+    def end(self, job_id: JobId, status: JobStatus) -> None:
+        """The job ends now."""
+        graph = self._dispatcher.graphs[job_id]
+        times: Mapping[JobStatus, int] = {**graph.timestamps, status: self._now}
+        self.show(replace(graph, status=status, timestamps=times, last_modification_millis=self._now))
+
+    def _failure(self, number: int) -> ArchivedException:
+        failure = FailureInfo(
+            "KeyError", "'prise'", TRACE, "USER", is_recoverable=False, timestamp_millis=self._now - 1000 * number
+        )
+        return ArchivedException(failure, "total (1/1)", "127.0.0.1:1", "tm-1", labels={"type": "USER"})
+
+
+def many(dispatcher: FakeDispatcher, count: int, now: int) -> None:
+    """So many finished jobs."""
+    for number in range(1000, 1000 + count):
+        job_id = JobId(f"{number:032x}")
+        summary = JobSummary(
+            job_id, f"load {number}", JobStatus.FINISHED, 7, 1, now - 10_000 - number, now - number, now - number,
+            TaskCounts(finished=4), "",
+        )  # fmt: skip
+        dispatcher.summaries[job_id] = summary
