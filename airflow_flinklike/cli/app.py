@@ -17,6 +17,7 @@ from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, sho
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
 from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.connection import connect
+from airflow_flinklike.cli.dashboard import open_dashboard
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.migrate import migrate
@@ -48,6 +49,7 @@ app.add_typer(certificates)
 app.add_typer(tokens)
 app.command("delegation-tokens")(delegation_tokens)
 app.command()(migrate)
+app.command("open")(open_dashboard)
 
 
 def _version(value: bool) -> None:

@@ -114,6 +114,11 @@ class FlinklikeClient:
         """
         self.run(operations.heartbeat(job_id, expires_millis))
 
+    @property
+    def address(self) -> str:
+        """The address that has answered last, the first one before any has."""
+        return self.addresses[self._connections.preferred]
+
     def get(self, path: str, **params: str) -> Any:
         """The JSON that a GET of any other path answers: /jobs/overview, /jobs/:id, /taskmanagers, ..."""
         return self.run(operations.get_json(path, params))

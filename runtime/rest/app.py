@@ -18,6 +18,7 @@ from runtime.rest import errors
 from runtime.rest.access.cross_origin import CrossOriginMiddleware
 from runtime.rest.access.principal_limits import PrincipalLimits
 from runtime.rest.access.sign_in import SignIn
+from runtime.rest.access.sign_in_codes import SignInCodes
 from runtime.rest.access.sign_in_middleware import (
     AnonymousMiddleware,
     SignedInBodyMiddleware,
@@ -84,7 +85,9 @@ def create_app(
         desk = SignInDesk(sign_in, context.audit)
         outer = SignInMiddleware(outer, desk, limits, context.audit)
         if context.page_cookie is not None:
-            outer = PageSignInMiddleware(outer, desk, context.page_cookie, context.frame_ancestors)
+            outer = PageSignInMiddleware(
+                outer, desk, context.page_cookie, SignInCodes(context.clock), context.frame_ancestors
+            )
     outer = CrossOriginMiddleware(outer, hosts, allowed_hosts, context.audit, checks_host=sign_in is None)
     return ForwardSealMiddleware(outer, context.forward_seal, context.audit)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -167,6 +168,21 @@ def test_a_stranger_signs_in_at_the_page_itself_and_out(browser: Browser, cluste
     person.problems.clear()
     person.open("ui", "input[name=token]")
     person.close()
+
+
+def test_a_code_opens_the_page_and_leaves_the_address(browser: Browser, cluster: Cluster) -> None:
+    bearer = {"authorization": f"Bearer {TOKEN}"}
+    for is_again in (False, True):  # as a stranger, and as who has signed in before and lost what the browser kept
+        person = Visit(browser, cluster.rest.address)
+        if is_again:
+            person.sign_in(TOKEN)
+            person.page.evaluate("localStorage.clear()")
+        code = httpx.post(f"{cluster.rest.address}/ui/codes", headers=bearer).json()["code"]
+        person.page.goto(f"{cluster.rest.address}/ui/jobs?state=FAILED#code={code}")
+        expect(person.page.locator("tbody tr")).to_have_count(1)
+        assert person.page.url.endswith("/ui/jobs?state=FAILED")
+        assert not any(code in asked for asked in person.requests), "no server is told the code in an address"
+        person.close()
 
 
 def test_who_may_only_look_finds_no_actions(visit: Visits, cluster: Cluster) -> None:

@@ -144,7 +144,13 @@ def test_every_module_and_every_file_beside_them_is_inside(names: set[str]) -> N
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert not expected - names
-    assert {"airflow_flinklike/py.typed", "runtime/py.typed", "runtime/rest/dashboard/static/app.js", "runtime/rest/dashboard/static/dashboard.css", "runtime/rest/dashboard/sign_in.js"} <= names
+    assert {
+        "airflow_flinklike/py.typed",
+        "runtime/py.typed",
+        "runtime/rest/dashboard/static/app.js",
+        "runtime/rest/dashboard/static/dashboard.css",
+        "runtime/rest/dashboard/sign_in.js",
+    } <= names
     assert any(name.endswith(".proto") for name in names)
 
 

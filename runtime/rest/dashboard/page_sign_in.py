@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from runtime.common.errors import InvalidInputError, UnavailableError
 from runtime.rest.access.page_cookie import PageCookie, is_page
 from runtime.rest.access.sign_in import bearer_of, set_bearer
+from runtime.rest.access.sign_in_codes import LIFE_SECONDS, SignInCodes
 from runtime.rest.access.sign_in_middleware import SignInDesk, StrangerError
 from runtime.rest.answers import JsonAnswer, answer_error, encoded
 from runtime.rest.connections.body_limits import GRACE_SECONDS
@@ -30,6 +31,7 @@ from runtime.security.json_web_tokens import JWT_LENGTH_MAX
 _FORM_BYTES_MAX = 3 * JWT_LENGTH_MAX + 1024
 """Of a form, in which each character of a token may take three."""
 _FIELDS_MAX = 4
+CODES_PATH = "/ui/codes"
 _ERROR_BYTES_MAX = 64 * 1024
 _SENTENCE_LENGTH_MAX = 2000
 _TARGET = re.compile(rb"[!-~]*")
@@ -50,10 +52,18 @@ def is_by_cookie(scope: Scope) -> bool:
 class PageSignInMiddleware:
     """Takes cookies and forms of pages, and has pages refuse in HTML. All other requests pass as they are."""
 
-    def __init__(self, app: ASGIApp, desk: SignInDesk, cookie: PageCookie, frame_ancestors: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        desk: SignInDesk,
+        cookie: PageCookie,
+        codes: SignInCodes,
+        frame_ancestors: Sequence[str] = (),
+    ) -> None:
         self._app = app
         self._desk = desk
         self._cookie = cookie
+        self._codes = codes
         self._page_headers = plain_headers(frame_ancestors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,6 +71,8 @@ class PageSignInMiddleware:
         if scope["type"] != "http" or not is_page(scope["path"]):
             self._take_cookie(scope)
             await self._app(scope, receive, send)
+        elif scope["method"] == "POST" and scope["path"] == CODES_PATH:
+            await self._give_code(scope, send)
         elif scope["method"] == "POST":
             await self._take(scope, receive, send)
         elif scope["method"] == "GET":
@@ -97,6 +109,24 @@ class PageSignInMiddleware:
 
         await self._app(scope, receive, _Refusals(send, refused, self._page_headers))
 
+    async def _give_code(self, scope: Scope, send: Send) -> None:
+        """To a program that shows a token, a code by which this process lets a browser in."""
+        try:
+            principal = self._desk.principal(scope)
+        except UnavailableError as error:
+            await answer_error(send, HTTPStatus.SERVICE_UNAVAILABLE, str(error), [(b"retry-after", b"1")])
+            return
+        except StrangerError as error:
+            await answer_error(send, HTTPStatus.UNAUTHORIZED, str(error), [(b"connection", b"close")])
+            return
+        token = bearer_of(scope)
+        if not token:
+            sentence = "A certificate signs in without a code: open the page in a browser that has it."
+            await answer_error(send, HTTPStatus.BAD_REQUEST, sentence)
+            return
+        self._desk.tell(scope, principal)
+        await _answer_json(send, {"code": self._codes.give(token), "seconds": LIFE_SECONDS}, [])
+
     async def _take(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A form: the token of who signs in, or the wish to sign out."""
         try:
@@ -111,7 +141,7 @@ class PageSignInMiddleware:
             return
         is_script = b"application/json" in dict(scope["headers"]).get(b"accept", b"")
         try:
-            token = form.get("token", "")
+            token = self._token_of(form)
             made = self._let_in(scope, token, is_encrypted=is_encrypted)
         except UnavailableError as error:
             again = [(b"retry-after", b"1")]
@@ -123,9 +153,19 @@ class PageSignInMiddleware:
             await self._refuse(send, HTTPStatus.UNAUTHORIZED, sentence, close, is_script=is_script)
         else:
             if is_script:
-                await _answer_script(send, made, self._cookie.csrf_token(token))
+                told = {"csrf-token": self._cookie.csrf_token(token)}
+                await _answer_json(send, told, [(b"set-cookie", made)])
             else:
                 await _go_back(scope, send, made)
+
+    def _token_of(self, form: Mapping[str, str]) -> str:
+        if "code" not in form:
+            return form.get("token", "")
+        token = self._codes.take(form["code"])
+        if not token:
+            reason = "this code was used, or is older than a minute: run `flinklike open` again, or show a token"
+            raise StrangerError("", reason)
+        return token
 
     def _let_in(self, scope: Scope, token: str, *, is_encrypted: bool) -> bytes:
         """The cookie. Raises StrangerError, InvalidInputError and UnavailableError."""
@@ -209,16 +249,14 @@ def _is_encrypted(scope: Scope) -> bool:
     return scope["scheme"] == "https" or origin.startswith(b"https://")
 
 
-async def _answer_script(send: Send, cookie: bytes, csrf_token: str) -> None:
-    """To the script of the form, which keeps the CSRF token for its origin."""
-    body = encoded({"csrf-token": csrf_token})
+async def _answer_json(send: Send, content: Mapping[str, object], more: Headers) -> None:
+    body = encoded(content)
     headers = [
         (b"content-type", JsonAnswer.media_type.encode()),
         (b"content-length", str(len(body)).encode()),
-        (b"set-cookie", cookie),
         (b"cache-control", b"no-store"),
     ]
-    await send({"type": "http.response.start", "status": int(HTTPStatus.OK), "headers": headers})
+    await send({"type": "http.response.start", "status": int(HTTPStatus.OK), "headers": [*headers, *more]})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -3,11 +3,11 @@
 // the browser sends to every port of this host.
 const form = document.querySelector("form");
 const told = document.querySelector("#told");
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
+
+async function signIn(fields) {
   told.textContent = "";
   try {
-    const body = new URLSearchParams(new FormData(form));
+    const body = new URLSearchParams(fields);
     const answer = await fetch(location.href, { method: "POST", body, headers: { accept: "application/json" } });
     const found = await answer.json();
     if (answer.ok) {
@@ -19,4 +19,16 @@ form.addEventListener("submit", async (event) => {
   } catch (error) {
     told.textContent = `This did not work: ${error instanceof Error ? error.message : error}`;
   }
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  void signIn(new FormData(form));
 });
+
+// `flinklike open` names a code behind the #, which no browser sends to a server.
+const code = new URLSearchParams(location.hash.slice(1)).get("code");
+if (code) {
+  history.replaceState(null, "", location.pathname + location.search);
+  void signIn({ code });
+}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 
 from airflow_flinklike.cli.connection import connect
@@ -30,7 +31,7 @@ from tests.kit.rest.server import RestThread
 OTHER = JobId("b" * 32)
 COMMANDS = [
     *["run", "list", "info", "status", "logs", "cancel", "taskmanagers", "jobmasters", "jobs move", "explain"],
-    "delegation-tokens",
+    *["delegation-tokens", "open"],
     *["certs init", "certs issue", "certs renew"],
 ]
 
@@ -385,3 +386,23 @@ def test_logs_on_a_terminal_keep_colours_only(
 )
 def test_durations(millis: int, text: str) -> None:
     assert duration_text(millis) == text
+
+
+def test_open_prints_an_address_that_signs_in_once(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.RUNNING)
+    told = flinklike("open", JOB, "--print").out
+    place, _, code = told.removeprefix("Open within a minute, once: ").strip().partition("#code=")
+    assert place == f"{server.address}/ui/jobs/{JOB}"
+    script = {"accept": "application/json"}
+    first = httpx.post(place, data={"code": code}, headers=script)
+    assert (first.status_code, "set-cookie" in first.headers) == (200, True)
+    own = {"x-csrf-token": first.json()["csrf-token"]}
+    assert httpx.get(f"{server.address}/jobs/{JOB}", cookies=first.cookies, headers=own).status_code == 200
+    again = httpx.post(place, data={"code": code}, headers=script)
+    assert (again.status_code, "run `flinklike open` again" in again.text) == (401, True)
+    assert json.loads(flinklike("open", "--json").out)["url"].startswith(f"{server.address}/ui#code=")
+
+
+def test_open_refuses_what_is_no_job(flinklike: RunCommand) -> None:
+    done = flinklike("open", "x", "--print")
+    assert (done.code, "expected 32" in done.err) != (0, True)

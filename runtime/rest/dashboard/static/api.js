@@ -11,15 +11,25 @@ export class ApiError extends Error {
   }
 }
 
-const CSRF = csrfToken();
+const KEPT = "flinklike-csrf-token";
+let csrf = csrfToken();
 
 /** What the sign-in has kept for the pages of this origin: the cookie is worth nothing without it. */
 function csrfToken() {
   try {
-    return localStorage.getItem("flinklike-csrf-token") ?? "";
+    return localStorage.getItem(KEPT) ?? "";
   } catch {
     return ""; // the browser keeps nothing for this page: REST refuses, and the page says so
   }
+}
+
+/** A code that was used or is too old changes nothing: the page goes on as who has signed in. @param {string} code */
+export async function signInBy(code) {
+  const body = new URLSearchParams({ code });
+  const answer = await fetch(location.href, { method: "POST", body, headers: { accept: "application/json" } }).catch(() => null);
+  if (!answer?.ok) return;
+  csrf = (await answer.json())["csrf-token"];
+  localStorage.setItem(KEPT, csrf);
 }
 
 /**
@@ -31,7 +41,7 @@ function csrfToken() {
 async function request(method, path, more = {}) {
   /** @type {Record<string, string>} */
   const headers = { accept: "application/json", "x-requested-with": "flinklike", ...more.headers };
-  if (CSRF) headers["x-csrf-token"] = CSRF;
+  if (csrf) headers["x-csrf-token"] = csrf;
   if (more.body !== undefined) headers["content-type"] = "application/json";
   const body = more.body === undefined ? undefined : JSON.stringify(more.body);
   try {

@@ -1,6 +1,6 @@
 /** The dashboard: which page is shown, what stands around it, and what a person does there. */
 
-import { ApiError, get, send } from "./api.js";
+import { ApiError, get, send, signInBy } from "./api.js";
 import { Live } from "./live.js";
 import { ROUTES } from "./routes.js";
 import { h, patch } from "./view.js";
@@ -54,14 +54,18 @@ export class App {
     this.applyTheme(this.theme());
     document.addEventListener("click", (event) => this.onClick(event));
     window.addEventListener("popstate", () => this.open());
-    get("principal").then(
-      (principal) => {
-        this.principal = principal;
-        this.render();
-      },
-      () => undefined, // the page tells it, with its own request
-    );
+    void this.begin();
+  }
+
+  async begin() {
+    await takeCode();
     this.open();
+    try {
+      this.principal = await get("principal");
+      this.render();
+    } catch {
+      // the page tells it, with its own request
+    }
   }
 
   /** @returns {Place} */
@@ -286,6 +290,14 @@ export class App {
   async change(method, path, body) {
     return send(method, path, body);
   }
+}
+
+/** Who has signed in before may come by a code of `flinklike open` too: it counts, and leaves the address. */
+async function takeCode() {
+  const code = new URLSearchParams(location.hash.slice(1)).get("code");
+  if (!code) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  await signInBy(code);
 }
 
 /** What the JobManager tells the page in its head. @param {string} name */

@@ -125,7 +125,7 @@ function matched(parent, wanted) {
       return found && isOfKind(found, child) ? found : null;
     }
     const at = free.findIndex((node) => isOfKind(node, child));
-    return at < 0 ? null : free.splice(0, at + 1)[at];
+    return at < 0 ? null : (free.splice(0, at + 1)[at] ?? null);
   });
 }
 
