@@ -130,4 +130,5 @@ if $secure; then
     echo "Tasks run as root, and can read the cluster's keys: docs/operations.md says how slots are users of their own."
   fi
 fi
-echo "Jobs: bin/flinklike list    Stop: bin/stop-cluster.sh    A whole Airflow: bin/quickstart.sh --airflow"
+echo "Dashboard: bin/flinklike open    Jobs: bin/flinklike list    Stop: bin/stop-cluster.sh"
+echo "A whole Airflow: bin/quickstart.sh --airflow"

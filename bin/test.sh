@@ -72,13 +72,15 @@ heavy_tests() { # heavy_tests ARGUMENTS...: they wait most of their time, so the
     [clusters]='spark and (slow or process) and not airflow'
     [spark]='spark and not (slow or process) and not airflow'
   )
+  local -A processes=([airflow]=2 [clusters]=2 [spark]=0)
   logs="$(mktemp -d "${TMPDIR:-/tmp}/flinklike-test.XXXXXX")"
   echo "Three lanes write to $logs, which is shown at their end."
   for lane in "${lanes[@]}"; do
-    background "${with_jvm[@]}" "$@" -m "${marks[$lane]} and not extended" > "$logs/$lane" 2>&1 &
+    background -n "${processes[$lane]}" --dist loadfile "${with_jvm[@]}" "$@" -m "${marks[$lane]} and not extended" \
+      > "$logs/$lane" 2>&1 &
     pids[$lane]=$!
   done
-  tests -n 2 --dist loadfile "$@" -m "($heavy) and not ($jvm) and not extended" || code=1
+  tests -n 3 --dist loadfile "$@" -m "($heavy) and not ($jvm) and not extended" || code=1
   for lane in "${lanes[@]}"; do
     joined "${pids[$lane]}" "$logs/$lane"
     count $? || code=1
