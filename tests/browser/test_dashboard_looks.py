@@ -82,6 +82,8 @@ def test_a_log_is_searched_and_filtered(visit: Visits, cluster: Cluster) -> None
     person = visit()
     person.open(f"ui/jobs/{cluster.jobs['running']}/logs", ".line")
     expect(person.page.locator(".line")).to_have_count(9)
+    chosen = "[...document.querySelectorAll('select')].map((one) => one.selectedOptions[0]?.text)"
+    assert person.page.evaluate(chosen) == ["all", "all"]
     person.page.fill("input[type=search]", "nothing like this")
     expect(person.page.locator(".log")).to_contain_text("No lines.")
     person.open(f"ui/jobs/{cluster.jobs['running']}/logs?subtask=2&vertex={1:032x}&attempt=0", ".line")

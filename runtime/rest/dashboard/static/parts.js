@@ -1,6 +1,6 @@
 /** The parts that pages are made of. */
 
-import { counted, duration, exact, moment, percent } from "./format.js";
+import { duration, exact, moment, percent } from "./format.js";
 import { h, svg } from "./view.js";
 
 /** @typedef {import("./view.js").Content} Content */
@@ -83,10 +83,10 @@ export function gauge(used, total, text) {
  * @param {string} name
  * @param {Content[]} head
  * @param {Content[]} rows
- * @param {Content} [empty] what to show when there are no rows
+ * @param {Content} [none] what to show when there are no rows
  */
-export function table(name, head, rows, empty) {
-  if (!rows.length) return h("div", { class: "empty" }, empty ?? "Nothing.");
+export function table(name, head, rows, none) {
+  if (!rows.length) return h("div", { class: "empty" }, none ?? "Nothing.");
   const cells = head.map((one) => h("th", { scope: "col" }, one));
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": name }, h("table", null, h("thead", null, h("tr", null, cells)), h("tbody", null, rows)));
 }
@@ -144,7 +144,3 @@ function sparks(values, label) {
   return svg("svg", { viewBox: `0 0 ${WIDE} ${HIGH}`, class: "sparkline", role: "img", "aria-label": label, preserveAspectRatio: "none" }, svg("polygon", { points: area }), svg("polyline", { points: points.join(" ") }));
 }
 
-/** @param {number} count @param {string} noun */
-export function none(count, noun) {
-  return count ? counted(count, noun) : `no ${noun}s`;
-}

@@ -201,7 +201,7 @@ function setProp(node, name, value) {
     fields[name] = value ?? null;
   } else if (name === "value" && node === document.activeElement && node instanceof HTMLInputElement) {
     return; // what a person types wins until they leave the field
-  } else if (name === "value" || name === "checked" || name === "open") {
+  } else if ((name === "value" && node instanceof HTMLInputElement) || name === "checked" || name === "open") {
     const wanted = value ?? (name === "value" ? "" : false);
     if (fields[name] !== wanted) fields[name] = wanted;
   } else if (value === null || value === undefined || value === false) {

@@ -24,6 +24,7 @@ import { timelineTab } from "./job_timeline.js";
  */
 
 const TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, configurationTab];
+const RESULT_OPEN_CHARACTERS = 200;
 const ENDED = ["FINISHED", "FAILED", "CANCELED"];
 
 /** @param {string} name */
@@ -75,9 +76,17 @@ function head(job, result, app) {
       ["namespace", job.namespace],
       ["JobMaster process", job["jobmaster-id"] ? link(`ui/jobmasters/${job["jobmaster-id"]}`, job.jobmaster) : ""],
       ["takeovers", job.takeovers.length ? h("details", null, h("summary", null, names), h("ul", null, job.takeovers.map(takeover))) : ""],
-      ["result", result && job.state === "FINISHED" && result.result !== null ? h("code", { class: "result" }, JSON.stringify(result.result)) : ""],
     ]),
+    resultOf(job, result),
   );
+}
+
+/** @param {any} job @param {any} result */
+function resultOf(job, result) {
+  if (!result || job.state !== "FINISHED" || result.result === null || result.result === undefined) return null;
+  const text = JSON.stringify(result.result, null, 2);
+  const pre = h("pre", { class: "result", tabindex: 0, role: "region", "aria-label": "Result" }, text);
+  return h("details", { open: text.length < RESULT_OPEN_CHARACTERS }, h("summary", null, "Result"), pre);
 }
 
 /** @param {number} count */

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { counted, percent, size } from "../format.js";
-import { empty, facts, gauge, id, link, section, state, table, time } from "../parts.js";
+import { facts, gauge, id, link, section, state, table, time } from "../parts.js";
 import { h } from "../view.js";
 
 const HEAD = ["JobMaster process", "State", "Jobs", "CPU", "Memory", "Jobs so far", "Last heartbeat", "Actions"];
@@ -17,7 +17,7 @@ export const jobMastersPage = {
     return { masters: found.jobmasters, job };
   },
   view({ masters, job }, _, app) {
-    const none = empty("No JobMaster process is registered: ", h("code", null, "bin/start-jobmaster.sh"), " starts one.");
+    const none = ["No JobMaster process is registered: ", h("code", null, "bin/start-jobmaster.sh"), " starts one."];
     const rows = masters.map((/** @type {any} */ one) => masterRow(one, job, app));
     const moves = job ? h("p", { class: "waiting" }, `Where shall ${job.name} go? Its tasks run on while its JobMaster moves. `, link(`ui/jobs/${job.jid}`, "Back to the job")) : null;
     return [h("h1", null, "JobMaster processes"), moves, table("JobMaster processes", HEAD, rows, none)];

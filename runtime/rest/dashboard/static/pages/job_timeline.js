@@ -10,6 +10,7 @@ const ROW = 18;
 const HEAD = 26;
 const NAMES = 180;
 const LEAST_BAR = 2;
+const PADDING = 20;
 const TICKS = 6;
 /** The browser limits the height of a canvas; what is beyond is said. */
 const ROWS_MAX = 1500;
@@ -53,7 +54,7 @@ function entriesOf(attempts) {
  * @param {import("../app.js").App} app
  */
 function drawTimeline(node, entries, now, job, app) {
-  const wide = Math.max(320, node.parentElement?.clientWidth ?? 800);
+  const wide = Math.max(300, (node.parentElement?.clientWidth ?? 800) - PADDING);
   const high = HEAD + entries.length * ROW + 6;
   const scale = window.devicePixelRatio || 1;
   node.width = wide * scale;

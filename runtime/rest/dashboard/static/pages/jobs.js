@@ -2,7 +2,7 @@
 
 import { get, path } from "../api.js";
 import { counted } from "../format.js";
-import { empty, table } from "../parts.js";
+import { table } from "../parts.js";
 import { h } from "../view.js";
 import { JOB_HEAD, jobRow } from "./job_list.js";
 
@@ -21,7 +21,7 @@ export const jobsPage = {
     const chosen = place.query.get("state") ?? "";
     const name = place.query.get("name") ?? "";
     const isFiltered = chosen || name;
-    const none = isFiltered ? empty("No job is like that. ", h("a", { href: "ui/jobs" }, "Show all")) : empty("No jobs yet: ", h("code", null, "flinklike run"), " starts one, or a task of Airflow.");
+    const none = isFiltered ? ["No job is like that. ", h("a", { href: "ui/jobs" }, "Show all")] : ["No jobs yet: ", h("code", null, "flinklike run"), " starts one, or a task of Airflow."];
     return [
       h("h1", null, "Jobs"),
       h(

@@ -2,7 +2,7 @@
 
 import { get, path } from "../api.js";
 import { counted } from "../format.js";
-import { empty, facts, figure, gauge, link, section, sparkline, table, time } from "../parts.js";
+import { facts, figure, gauge, link, section, sparkline, table, time } from "../parts.js";
 import { h } from "../view.js";
 import { jobRow, JOB_HEAD } from "./job_list.js";
 
@@ -40,7 +40,7 @@ export const overviewPage = {
       h("div", { class: "columns" }, h("div", { class: "card" }, h("h2", null, "Slots"), gauge(used, overview["slots-total"], `${used} of ${overview["slots-total"]} used`), cluster(overview)), h("div", { class: "card" }, h("h2", null, "Last minutes"), sparks(history))),
       section(
         "Unfinished jobs",
-        table("Unfinished jobs", JOB_HEAD, running.map((/** @type {any} */ job) => jobRow(job, app)), empty("No job is running. ", h("code", null, "flinklike run"), " starts one, or a task of Airflow.")),
+        table("Unfinished jobs", JOB_HEAD, running.map((/** @type {any} */ job) => jobRow(job, app)), ["No job is running. ", h("code", null, "flinklike run"), " starts one, or a task of Airflow."]),
         more > 0 ? h("p", null, link("ui/jobs?state=unfinished", `and ${counted(more, "more job")}`)) : null,
       ),
       section("Latest failures", table("Latest failures", JOB_HEAD, failed.map((/** @type {any} */ job) => jobRow(job, app)), "No failed job is shown.")),

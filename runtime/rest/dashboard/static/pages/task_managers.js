@@ -14,7 +14,7 @@ export const taskManagersPage = {
   moves: true,
   load: (_, signal) => get("taskmanagers", signal),
   view({ taskmanagers }, _, app) {
-    const none = empty("No TaskManager is registered: ", h("code", null, "bin/taskmanager.sh start"), " starts one. Jobs wait until there is one.");
+    const none = ["No TaskManager is registered: ", h("code", null, "bin/taskmanager.sh start"), " starts one. Jobs wait until there is one."];
     return [h("h1", null, "TaskManagers"), table("TaskManagers", HEAD, taskmanagers.map((/** @type {any} */ one) => managerRow(one, app)), none)];
   },
 };
