@@ -33,6 +33,7 @@ from runtime.gateways.dispatcher import (
     JobMasterRegistered,
     RegisterJobMaster,
 )
+from runtime.gateways.process import ProcessGateway
 from runtime.gateways.resource_manager import RegistrationRefused
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
@@ -120,6 +121,7 @@ class JobMasterContainerRunner:
         leader: Watch[LeaderAddress | None],
         storage: StorageAnswers,
         check_cluster: Callable[[], Awaitable[None]],
+        own_process: ProcessGateway,
         make_dispatcher: Callable[[ServiceScope], JobMasterSecondaryDispatcher],
         clock: Clock,
         entropy: Entropy,
@@ -130,6 +132,7 @@ class JobMasterContainerRunner:
         self._leader = leader
         self._storage = storage
         self._check_cluster = check_cluster
+        self._own_process = own_process
         self._proven: FencingToken | None = None
         self._jobs = ServiceScope("job-masters")
         self._clock = clock
@@ -150,6 +153,7 @@ class JobMasterContainerRunner:
         reason = "stopped"
         await self._jobs.open()
         self._rpc.server.add_gateway(DispatcherGateway, self.dispatcher, check=self.dispatcher.check)
+        self._rpc.server.add_gateway(ProcessGateway, self._own_process, check=self.dispatcher.check)
         self._rpc.server.add_chunk_source(JOB_DETAILS_SOURCE, self.dispatcher.job_details)
         try:
             async with Scope("container") as scope:
@@ -158,6 +162,7 @@ class JobMasterContainerRunner:
                 scope.cancel_all()
             raise JobMasterRefusedError(reason)
         finally:
+            self._rpc.server.remove_gateway(ProcessGateway)
             self._rpc.server.remove_gateway(DispatcherGateway)
             self._enter(ContainerState.TERMINATED, reason)
             try:

@@ -33,6 +33,7 @@ from runtime.config.options import jobmanager as jm
 from runtime.entrypoint import process_options as options
 from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.process import ProcessContext
+from runtime.entrypoint.process_gateway import OwnProcess
 from runtime.entrypoint.storage import open_blob_store, storage_probe
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.heartbeat.service import HeartbeatService
@@ -194,6 +195,7 @@ class JobMasterEntryPoint:
             leader=leader,
             storage=storage_probe(context.configuration, context.layout, io, context.entropy),
             check_cluster=ha.check_cluster,
+            own_process=OwnProcess.of(context.environment),
             make_dispatcher=make_dispatcher,
             clock=context.clock,
             entropy=context.entropy,

@@ -170,6 +170,12 @@ def spark_progress(vertex: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def log_files_table(files: Sequence[Mapping[str, Any]]) -> Table:
+    """One line for each log file of a process."""
+    rows = [(str(one["name"]), str(one["size"]), time_text(one["mtime"])) for one in files]
+    return table(("file", "bytes", "changed"), rows)
+
+
 def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
     """One line for each TaskManager."""
     rows = [

@@ -151,6 +151,12 @@ _SHAPES: Mapping[str, Shape] = {
     f"/jobs/{_ID}/vertices/[^/]+": {"subtasks": [{"attempt": COUNT}]},
     "/taskmanagers": {"taskmanagers": [_TASK_MANAGER]},
     "/jobmasters": {"jobmasters": [_JOB_MASTER]},
+    "/(?:jobmanager|taskmanagers/[^/]+|jobmasters/[^/]+)/logs": {
+        "logs": [{"name": TEXT, "size": COUNT, "mtime": MILLIS}]
+    },
+    "/(?:jobmanager|taskmanagers/[^/]+|jobmasters/[^/]+)/thread-dump": {
+        "threadInfos": [{"threadName": TEXT, "stringifiedThreadInfo": TEXT}],
+    },
     "/blobs/missing": {"missing": [TEXT], "keys": {None: TEXT}},
     "/blobs/[0-9a-f]+": {"key": TEXT},
     "/tokens": {"principals": [_PRINCIPAL]},

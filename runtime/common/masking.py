@@ -15,6 +15,10 @@ _SECRET = re.compile(
 carry passwords."""
 
 
+_LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]*@")
+"""A URL with a password."""
+
+
 def is_secret_key(key: str) -> bool:
     """True when the name of a setting says that it holds a secret."""
     return _SECRET.search(key) is not None
@@ -22,4 +26,4 @@ def is_secret_key(key: str) -> bool:
 
 def masked(key: str, value: str) -> str:
     """The value, unless it or its key looks like a secret."""
-    return MASK if is_secret_key(key) or _SECRET.search(value) else value
+    return MASK if is_secret_key(key) or _SECRET.search(value) or _LOGIN.search(value) else value

@@ -52,6 +52,7 @@ from runtime.entrypoint.job_manager_options import (
 from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.predecessor import Predecessor
 from runtime.entrypoint.process import ProcessContext, run_process
+from runtime.entrypoint.process_gateway import OwnProcess
 from runtime.entrypoint.storage import (
     COLLECTION_PERIOD,
     BlobCollector,
@@ -61,6 +62,7 @@ from runtime.entrypoint.storage import (
     open_blob_store,
     storage_probe,
 )
+from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
@@ -347,14 +349,22 @@ def _rest(
     """The one place where the REST endpoint is built."""
     configuration = context.configuration
     timeout = options.seconds(configuration, c.RPC_TIMEOUT)
+    own_process = OwnProcess.of(context.environment)
 
     def task_executor(address: str) -> TaskExecutorGateway:
         return services.rpc.connect(TaskExecutorGateway, address, target=None, sender=leading.token, timeout=timeout)
+
+    def process(address: str) -> ProcessGateway:
+        if address == services.rpc.server.address:  # a JobMaster process that is this one
+            return own_process
+        return services.rpc.connect(ProcessGateway, address, target=None, sender=leading.token, timeout=timeout)
 
     rest_context = RestContext(
         leader=leading,
         other_leader=leading.other,
         task_executor=task_executor,
+        process=process,
+        own_process=own_process,
         clock=context.clock,
         configuration=configuration.shown(),
         long_poll_max=options.seconds(configuration, jm.REST_LONG_POLL_MAX),

@@ -20,6 +20,7 @@ from runtime.config.options import taskmanager as tm
 from runtime.config.options.jobmanager import JOBMANAGER_ADDRESS, JOBMANAGER_PORT
 from runtime.config.spark_memory import has_own_jvms
 from runtime.entrypoint.process import Leaving, NewLifeError, ProcessContext, first_cause
+from runtime.entrypoint.process_gateway import OwnProcess, Stacks
 from runtime.entrypoint.process_options import (
     guard_dialler,
     high_availability_settings,
@@ -180,13 +181,7 @@ def _make_runner(
     if registration.has_spark:
         settings = spark_settings(context, directory, numbers, accounts)
         make = partial(_spark, guard=guard, environment=environment, jars=directory.jars)
-        idle = seconds(configuration, tm.SPARK_ENVIRONMENT_IDLE)
-        offer = spark_offer(registration)
-        of_shared, of_jobs = shared_account(configuration, accounts)
-        has_own = has_own_jvms(configuration)
-        shared = NoSharedJvm(settings, environment) if has_own else make(settings, of_shared)
-        factory = SparkEnvironmentFactory(settings, make, None if numbers is None else of_jobs)
-        spark = SparkEnvironments(shared, factory.make, offer, context.clock, idle_timeout=idle, forget=factory.forget)
+        spark = _environments(context, registration, settings, make, None if numbers is None else accounts, environment)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     services = _services(context, store)
     rpc = context.make_rpc(
@@ -209,6 +204,7 @@ def _make_runner(
     controllers = [] if slots.cgroups is None else slots.cgroups.controllers
     registration = replace(registration, not_enforced=not_enforced(numbers, controllers))
     stated_for = _stated_for(services) if states_end else 0.0
+    pool = make_pool(slots, spark, context.clock, None if services is None else guard, guard)
     return TaskManagerRunner(
         runner_settings(context, logs.directory, stated_for),
         registration,
@@ -218,7 +214,7 @@ def _make_runner(
         guard=guard,
         lives=lives,
         # Without durable services there are no fences, so the guard need not mark exclusive tasks.
-        pool=make_pool(slots, spark, context.clock, None if services is None else guard, guard),
+        pool=pool,
         spark=spark,
         make_blobs=make_blobs,
         exchange=exchange_directory(context, has_secret_names=users is not None),
@@ -229,7 +225,39 @@ def _make_runner(
         boot_clock=context.boot_clock,
         entropy=context.entropy,
         users=users,
+        own_process=OwnProcess.of(context.environment, _stacks(pool, spark)),
     )
+
+
+def _environments(
+    context: ProcessContext,
+    registration: RegisterTaskManager,
+    settings: SparkSettings,
+    make: Callable[[SparkSettings, SparkAccount | None], ProcessSparkEnvironment],
+    accounts: Sequence[SparkAccount] | None,
+    environment: TaskEnvironment,
+) -> SparkEnvironments:
+    """The Spark environments. `accounts`: None where slots are no users of their own."""
+    configuration = context.configuration
+    of_shared, of_jobs = shared_account(configuration, accounts or ())
+    shared = NoSharedJvm(settings, environment) if has_own_jvms(configuration) else make(settings, of_shared)
+    factory = SparkEnvironmentFactory(settings, make, None if accounts is None else of_jobs)
+    idle = seconds(configuration, tm.SPARK_ENVIRONMENT_IDLE)
+    offer = spark_offer(registration)
+    return SparkEnvironments(shared, factory.make, offer, context.clock, idle_timeout=idle, forget=factory.forget)
+
+
+def _stacks(pool: StartableSlotPool, spark: SparkEnvironments | None) -> Callable[[], Stacks]:
+    """The stacks of the processes that a TaskManager has started."""
+
+    async def stacks() -> Stacks:
+        async for one in pool.stacks():
+            yield one
+        if spark is not None:
+            async for one in spark.stacks():
+                yield one
+
+    return stacks
 
 
 def _spark(

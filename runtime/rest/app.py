@@ -39,6 +39,7 @@ from runtime.rest.routes.cluster import cluster_router
 from runtime.rest.routes.job_lists import job_lists_router
 from runtime.rest.routes.jobs import jobs_router
 from runtime.rest.routes.logs import logs_router
+from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
 
@@ -59,7 +60,16 @@ def create_app(
     app = DescribedApp(
         title="flinklike", version=VERSION, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
     )
-    routers = (job_lists_router, jobs_router, logs_router, vertices_router, cluster_router, blobs_router, tokens_router)
+    routers = (
+        job_lists_router,
+        jobs_router,
+        logs_router,
+        vertices_router,
+        cluster_router,
+        blobs_router,
+        tokens_router,
+        process_router,
+    )
     made = [*(make(context) for make in routers), changes_router(context, history or ActivityHistory(context))]
     for router in made:
         app.include_router(router)

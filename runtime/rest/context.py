@@ -11,6 +11,7 @@ from runtime.common.clock import Clock
 from runtime.common.errors import UnavailableError
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
+from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.rest.access.audit import Audit, NoAudit
 from runtime.rest.access.page_cookie import PageCookie
@@ -48,14 +49,17 @@ class LeaderComponents:
 
 @dataclass(frozen=True, slots=True)
 class RestContext:
-    """Handed to every router. `task_executor` connects to a TaskManager by address.
+    """Handed to every router. `task_executor` connects to a TaskManager by address, `process` to any process.
 
+    `own_process` is this one.
     `other_leader`: REST address of the JobManager that leads when it is another process, "" otherwise.
     """
 
     leader: Callable[[], LeaderComponents | None]
     other_leader: Watch[str]
     task_executor: Callable[[str], TaskExecutorGateway]
+    process: Callable[[str], ProcessGateway]
+    own_process: ProcessGateway
     clock: Clock
     configuration: Sequence[tuple[str, str]]
     long_poll_max: float

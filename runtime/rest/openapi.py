@@ -25,6 +25,7 @@ _PATH_PATTERNS = {
     "sha256": text_patterns.SHA256,
     "key": text_patterns.BLOB_KEY,
     "name": text_patterns.PRINCIPAL_NAME,
+    "file_name": text_patterns.LOG_FILE_NAME,
 }
 """What a part of a path looks like. Handlers look themselves: they say more, as 400."""
 

@@ -28,7 +28,7 @@ from runtime.rpc.messages import STREAM_MESSAGES, constant_case, once_per_type
 T = TypeVar("T")
 
 PACKAGE = "flinklike"
-PROTO_MODULES = ("common", "task", "job_master", "resource_manager", "dispatcher", "task_executor", "stream")
+PROTO_MODULES = ("common", "task", "job_master", "resource_manager", "dispatcher", "task_executor", "process", "stream")
 
 Converter = Callable[[Any], Any]
 _SCALARS = (int, float, str, bytes, bool)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from runtime.common.errors import BugError
 from runtime.gateways import dispatcher, job_master, resource_manager
 from runtime.gateways.dispatcher import DispatcherGateway
+from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import TaskExecutorGateway
 
 R = TypeVar("R")
@@ -29,7 +30,7 @@ def once_per_type(make: Callable[[type[Any]], R]) -> Callable[[type[Any]], R]:
     return get
 
 
-GATEWAYS: tuple[type[Any], ...] = (DispatcherGateway, TaskExecutorGateway)
+GATEWAYS: tuple[type[Any], ...] = (DispatcherGateway, TaskExecutorGateway, ProcessGateway)
 """Gateways that are served to other processes. Views and listeners stay inside their process."""
 
 _STREAM_UNIONS: tuple[types.UnionType, ...] = (

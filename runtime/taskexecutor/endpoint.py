@@ -21,6 +21,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
 from runtime.gateways.delegation_tokens import DelegationToken
+from runtime.gateways.process import ProcessGateway
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
     JobsEnded,
@@ -128,12 +129,13 @@ class TaskExecutor:
         guard: ProcessGuard | None = None,
         take_tokens: Callable[[Sequence[DelegationToken]], None] = lambda _: None,
         users: JobUsers | None = None,
+        own_process: ProcessGateway | None = None,
     ) -> None:
         self._settings = settings
         self._contact = contact
         if contact is not None:
             contact.obeyer = self
-        self._rpc = rpc
+        self._rpc, self._own_process = rpc, own_process
         self._pool = pool
         self._exchange = exchange
         self._clock = clock
@@ -207,6 +209,8 @@ class TaskExecutor:
         """Begin to serve and to look for the leader."""
         await self._scope.open()
         self._rpc.server.add_gateway(TaskExecutorGateway, self._gateway, check=self._gateway.check_tokens)
+        if self._own_process is not None:
+            self._rpc.server.add_gateway(ProcessGateway, self._own_process, check=self._gateway.check_tokens)
         self._scope.spawn_eternal("mailbox", self._serve())
         self._scope.spawn_eternal("heartbeats", self._heartbeats.run())
         self._scope.spawn_eternal("readiness", self._watch(self._pool.readiness))
@@ -237,6 +241,7 @@ class TaskExecutor:
         self._slot_reports.is_stopping = True
         self._draining.close()
         self._outputs.stop_all(_STOPS)
+        self._rpc.server.remove_gateway(ProcessGateway)
         self._rpc.server.remove_gateway(TaskExecutorGateway)
         self._outbox.flush()
         async with Scope("task executor/close") as closing:

@@ -24,6 +24,7 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import Incarnation, JobId
+from runtime.gateways.process import ProcessGateway
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.highavailability.leadership.registration import TaskManagerRegistry
 from runtime.highavailability.leadership.retrieval import LeaderInformation
@@ -67,6 +68,9 @@ class StartableSlotPool(SlotPool, Protocol):
 
     async def start(self) -> None:
         """Start the processes."""
+
+    def stacks(self) -> AsyncIterator[tuple[str, str]]:
+        """(name, stack) of each Python thread of its processes, which go on meanwhile."""
 
     async def stop(self) -> None:
         """Reap all processes; attempts that ran have reported."""
@@ -135,8 +139,10 @@ class TaskManagerRunner:
         boot_clock: Clock,
         entropy: Entropy,
         users: JobUsers | None = None,
+        own_process: ProcessGateway | None = None,
     ) -> None:
         self._settings = settings
+        self._own_process = own_process
         self._users = users
         self._registration = registration
         self._rpc = rpc
@@ -238,6 +244,7 @@ class TaskManagerRunner:
             guard=self._guard if self._services is not None else None,
             take_tokens=self._tokens.take,
             users=self._users,
+            own_process=self._own_process,
         )
         self._at_stop("task executor", executor.stop)
         await self._guard.state_end(self._settings.end_stated_for)

@@ -33,6 +33,8 @@ _DRAIN = replace(_OPERATE_ALL, action="drain")
 _UNDRAIN = replace(_OPERATE_ALL, action="undrain")
 
 _VERTEX = "/jobs/{job_id}/vertices/{vertex_id}"
+_PROCESSES = ("/jobmanager", "/taskmanagers/{task_manager_id}", "/jobmasters/{job_master_id}")
+_VIEWS = ("logs", "logs/{file_name}", "log", "stdout", "thread-dump")
 
 TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/"): _LOOK,
@@ -50,6 +52,10 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/jobmasters/{job_master_id}"): _LOOK,
     ("POST", "/jobmasters/{job_master_id}/drain"): _DRAIN,
     ("POST", "/jobmasters/{job_master_id}/undrain"): _UNDRAIN,
+    # Logs and stacks of a process show what all jobs do.
+    **{("GET", f"{process}/{view}"): _OPERATE_ALL for process in _PROCESSES for view in _VIEWS},
+    ("GET", "/jobmanager/environment"): _OPERATE_ALL,
+    ("GET", "/jobmasters/{job_master_id}/environment"): _OPERATE_ALL,
     ("GET", "/jobs"): _LOOK,
     ("POST", "/jobs"): replace(_UPLOAD, action="submit"),
     ("GET", "/jobs/overview"): _LOOK,

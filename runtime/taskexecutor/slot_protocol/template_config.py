@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import dataclass
 
 MESSAGE_BYTES_MAX = 4096
+STACKS_SIGNAL = signal.SIGRTMIN + 7
+"""A slot process that gets it writes the stacks of its Python threads. Libraries and user code have no use for it."""
 _PRELOADED = ("runtime.taskexecutor.slot_process.slot_main", "runtime.jobgraph.function_call", "encodings.ascii")
 _SPARK = "runtime.taskexecutor.slot_process.attach:preload"
 

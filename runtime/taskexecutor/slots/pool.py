@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 from runtime.aio.scope import ScopeClosedError, ServiceScope
@@ -33,6 +34,7 @@ from runtime.taskexecutor.slots.slot import Slot
 from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.spark_users import SparkUsers
 from runtime.taskexecutor.slots.spark_wishes import is_script, spark_wish
+from runtime.taskexecutor.slots.stacks import stacks_of
 from runtime.taskexecutor.slots.template_handle import ProcessExit
 from runtime.taskexecutor.slots.templates import RESTART_PAUSE, Templates
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
@@ -187,6 +189,10 @@ class SlotProcessPool:
     def template_pid(self) -> int:
         """The template process. All slot processes, and all processes that they have started, are its descendants."""
         return self._templates.current.pid
+
+    def stacks(self) -> AsyncIterator[tuple[str, str]]:
+        """(name, stack) of each Python thread of all slot processes."""
+        return stacks_of([one for slot in self._slots for one in _living(slot)])
 
     def _note_readiness(self) -> None:
         is_spark_ready = self._spark is None or self._spark.is_ready
@@ -494,6 +500,16 @@ class SlotProcessPool:
                 if slot.attempt is None:
                     # After a pause: what ends an idle process may end the next one as well.
                     self._spawn("refill slot later", self._refill_later(slot))
+
+
+def _living(slot: Slot) -> list[tuple[str, SlotProcess]]:
+    """The processes of a slot by name, that of a running attempt with the id of the attempt."""
+    name, attempt = f"slot {slot.index}", slot.attempt
+    running = None if attempt is None else attempt.process
+    found = [(name, process) for process in slot.processes() if process is not running]
+    if attempt is not None and running is not None:
+        found.insert(0, (f"{name} attempt {attempt.attempt_id}", running))
+    return found
 
 
 def _is_only_of(process: SlotProcess, job_id: JobId, *, has_user: bool) -> bool:

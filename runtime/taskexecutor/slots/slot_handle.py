@@ -7,6 +7,7 @@ import logging
 import socket
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Protocol
 
 from runtime.aio.watch import Watch
@@ -15,6 +16,7 @@ from runtime.common.ids import JobId
 from runtime.gateways.task import OutputDirectory
 from runtime.system.linux import is_ending
 from runtime.taskexecutor.containment.cgroups import SlotCgroups
+from runtime.taskexecutor.slot_protocol.template_config import STACKS_SIGNAL
 from runtime.taskexecutor.slot_protocol.wire import (
     OUTCOME_BYTES_MAX,
     Frame,
@@ -25,6 +27,7 @@ from runtime.taskexecutor.slot_protocol.wire import (
     encode_fields,
 )
 from runtime.taskexecutor.slots import slot_message_checks as said
+from runtime.taskexecutor.slots.stacks import StackFile
 from runtime.taskexecutor.slots.template_handle import ProcessExit, TemplateProcess
 from runtime.taskexecutor.spark.environment import JvmChange, SparkEnvironment
 from runtime.taskexecutor.spark.environment_room import Lease
@@ -120,6 +123,8 @@ class SlotProcessListener(Protocol):
 class SlotProcess(asyncio.Protocol):
     """Made by `fork`. Ends once, with `exit` set."""
 
+    _stacks: StackFile | None = None
+
     def __init__(self, template: TemplateProcess, listener: SlotProcessListener) -> None:
         self._template = template
         self._listener = listener
@@ -177,10 +182,12 @@ class SlotProcess(asyncio.Protocol):
         forked = await template.fork(process._note_exit, groups, has_jvm=jvm_bytes > 0)
         process._number, process.pid = forked.number, forked.pid
         process._socket = forked.connection
+        process._stacks = StackFile(forked.stacks)
         loop = asyncio.get_running_loop()
         await loop.create_unix_connection(lambda: process, sock=forked.connection)
         if process.state is SlotProcessState.EXITED and process._transport is not None:
             process._transport.abort()
+            process._stacks.close()
         return process
 
     @classmethod
@@ -248,6 +255,12 @@ class SlotProcess(asyncio.Protocol):
         """Answer its wish for Spark with why there is none. `is_refused`: for the conf of its job."""
         self.attachment.set(Attachment.NONE)
         self._write(Frame(FrameKind.NO_SPARK, encode_fields(reason=reason, is_refused=is_refused)))
+
+    async def stacks(self) -> str:
+        """The stacks of its Python threads, or why there are none. It goes on meanwhile."""
+        if self._stacks is None or self.state not in {SlotProcessState.IDLE, SlotProcessState.RUNNING}:
+            return "it ends"
+        return await self._stacks.read(self.pid, partial(self._template.kill, self._number, STACKS_SIGNAL))
 
     def cancel_softly(self) -> None:
         """Set the task's `cancelled`."""
@@ -386,6 +399,8 @@ class SlotProcess(asyncio.Protocol):
         self._take_last_words()
         if self._transport is not None:
             self._transport.abort()
+        if self._stacks is not None:
+            self._stacks.close()
         self.exit.set(exit_)
         self._end(exit_)
         if self.acquiring is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import subprocess
@@ -50,11 +51,15 @@ ExitListener = Callable[[ProcessExit], None]
 
 @dataclass(frozen=True, slots=True)
 class ForkedProcess:
-    """A slot process, alive at least when it was forked. `connection` is our end of its socket."""
+    """A slot process, alive at least when it was forked. `connection` is our end of its socket.
+
+    `stacks`: the descriptor of the file into which it writes its stacks (`slots.stacks`).
+    """
 
     number: int
     pid: int
     connection: socket.socket
+    stacks: int
 
 
 class TemplateProcess:
@@ -65,7 +70,7 @@ class TemplateProcess:
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
-        self._outbox: deque[tuple[bytes, socket.socket | None]] = deque()
+        self._outbox: deque[tuple[bytes, tuple[int, ...]]] = deque()
         self._forks: dict[int, asyncio.Future[int]] = {}
         self._listeners: dict[int, ExitListener] = {}
         self._pids: dict[int, int] = {}
@@ -118,24 +123,27 @@ class TemplateProcess:
         self._count += 1
         number = self._count
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        stacks = os.memfd_create("stacks")
         forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._forks[number] = forked
         self._listeners[number] = listener
-        self._send(encode_fields(op="fork", number=number, groups=groups, has_jvm=has_jvm), theirs)
+        request = encode_fields(op="fork", number=number, groups=groups, has_jvm=has_jvm)
+        self._send(request, theirs.detach(), os.dup(stacks))
         try:
             pid = await forked
         except BaseException:
             ours.close()  # the child, if there is one, ends at the end of its socket
+            os.close(stacks)
             raise
         finally:
             self._forks.pop(number, None)
         ours.settimeout(0)
-        return ForkedProcess(number, pid, ours)
+        return ForkedProcess(number, pid, ours, stacks)
 
     def kill(self, number: int, signal_number: int = signal.SIGKILL) -> None:
         """Signal a slot process, unless it is reaped already: only the template can tell, so it sends the signal."""
         if self.is_alive and number in self._listeners:
-            self._send(encode_fields(op="signal", number=number, signal=int(signal_number)), None)
+            self._send(encode_fields(op="signal", number=number, signal=int(signal_number)))
 
     def stray_pids(self) -> set[int]:
         """Processes that have left a slot process, as `strays` finds them; none while one is being forked."""
@@ -182,8 +190,9 @@ class TemplateProcess:
             process.kill()
             await self.state.wait_until(lambda value: value == "lost")
 
-    def _send(self, message: bytes, descriptor: socket.socket | None) -> None:
-        self._outbox.append((message, descriptor))
+    def _send(self, message: bytes, *descriptors: int) -> None:
+        """Send the message with these descriptors, and close them."""
+        self._outbox.append((message, descriptors))
         if len(self._outbox) == 1:
             self._flush()
 
@@ -193,19 +202,19 @@ class TemplateProcess:
         if control is None or control.fileno() < 0:
             return
         while self._outbox:
-            message, descriptor = self._outbox[0]
+            message, descriptors = self._outbox[0]
             try:
-                if descriptor is None:
-                    control.send(message)
+                if descriptors:
+                    socket.send_fds(control, [message], descriptors)
                 else:
-                    socket.send_fds(control, [message], [descriptor.fileno()])
+                    control.send(message)
             except BlockingIOError:
                 loop.add_writer(control, self._flush)
                 return
             except OSError:
                 return  # its end is noticed, and named, by the reader
-            if descriptor is not None:
-                descriptor.close()
+            for descriptor in descriptors:
+                os.close(descriptor)
             self._outbox.popleft()
         loop.remove_writer(control)
 
@@ -264,9 +273,9 @@ class TemplateProcess:
         # Its socket closes while it dies, so this waits for microseconds; parent-death signals end the rest.
         code = self._process.wait()
         self.lost_reason = f"the template process {self._process.pid} has ended with {code}"
-        for _, descriptor in self._outbox:
-            if descriptor is not None:
-                descriptor.close()
+        for _, descriptors in self._outbox:
+            for descriptor in descriptors:
+                os.close(descriptor)
         self._outbox.clear()
         self.state.set("lost")
         for future in self._forks.values():

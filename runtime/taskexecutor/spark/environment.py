@@ -133,6 +133,9 @@ class SparkEnvironment(Protocol):
     async def progress(self) -> Mapping[str, SparkProgress]:
         """Progress of all sessions with active Spark jobs, by session id; one call for all slots."""
 
+    async def thread_dump(self) -> str:
+        """The stacks of the JVM's threads, as jstack prints them, or why there are none; "" without a JVM."""
+
     async def wait_lost(self) -> SparkLoss:
         """Return the loss once host or JVM is dead. Level: returns at once while it is lost."""
 

@@ -44,6 +44,8 @@ _PROBLEM_LENGTH_MAX = 500
 _CLOSE_MARGIN = 25.0
 
 
+_STACKS_TIMEOUT = 4.0
+"""Well below `rpc.timeout`, within which a whole dump is answered."""
 _SESSION = TypeAdapter(SlotSession)
 _COUNT_MAX = 1 << 62
 _PROGRESS = TypeAdapter(dict[str, SparkProgress])
@@ -200,6 +202,16 @@ class ProcessSparkEnvironment:
         """What must not grow with the number of jobs (R25), by name, after a garbage collection. For benchmarks."""
         value: dict[str, int] = await self._call("figures", {})
         return value
+
+    async def thread_dump(self) -> str:
+        """The stacks of the JVM's threads; a JVM that does not say them in time stays."""
+        host = self._host
+        if host is None or not host.is_ready:
+            return "the JVM is not ready"
+        try:
+            return await host.ask("threads", _STACKS_TIMEOUT, str)
+        except SparkLostError as error:
+            return f"the JVM does not say its stacks: {error}"
 
     async def wait_lost(self) -> SparkLoss:
         """The loss, once host and JVM are dead."""

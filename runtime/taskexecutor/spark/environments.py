@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from runtime.common.spark_environments import HEAP, OVERHEAD, EnvironmentSpec, S
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
 from runtime.taskexecutor.spark.environment import JvmChange, SparkEnvironment, SparkLoss
 from runtime.taskexecutor.spark.environment_room import EnvironmentRoom, Lease, Step
+from runtime.taskexecutor.spark.java_threads import threads_of
 
 logger = logging.getLogger(__name__)
 
@@ -136,6 +137,18 @@ class SparkEnvironments:
                 problem = error
         if problem is not None:
             raise problem
+
+    async def stacks(self) -> AsyncIterator[tuple[str, str]]:
+        """(name, stack) of each thread of the JVMs, which are asked side by side and go on meanwhile."""
+        known = [("Spark", self.default), *((f"Spark {one.spec.key[:8]}", one.environment) for one in self._ready())]
+        async with asyncio.TaskGroup() as group:
+            asked = [(name, group.create_task(environment.thread_dump())) for name, environment in known]
+        for name, task in asked:
+            for thread, text in threads_of(task.result()):
+                yield f"{name} {thread}".strip(), text
+
+    def _ready(self) -> list[_Started]:
+        return [one for one in self._started.values() if one.ready.done() and one.ready.exception() is None]
 
     # --- life -----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
@@ -33,6 +33,8 @@ from runtime.taskexecutor.task_environment import TaskEnvironment
 logger = logging.getLogger(__name__)
 
 _STOP_TIMEOUT = 15.0
+
+T = TypeVar("T")
 
 
 class SparkStartError(FlinklikeError):
@@ -250,6 +252,35 @@ class HostProcess:
         """One request. Raises SparkLostError when the host is lost, fails, or is silent; silence kills it, and so does
         what `read` makes nothing of, since jobs share its user (R50, R52).
         """
+        try:
+            value = await self._asked(operation, arguments, timeout)
+        except TimeoutError as error:
+            message = f"the Spark host did not answer {operation} in {timeout:g} s"
+            await self.kill(SparkLoss(message))
+            raise SparkLostError(message) from error
+        try:
+            answer = read(value)
+        except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+            message = f"the Spark host's answer to {operation} is none ({error!s:.200})"
+            await self.kill(SparkLoss(message))
+            raise SparkLostError(message) from error
+        if isinstance(answer, SlotSession):
+            self._sessions.add(answer.session_id)
+        return answer
+
+    async def ask(self, operation: str, timeout: float, read: Callable[[Any], T]) -> T:
+        """A question that nothing depends on: silence is an answer, and kills nobody. Raises SparkLostError.
+
+        `read` makes something of any value.
+        """
+        try:
+            return read(await self._asked(operation, {}, timeout))
+        except TimeoutError as error:
+            message = f"no answer in {timeout:g} s"
+            raise SparkLostError(message) from error
+
+    async def _asked(self, operation: str, arguments: dict[str, Any], timeout: float) -> Any:
+        """The value of the answer. Raises SparkLostError and TimeoutError."""
         if not self.is_ready or self._writer is None:
             message = f"{operation}: {self._loss or 'Spark is not ready'}"
             raise SparkLostError(message)
@@ -260,22 +291,9 @@ class HostProcess:
         self._writer.write(frames.encode({"id": call_id, "operation": operation, "arguments": arguments}))
         try:
             async with asyncio.timeout(timeout):
-                value = await future
-        except TimeoutError as error:
-            message = f"the Spark host did not answer {operation} in {timeout:g} s"
-            await self.kill(SparkLoss(message))
-            raise SparkLostError(message) from error
+                return await future
         finally:
             self._calls.pop(call_id, None)
-        try:
-            answer = read(value)
-        except (LookupError, ValueError, TypeError, ArithmeticError) as error:
-            message = f"the Spark host's answer to {operation} is none ({error!s:.200})"
-            await self.kill(SparkLoss(message))
-            raise SparkLostError(message) from error
-        if isinstance(answer, SlotSession):
-            self._sessions.add(answer.session_id)
-        return answer
 
     def _fail_calls(self) -> None:
         calls, self._calls = self._calls, {}

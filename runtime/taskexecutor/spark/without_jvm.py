@@ -49,6 +49,10 @@ class WithoutJvm:
         """Nothing is known of its jobs."""
         return {}
 
+    async def thread_dump(self) -> str:
+        """There is no JVM of the TaskManager."""
+        return ""
+
     async def restart(self) -> None:
         """Nothing is to be started."""
 

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 HOST_TAG = "flinklike-host"
 
+THREAD_DUMP_MAX = 512 << 10
+"""Characters, which fit into a frame however they are escaped."""
 _LOG_READ_MAX = 64 << 10
 _HEAD_READ_MAX = 4 << 10
 
@@ -109,6 +111,10 @@ class Driver:
         """The figures that must not grow with the number of jobs, after a garbage collection."""
         found = self.jvm.org.apache.spark.Figures.read(self._scala_context)
         return {str(name): int(found[name]) for name in found}
+
+    def thread_dump(self) -> str:
+        """The stacks of the JVM's threads, in one call, as `jstack` prints them."""
+        return str(self.jvm.org.apache.spark.ThreadDump.read(THREAD_DUMP_MAX))
 
     def trim_heap(self) -> None:
         """Give the operating system what the heap does not need; a pause of a fifth of a second for all sessions."""

@@ -60,6 +60,7 @@ class SparkHost:
         )
         self._send_lock = threading.Lock()
         self._end_lock = threading.Lock()
+        self._dumping = threading.Lock()
         self._progress: dict[str, Any] = {}
         self._builder: subprocess.Popen[bytes] | None = None
         self._is_warm = threading.Event()
@@ -123,10 +124,18 @@ class SparkHost:
                 return self._end_job(arguments["job_id"])
             case "progress":
                 return self._progress
-            case "figures":
-                return self._driver.figures()
             case _:
-                raise KeyError(operation)
+                return {"threads": self._threads, "figures": self._driver.figures}[operation]()
+
+    def _threads(self) -> str:
+        """One at a time: a JVM that does not answer must not take all threads that answer requests."""
+        if not self._dumping.acquire(blocking=False):
+            message = "it has not answered an earlier question for its stacks yet"
+            raise RuntimeError(message)
+        try:
+            return self._driver.thread_dump()
+        finally:
+            self._dumping.release()
 
     def _tell_change(self, is_changed: bool, told: str) -> None:  # noqa: FBT001 - one of two
         self._send({"event": "changed", "is_changed": is_changed, "told": told})

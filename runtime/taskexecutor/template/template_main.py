@@ -22,7 +22,12 @@ from typing import Any, NoReturn
 
 from runtime.system import linux
 from runtime.taskexecutor.containment import cgroups
-from runtime.taskexecutor.slot_protocol.template_config import MESSAGE_BYTES_MAX, SINGLE_THREADED, TemplateConfig
+from runtime.taskexecutor.slot_protocol.template_config import (
+    MESSAGE_BYTES_MAX,
+    SINGLE_THREADED,
+    STACKS_SIGNAL,
+    TemplateConfig,
+)
 from runtime.taskexecutor.slot_protocol.wire import decode_fields, encode_fields
 
 _OOM_SCORE = "600"
@@ -61,7 +66,7 @@ class Template:
 
     def _serve_one(self) -> bool:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 1)
+            data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 2)
         except ConnectionResetError:
             data, descriptors = b"", []
         if not data:
@@ -70,21 +75,21 @@ class Template:
         number = int(request["number"])
         if request["op"] == "fork":
             groups = tuple(request.get("groups", ()))
-            self._fork(number, descriptors[0], groups, has_jvm=bool(request.get("has_jvm")))
+            self._fork(number, (descriptors[0], descriptors[1]), groups, has_jvm=bool(request.get("has_jvm")))
         else:
             self._signal(number, int(request["signal"]))
         return True
 
-    def _fork(self, number: int, descriptor: int, groups: tuple[str, ...], *, has_jvm: bool) -> None:
+    def _fork(self, number: int, descriptors: tuple[int, int], groups: tuple[str, ...], *, has_jvm: bool) -> None:
         try:
             pid = os.fork()
         except OSError as error:
-            os.close(descriptor)
+            _close(descriptors)
             self._tell(event="failed", number=number, error=str(error))
             return
         if pid == 0:
-            self._become_slot_process(descriptor, groups, has_jvm=has_jvm)
-        os.close(descriptor)
+            self._become_slot_process(*descriptors, groups, has_jvm=has_jvm)
+        _close(descriptors)
         self._numbers[pid] = number
         self._tell(event="forked", number=number, pid=pid)
 
@@ -134,7 +139,7 @@ class Template:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._control.send(message)
 
-    def _become_slot_process(self, descriptor: int, groups: tuple[str, ...], *, has_jvm: bool) -> NoReturn:
+    def _become_slot_process(self, descriptor: int, stacks: int, groups: tuple[str, ...], *, has_jvm: bool) -> NoReturn:
         """In the child. Never returns into the template's loop."""
         code = 70
         try:
@@ -145,6 +150,8 @@ class Template:
             self._control.close()
             os.close(self._wakeup_read)
             os.close(self._wakeup_write)
+            os.set_inheritable(stacks, False)  # noqa: FBT003 - the name of the function says it
+            faulthandler.register(STACKS_SIGNAL, file=stacks)
             _isolate(self._pid, 0 if has_jvm else self._config.address_space)
             cgroups.enter(groups)  # R50
             from runtime.taskexecutor.slot_process.slot_main import run_slot_process
@@ -172,6 +179,11 @@ def _isolate(template_pid: int, address_space: int) -> None:
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()  # otherwise all slot processes draw the same numbers
     gc.enable()
+
+
+def _close(descriptors: tuple[int, ...]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def preload(targets: tuple[str, ...]) -> None:

@@ -33,6 +33,7 @@ from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
 from runtime.entrypoint.component_factories import TaskManagerKeys
+from runtime.entrypoint.process_gateway import OwnProcess
 from runtime.gateways.delegation_tokens import DelegationToken, NewDelegationTokens
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
@@ -474,6 +475,7 @@ class ControlPlane:
             leader=self.leader_watch,
             storage=SharedStorage(self.storage_files, is_blind=is_blind),
             check_cluster=self.check_cluster,
+            own_process=OwnProcess(None),
             make_dispatcher=make,
             clock=self.clock,
             entropy=self.entropy,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -40,6 +41,19 @@ from runtime.gateways.dispatcher import (
     TaskCounts,
 )
 from runtime.gateways.overview import JobActivity, JobMasterInfo, Takeover
+from runtime.gateways.process import (
+    LogFileInfo,
+    LogFileRequest,
+    LogFileResponse,
+    LogFilesRequest,
+    LogFilesResponse,
+    ProcessEnvironmentRequest,
+    ProcessEnvironmentResponse,
+    ProcessGateway,
+    ThreadDumpRequest,
+    ThreadDumpResponse,
+    ThreadStack,
+)
 from runtime.gateways.resource_manager import (
     RegisterTaskManager,
     ResourceProfile,
@@ -350,6 +364,45 @@ class FakeTaskExecutor:
         raise AssertionError(request)
 
 
+class FakeProcess:
+    """Implements `ProcessGateway` from one text. `asked`: what it was asked for."""
+
+    def __init__(self) -> None:
+        self.text = b"a line of the log\n"
+        self.asked: list[object] = []
+        self.error: Exception | None = None
+
+    def _note(self, request: object) -> None:
+        self.asked.append(request)
+        if self.error is not None:
+            raise self.error
+
+    async def request_log_files(self, request: LogFilesRequest, /) -> LogFilesResponse:
+        """One file."""
+        self._note(request)
+        return LogFilesResponse((LogFileInfo("flinklike.log", len(self.text), 1_700_000_000_000),))
+
+    async def request_log_file(self, request: LogFileRequest, /) -> LogFileResponse:
+        """The text, whatever file it is of; a name with `absent` is unknown."""
+        self._note(request)
+        if "absent" in request.name:
+            raise NotFoundError(f"this process has no log file {request.name!r}")
+        size, offset = len(self.text), request.offset
+        begin = max(0, size + offset) if offset < 0 else 0 if offset > size else offset
+        data = self.text[begin : begin + request.limit]
+        return LogFileResponse(data, begin + len(data), size, offset > size)
+
+    async def request_thread_dump(self, request: ThreadDumpRequest, /) -> ThreadDumpResponse:
+        """One thread."""
+        self._note(request)
+        return ThreadDumpResponse((ThreadStack("MainThread", "\tat module.function(file.py:1)\n"),))
+
+    async def request_environment(self, request: ProcessEnvironmentRequest, /) -> ProcessEnvironmentResponse:
+        """A Python."""
+        self._note(request)
+        return ProcessEnvironmentResponse("Python 3.11.0", "x86_64", ("python", "-m", "x"), ("/lib",))
+
+
 class RestFakes:
     """Everything behind one application."""
 
@@ -359,6 +412,8 @@ class RestFakes:
         self.blobs = FakeBlobs()
         self.is_leading = True
         self.other_leader = Watch("")
+        self.own_process = FakeProcess()
+        self.processes = {"127.0.0.1:1": FakeProcess(), "127.0.0.1:2": FakeProcess()}
 
     def context(self) -> RestContext:
         """The context of an application over these fakes."""
@@ -366,6 +421,8 @@ class RestFakes:
             leader=self._leader,
             other_leader=self.other_leader,
             task_executor=self._task_executor,
+            process=self._process,
+            own_process=self.own_process,
             clock=SystemClock(),
             configuration=[("rest.port", "8081")],
             long_poll_max=5.0,
@@ -378,6 +435,10 @@ class RestFakes:
             if self.is_leading
             else None
         )
+
+    def _process(self, address: str) -> ProcessGateway:
+        _ = asyncio.get_running_loop()  # as the transport needs it
+        return self.processes[address]
 
     def _task_executor(self, address: str) -> TaskExecutorGateway:
         del address

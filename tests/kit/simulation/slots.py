@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from runtime.aio.entropy import SeededEntropy
@@ -312,6 +312,11 @@ class SimulatedSlotPool:
         """The template process comes up."""
         await asyncio.sleep(self._machine.entropy.uniform(0.05, 0.3))
         self.readiness.set(True)
+
+    async def stacks(self) -> AsyncIterator[tuple[str, str]]:
+        """There are no processes."""
+        for nothing in list[tuple[str, str]]():
+            yield nothing
 
     async def renew(self) -> None:
         """Others come up."""

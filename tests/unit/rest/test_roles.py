@@ -101,6 +101,13 @@ SENSITIVE = {
     ("POST", "/taskmanagers/{task_manager_id}/undrain"): Access(Role.OPERATOR, is_of_all=True, action="undrain"),
     ("POST", "/jobmasters/{job_master_id}/drain"): Access(Role.OPERATOR, is_of_all=True, action="drain"),
     ("POST", "/jobmasters/{job_master_id}/undrain"): Access(Role.OPERATOR, is_of_all=True, action="undrain"),
+    **{
+        ("GET", f"{process}/{view}"): Access(Role.OPERATOR, is_of_all=True)
+        for process in ("/jobmanager", "/taskmanagers/{task_manager_id}", "/jobmasters/{job_master_id}")
+        for view in ("logs", "logs/{file_name}", "log", "stdout", "thread-dump")
+    },
+    ("GET", "/jobmanager/environment"): Access(Role.OPERATOR, is_of_all=True),
+    ("GET", "/jobmasters/{job_master_id}/environment"): Access(Role.OPERATOR, is_of_all=True),
     ("GET", "/tokens"): Access(Role.ADMIN, is_of_all=True),
     ("POST", "/tokens"): Access(Role.ADMIN, is_of_all=True, action="create-token"),
     ("POST", "/tokens/{name}/rotate"): Access(Role.ADMIN, is_of_all=True, action="rotate-token"),
@@ -133,6 +140,7 @@ VALUES = {
     "page": "jobs/x",
     "task_manager_id": "tm-1",
     "job_master_id": JOB_MASTER,
+    "file_name": "x.log",
 }
 
 

@@ -66,6 +66,7 @@ SOURCES: tuple[str, ...] = (
     "ExitWitness",
     "Figures",
     "IdleHeap",
+    "ThreadDump",
 )
 """What is compiled, in the order in which it is defined: a class comes after what it extends."""
 

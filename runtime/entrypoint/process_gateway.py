@@ -1,0 +1,154 @@
+"""OwnProcess answers what REST asks of this process: its log files, its stacks, and what it was started with."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from runtime.aio.stacks import task_stacks, thread_stacks
+from runtime.common.masking import MASK, masked
+from runtime.common.printable import printable
+from runtime.config.catalog import all_options
+from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
+from runtime.gateways.process import (
+    DUMP_BYTES_MAX,
+    LOG_BYTES_MAX,
+    LogFileInfo,
+    LogFileRequest,
+    LogFileResponse,
+    LogFilesRequest,
+    LogFilesResponse,
+    ProcessEnvironmentRequest,
+    ProcessEnvironmentResponse,
+    ProcessFile,
+    ThreadDumpRequest,
+    ThreadDumpResponse,
+    ThreadStack,
+)
+from runtime.logs.own_files import OwnLogFiles
+
+_READERS = 2
+_NAME_MAX = 300
+
+Stacks = AsyncIterator[tuple[str, str]]
+"""(name, stack) of one thread each."""
+
+T = TypeVar("T")
+
+
+async def no_stacks() -> Stacks:
+    """Of a process that has started none."""
+    for nothing in list[tuple[str, str]]():
+        yield nothing
+
+
+class OwnProcess:
+    """Implements `ProcessGateway`. `further`: the stacks of processes that this one has started."""
+
+    def __init__(self, log_file: Path | None, further: Callable[[], Stacks] = no_stacks) -> None:
+        self._files = OwnLogFiles(log_file)
+        self._further = further
+        # Of its own: files on a disk that hangs keep only their readers waiting.
+        self._threads = ThreadPoolExecutor(_READERS, "read own logs")
+        self._dumping = asyncio.Lock()
+        self._dump: tuple[float, ThreadDumpResponse] = (float("-inf"), ThreadDumpResponse(()))
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], further: Callable[[], Stacks] = no_stacks) -> OwnProcess:
+        """That of a process with these variables."""
+        log_file = environment.get(LOG_FILE_VARIABLE)
+        return cls(Path(log_file) if log_file else None, further)
+
+    async def request_log_files(self, request: LogFilesRequest, /) -> LogFilesResponse:
+        """All log files of this process."""
+        del request
+        files = await self._in_thread(self._files.list)
+        return LogFilesResponse(tuple(LogFileInfo(one.name, one.size_bytes, one.modified_millis) for one in files))
+
+    async def request_log_file(self, request: LogFileRequest, /) -> LogFileResponse:
+        """A piece of one of them."""
+        known = {ProcessFile.LOG: self._files.log, ProcessFile.STDOUT: self._files.stdout}
+        name = known.get(request.file, request.name)
+        piece = await self._in_thread(
+            partial(self._files.read, name, request.offset, min(request.limit, LOG_BYTES_MAX))
+        )
+        return LogFileResponse(piece.data, piece.next_offset, piece.size_bytes, piece.is_restarted)
+
+    async def request_thread_dump(self, request: ThreadDumpRequest, /) -> ThreadDumpResponse:
+        """The stacks. One dump is made at a time; those who asked before it began share it."""
+        del request
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        async with self._dumping:
+            begun, dump = self._dump
+            if begun < asked:
+                begun, dump = loop.time(), await self._new_dump()
+                self._dump = (begun, dump)
+        return dump
+
+    async def _new_dump(self) -> ThreadDumpResponse:
+        bounded = _Bounded()
+        for name, text in thread_stacks():
+            bounded.add(name, text)
+        async for name, text in self._further():  # before the tasks: of those there may be thousands
+            bounded.add(name, text)
+        async for name, text in task_stacks():
+            bounded.add(name, text)
+        return ThreadDumpResponse(bounded.stacks())
+
+    async def request_environment(self, request: ProcessEnvironmentRequest, /) -> ProcessEnvironmentResponse:
+        """The Python of this process, with its command line."""
+        del request
+        version = f"Python {platform.python_version()} ({platform.python_implementation()})"
+        options = tuple(shown_options(sys.orig_argv))
+        return ProcessEnvironmentResponse(version, platform.machine(), options, tuple(map(printable, sys.path)))
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    def close(self) -> None:
+        """End the threads that read. Idempotent."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class _Bounded:
+    """Stacks until there is no more room, and a last one that says how many have had none."""
+
+    def __init__(self) -> None:
+        self._room = DUMP_BYTES_MAX
+        self._stacks: list[ThreadStack] = []
+        self._left_out = 0
+
+    def add(self, name: str, text: str) -> None:
+        """One more; names and texts may be of user code (R41)."""
+        stack = ThreadStack(printable(name)[:_NAME_MAX], printable(text))
+        size = len(stack.name.encode(errors="replace")) + len(stack.text.encode(errors="replace"))
+        if size > self._room:
+            self._left_out += 1
+            return
+        self._room -= size
+        self._stacks.append(stack)
+
+    def stacks(self) -> tuple[ThreadStack, ...]:
+        """All that have had room."""
+        if self._left_out:
+            said = f"{self._left_out} more stacks, for which there is no room in one answer"
+            self._stacks.append(ThreadStack("left out", said))
+        return tuple(self._stacks)
+
+
+def shown_options(command: Sequence[str]) -> Iterable[str]:
+    """A command line with secrets masked: by the option, by its name, and by what looks like one."""
+    for word in command:
+        key, equals, value = word.partition("=")
+        option = all_options().get(key)
+        if option is not None and option.is_secret:
+            yield f"{key}={MASK}"
+        else:
+            yield printable(f"{key}={masked(key, value)}" if equals else masked("", word))

@@ -1,0 +1,115 @@
+"""Calls that every process of the cluster answers about itself: its log files, its stacks, its environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+LOG_BYTES_MAX = 1 << 20
+"""The largest piece of a log file in one answer."""
+DUMP_BYTES_MAX = 2 << 20
+"""The largest text of all stacks in one answer, which is below the smallest `rpc.max-message-size`."""
+
+
+class ProcessFile(Enum):
+    """Which file is meant: the log, what the process has printed, or the one that is named."""
+
+    LOG = "log"
+    STDOUT = "stdout"
+    NAMED = "named"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilesRequest:
+    """Asks for the names of all log files."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFileInfo:
+    """One log file. `modified_millis`: since 1970."""
+
+    name: str
+    size_bytes: int
+    modified_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilesResponse:
+    """The log files of the process, and of no other one; the last changed first."""
+
+    files: tuple[LogFileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogFileRequest:
+    """Bytes from `offset`, at most `limit`; a negative offset counts from the end. `name`: of a NAMED file."""
+
+    file: ProcessFile
+    name: str
+    offset: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFileResponse:
+    """`next_offset`: where to read on. `size_bytes`: the current size.
+
+    `is_restarted`: the offset was beyond the end, since the file was moved aside or cut: `data` is its beginning.
+    """
+
+    data: bytes
+    next_offset: int
+    size_bytes: int
+    is_restarted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadDumpRequest:
+    """Asks for the stacks of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """One thread, or one task of a loop: its name, and its stack with the innermost call first."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadDumpResponse:
+    """All of them, up to DUMP_BYTES_MAX; the last one says how many more there are."""
+
+    stacks: tuple[ThreadStack, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnvironmentRequest:
+    """Asks for what the process was started with."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnvironmentResponse:
+    """`version` of Python, `arch` of the machine, `options`: the command line with secrets masked, `path`: sys.path."""
+
+    version: str
+    arch: str
+    options: tuple[str, ...]
+    path: tuple[str, ...]
+
+
+class ProcessGateway(Protocol):
+    """Questions that change nothing. Each is answered also while the process has much to do for jobs."""
+
+    async def request_log_files(self, request: LogFilesRequest, /) -> LogFilesResponse:
+        """The log files of the process; none when it logs to the terminal."""
+
+    async def request_log_file(self, request: LogFileRequest, /) -> LogFileResponse:
+        """A piece of one file. Raises NotFoundError when the process has no such file, and InvalidInputError."""
+
+    async def request_thread_dump(self, request: ThreadDumpRequest, /) -> ThreadDumpResponse:
+        """The stacks of the process, and of those that it has started and can ask. No process is stopped for it."""
+
+    async def request_environment(self, request: ProcessEnvironmentRequest, /) -> ProcessEnvironmentResponse:
+        """What the process was started with."""
