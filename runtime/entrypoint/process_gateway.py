@@ -144,7 +144,7 @@ class _Bounded:
 
 
 def shown_options(command: Sequence[str]) -> Iterable[str]:
-    """A command line with secrets masked: by the option, by its name, and by what looks like one."""
+    """R48: a command line with secrets masked: by the option, by its name, and by what looks like one."""
     for word in command:
         key, equals, value = word.partition("=")
         option = all_options().get(key)

@@ -60,7 +60,7 @@ class StackFile:
 
 
 def takes_signal(pid: int) -> bool:
-    """True if the process has a handler of STACKS_SIGNAL. A program that it has become since has none."""
+    """True if the process has a handler of STACKS_SIGNAL. A program that it has become since has none (R48)."""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:  # noqa: PTH123 - a few lines
             caught = next((line for line in file if line.startswith("SigCgt:")), "SigCgt: 0")
