@@ -1,7 +1,8 @@
 """The log files of one process, read while it writes. Other processes of its host log into the same directory.
 
 A file belongs to a process when its name is the process's own: the log, what it has printed, what its Spark has
-printed, and older ones of them (`runtime.config.log_files`). No name leads anywhere else, and no link is followed (R48).
+printed, and older ones of them (`runtime.config.log_files`). No name leads anywhere else, and no link is followed
+(R48).
 """
 
 from __future__ import annotations
