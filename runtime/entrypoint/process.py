@@ -30,10 +30,10 @@ from runtime.config import log_files
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.loading import load, parse_dynamic
-from runtime.config.options.cluster import LOG_LEVEL, LOG_MAX
+from runtime.config.options.cluster import LOG_FORMAT, LOG_LEVEL, LOG_MAX
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.keeper_process import KeeperProcess, fork_keeper
-from runtime.entrypoint.logging_setup import set_up_logging
+from runtime.entrypoint.logging_setup import FORMAT, JsonFormatter, PrintableFormatter, set_up_logging
 from runtime.entrypoint.open_directories import open_directories
 from runtime.entrypoint.ready import report_ready
 from runtime.entrypoint.signals import StopSignal, stop_signals
@@ -131,7 +131,9 @@ def run_process(
         _allow_connections()
     # Forked before this process has threads, connections and a log.
     keeper = fork_keeper(configuration, layout) if has_lease else None
-    set_up_logging(environment, level=configuration.get(LOG_LEVEL), files_max=configuration.get(LOG_MAX))
+    formatter = JsonFormatter(name) if configuration.get(LOG_FORMAT) == "json" else PrintableFormatter(FORMAT)
+    level, files_max = configuration.get(LOG_LEVEL), configuration.get(LOG_MAX)
+    set_up_logging(environment, level=level, files_max=files_max, formatter=formatter)
     for sentence in (*([mended] if mended else []), *open_directories(configuration, layout)):
         logger.warning("%s", sentence)
     context = ProcessContext(configuration, layout, environment, lease_keeper=keeper or NO_KEEPER)

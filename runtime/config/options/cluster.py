@@ -34,5 +34,14 @@ RPC_OUTBOX_MAX = int_option(
     "rpc.stream.max-queued-messages", 100_000, "Messages that may wait on one stream before its sender is refused."
 )
 LOG_LEVEL = choice_option("env.log.level", "INFO", "Root log level.", "DEBUG", "INFO", "WARNING", "ERROR")
+LOG_FORMAT = choice_option(
+    "env.log.format",
+    "text",
+    "Format of the logs of processes. json is one object a line, with `time` (UTC), `level`, `logger`, `process`, "
+    "`pid`, `host`, `message` and `exception`, and with `job`, `vertex` and `attempt` where the message names one. "
+    "Spark and etcd log as before.",
+    "text",
+    "json",
+)
 LOG_MAX = int_option("env.log.max", 10, "Rotated log files kept per process, 100 MB each.", low=2, high=1000)
 SSH_OPTS = string_option("env.ssh.opts", "", "Extra ssh options of start-cluster.sh and stop-cluster.sh.")

@@ -62,7 +62,7 @@ class DaemonKind:
     is_guarded: bool = False
 
 
-_COMPLAINT = re.compile(r" (WARNING|ERROR|CRITICAL) ")
+_COMPLAINT = re.compile(r'^[^{]* (WARNING|ERROR|CRITICAL) |"level":"(WARNING|ERROR|CRITICAL)"')
 _COMPLAINT_BYTES = 64 * 1024
 JOBMANAGER = DaemonKind("jobmanager", "runtime.entrypoint.job_manager")
 JOBMASTER = DaemonKind("jobmaster", "jobmaster_process")
