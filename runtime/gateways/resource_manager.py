@@ -7,7 +7,7 @@ TaskManagerRegistered; then a complete SlotReport; then news as it happens, with
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runtime.common.ids import AllocationId, ClusterUuid, Incarnation, JobId
 from runtime.common.spark_environments import SparkOffer
@@ -37,7 +37,7 @@ class RegisterTaskManager:
     slots: int
     slot_profile: ResourceProfile
     has_spark: bool
-    spark_conf: bytes
+    spark_conf: bytes = field(repr=False)
     cpu_cores: int
     memory_bytes: int
     exchange_id: str = ""
@@ -206,9 +206,9 @@ class JobRequirements:
     epoch: int
     requirements: tuple[ResourceRequirement, ...]
     unreachable: tuple[Incarnation, ...]
-    static_conf: bytes = b""
+    static_conf: bytes = field(default=b"", repr=False)
     needs_spark: bool = False
-    script_conf: bytes = b""
+    script_conf: bytes = field(default=b"", repr=False)
     is_application: bool = False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from runtime.common.exchange import ExchangeMode as ExchangeMode  # noqa: PLC0414 - re-exported
@@ -56,7 +56,7 @@ class PartitionDescriptor:
     directory: str
     schema: str
     files: tuple[PartitionFile, ...]
-    inline: bytes
+    inline: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class BlobReference:
     sha256: str
     size_bytes: int
     name: str
-    inline: bytes = b""
+    inline: bytes = field(default=b"", repr=False)
     url: str = ""
 
 
@@ -115,9 +115,10 @@ class JobInformation:
     job_id: JobId
     job_name: str
     epoch: int
-    params: bytes
-    spark_conf: bytes
-    environment: bytes
+    # Not in logs, which show messages at DEBUG: they may hold secrets.
+    params: bytes = field(repr=False)
+    spark_conf: bytes = field(repr=False)
+    environment: bytes = field(repr=False)
     py_files: tuple[BlobReference, ...]
     files: tuple[BlobReference, ...]
     archives: tuple[BlobReference, ...]
@@ -134,7 +135,7 @@ class TaskInformation:
 
     vertex_id: VertexId
     vertex_name: str
-    operators: bytes
+    operators: bytes = field(repr=False)
     code_blobs: tuple[BlobReference, ...]
     parallelism: int
     is_exclusive: bool
@@ -153,7 +154,7 @@ class TaskDeploymentDescriptor:
     allocation_id: AllocationId
     ordinal: int
     task: TaskInformation
-    splits: bytes
+    splits: bytes = field(repr=False)
     inputs: tuple[InputGate, ...]
     outputs: tuple[ResultPartitionSpec, ...]
     deployed_millis: int = 0
@@ -270,7 +271,7 @@ class TaskExecutionReport:
     state: ExecutionState
     timestamp_millis: int
     failure: FailureInfo | None
-    value: bytes
+    value: bytes = field(repr=False)
     partitions: tuple[PartitionDescriptor, ...]
     outputs: tuple[OutputDirectory, ...]
     metrics: TaskMetrics
