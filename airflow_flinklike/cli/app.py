@@ -21,7 +21,7 @@ from airflow_flinklike.cli.dashboard import open_dashboard
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.migrate import migrate
-from airflow_flinklike.cli.process_views import process_log, thread_dump
+from airflow_flinklike.cli.process_views import log_level, process_log, thread_dump
 from airflow_flinklike.cli.spark_submit import as_conf_options
 from airflow_flinklike.cli.streams import lasting_streams
 from airflow_flinklike.cli.targets import ScriptOptions, is_script, load_job, parse_params, with_restarts
@@ -53,6 +53,7 @@ app.command()(migrate)
 app.command("open")(open_dashboard)
 app.command("process-log")(process_log)
 app.command("thread-dump")(thread_dump)
+app.command("log-level")(log_level)
 
 
 def _version(value: bool) -> None:

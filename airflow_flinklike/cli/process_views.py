@@ -84,6 +84,26 @@ def thread_dump(
     sys.stdout.flush()
 
 
+def log_level(
+    logger: Annotated[str, typer.Argument(help="runtime, jobmaster_process, or a module below: runtime.taskexecutor")],
+    level: Annotated[str, typer.Argument(metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR; DEFAULT: as configured")],
+    address: Address = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the level of a logger in all processes, until each of them ends. Exit code 1 when one was not reached.
+
+    For admins. A process that starts later logs by env.log.level, and a stand-by JobManager is not asked.
+    """
+    with connect(address, token_file) as client:
+        body = client.post("/log-level", {"logger": logger, "level": level.upper()})
+    lines = [f"{one['process']}: {one['error'] or 'was ' + one['former']}" for one in body["processes"]]
+    said = f"{logger} logs from {body['level']} on, until a process is started again:"
+    show(body, printable("\n".join([said, *lines])), as_json=as_json)
+    if any(one["error"] for one in body["processes"]):
+        raise typer.Exit(1)
+
+
 def _path(kind: ProcessKind, process_id: str) -> ProcessPath:
     if kind is ProcessKind.JOBMANAGER and process_id:
         message = "jobmanager: it takes no id; the JobManager that leads answers"

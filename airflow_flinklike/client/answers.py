@@ -157,6 +157,7 @@ _SHAPES: Mapping[str, Shape] = {
     "/(?:jobmanager|taskmanagers/[^/]+|jobmasters/[^/]+)/thread-dump": {
         "threadInfos": [{"threadName": TEXT, "stringifiedThreadInfo": TEXT}],
     },
+    "/log-level": {"level": TEXT, "processes": [dict.fromkeys(("process", "former", "error"), TEXT)]},
     "/blobs/missing": {"missing": [TEXT], "keys": {None: TEXT}},
     "/blobs/[0-9a-f]+": {"key": TEXT},
     "/tokens": {"principals": [_PRINCIPAL]},

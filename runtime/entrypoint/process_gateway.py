@@ -24,6 +24,8 @@ from runtime.gateways.process import (
     LogFileResponse,
     LogFilesRequest,
     LogFilesResponse,
+    LogLevelChanged,
+    LogLevelRequest,
     ProcessEnvironmentRequest,
     ProcessEnvironmentResponse,
     ProcessFile,
@@ -31,6 +33,7 @@ from runtime.gateways.process import (
     ThreadDumpResponse,
     ThreadStack,
 )
+from runtime.logs.levels import set_level
 from runtime.logs.own_files import OwnLogFiles
 
 _READERS = 2
@@ -101,6 +104,10 @@ class OwnProcess:
         async for name, text in task_stacks():
             bounded.add(name, text)
         return ThreadDumpResponse(bounded.stacks())
+
+    async def set_log_level(self, request: LogLevelRequest, /) -> LogLevelChanged:
+        """Change the level of one of our loggers here."""
+        return LogLevelChanged(set_level(request.logger, request.level))
 
     async def request_environment(self, request: ProcessEnvironmentRequest, /) -> ProcessEnvironmentResponse:
         """The Python of this process, with its command line."""

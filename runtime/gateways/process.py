@@ -99,8 +99,23 @@ class ProcessEnvironmentResponse:
     path: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LogLevelRequest:
+    """Order to log what a logger, and those below it, say from that level on; DEFAULT: as configured."""
+
+    logger: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLevelChanged:
+    """`former`: the level that the logger had, DEFAULT where it had none of its own."""
+
+    former: str
+
+
 class ProcessGateway(Protocol):
-    """Questions that change nothing. Each is answered also while the process has much to do for jobs."""
+    """Looks into a process, and the level of its log. No call waits for what the process does for jobs."""
 
     async def request_log_files(self, request: LogFilesRequest, /) -> LogFilesResponse:
         """The log files of the process; none when it logs to the terminal."""
@@ -110,6 +125,12 @@ class ProcessGateway(Protocol):
 
     async def request_thread_dump(self, request: ThreadDumpRequest, /) -> ThreadDumpResponse:
         """The stacks of the process, and of those that it has started and can ask. No process is stopped for it."""
+
+    async def set_log_level(self, request: LogLevelRequest, /) -> LogLevelChanged:
+        """Change the level of a logger until the process ends. Idempotent.
+
+        Raises NotFoundError for a logger that the process does not have, and InvalidInputError.
+        """
 
     async def request_environment(self, request: ProcessEnvironmentRequest, /) -> ProcessEnvironmentResponse:
         """What the process was started with."""

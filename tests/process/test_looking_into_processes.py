@@ -47,6 +47,8 @@ def cluster() -> Iterator[ScriptCluster]:
     options = {
         "taskmanager.spark.enabled": "false",
         "taskmanager.numberOfTaskSlots": "2",
+        "env.log.format": "json",
+        "env.log.level": "DEBUG",
         "spark.hadoop.fs.s3a.proxy": f"http://me:{SECRET}@proxy:3128",
     }
     made = ScriptCluster(options, masters=2, job_masters=2)
@@ -80,7 +82,8 @@ def test_each_process_has_its_own_files_and_no_others(cluster: ScriptCluster, pr
         assert names == {f"{stem}.log", f"{stem}.out"}, path
         own = get(cluster, f"{path}/log")
         assert own.headers["x-truncated"] == "false"
-        assert "runtime.entrypoint.process: ready" in own.text
+        lines = [json.loads(line) for line in own.text.splitlines()]
+        assert any(one["message"].startswith("ready: ") for one in lines), path
         assert own.text.startswith(get(cluster, f"{path}/log?offset=0&limit=50").text)
         assert get(cluster, f"{path}/stdout").status_code == 200
     everything = sorted(one.name for one in (cluster.run / "run" / "log").iterdir())
@@ -144,7 +147,8 @@ def test_stacks_of_user_code_which_goes_on(cluster: ScriptCluster, processes: di
     running = begun(cluster, program, gate)
     reached((tmp_path / "begun").exists, "the script has begun", timeout=120)
     for _ in range(20):
-        found = dump_of_task_manager(cluster, processes)
+        _ = dump_of_task_manager(cluster, processes)
+    found = dump_of_task_manager(cluster, processes)
     texts = {name: text for name, text in found.items() if "in_user_code" in text}
     assert len(texts) == 2, sorted(found)  # its main thread, and its helper
     assert all(re.match(r"slot [01] attempt [0-9a-f]{32}_[0-9a-f]{32}_0_\d+_0 \(pid \d+\) ", name) for name in texts)
@@ -203,3 +207,31 @@ def test_the_threads_of_the_spark_jvm_which_goes_on(spark_cluster: ScriptCluster
     assert any(name.endswith("-spark-jvm.log") for name in names)
     assert again["state"] == "ready"
     assert again["problem"] == ""
+
+
+def test_the_level_of_a_logger_is_changed_everywhere(cluster: ScriptCluster, processes: dict[str, str]) -> None:
+    name = "runtime.rest.server"
+    done = cluster.cli("log-level", "runtime", "error")
+    try:
+        assert done.returncode == 0, done.stderr
+        assert sorted(line.split()[0] for line in done.stdout.splitlines()[1:]) == [
+            "jobmanager:",
+            "jobmaster",
+            "jobmaster",
+            "taskmanager",
+        ]
+        assert cluster.cli("log-level", name, "DEBUG").stdout.count("was DEFAULT") >= 1
+        assert "was ERROR" in cluster.cli("log-level", "runtime", "ERROR").stdout
+    finally:
+        assert cluster.cli("log-level", "runtime", "DEFAULT").returncode == 0
+        assert cluster.cli("log-level", name, "DEFAULT").returncode == 0
+    for path in processes:
+        told = [json.loads(line)["message"] for line in get(cluster, f"{path}/log").text.splitlines()]
+        assert "log level of runtime: ERROR in place of DEFAULT, until this process ends" in told, path
+        assert any(one.startswith("log level of runtime: DEFAULT in place of ERROR") for one in told), path
+    audits = (cluster.run / "run" / "log").glob("audit-*.jsonl")
+    lines = [json.loads(line) for audit in audits for line in audit.read_text().splitlines()]
+    changed = [(one["object"], one["level"], one["outcome"]) for one in lines if one["action"] == "set-log-level"]
+    assert ("runtime", "ERROR", "done") in changed
+    refused = cluster.cli("log-level", "hpack", "DEBUG")
+    assert (refused.returncode, "logger: 'hpack'" in refused.stderr) == (1, True)

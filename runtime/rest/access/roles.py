@@ -56,6 +56,7 @@ TABLE: dict[tuple[str, str], Access] = {
     **{("GET", f"{process}/{view}"): _OPERATE_ALL for process in _PROCESSES for view in _VIEWS},
     ("GET", "/jobmanager/environment"): _OPERATE_ALL,
     ("GET", "/jobmasters/{job_master_id}/environment"): _OPERATE_ALL,
+    ("POST", "/log-level"): replace(_ADMINISTER, action="set-log-level"),
     ("GET", "/jobs"): _LOOK,
     ("POST", "/jobs"): replace(_UPLOAD, action="submit"),
     ("GET", "/jobs/overview"): _LOOK,

@@ -10,8 +10,9 @@ from pydantic_core import ErrorDetails
 from runtime.common.errors import InvalidInputError
 from runtime.common.namespaces import ALL_NAMESPACES
 from runtime.jobgraph.limits import PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX
+from runtime.logs.levels import DEFAULT, LEVELS, NAME_LENGTH_MAX
 from runtime.rest.bodies.job_selection import LIMIT_MAX, TEXT_LENGTH_MAX, JobSelection
-from runtime.rest.bodies.text_patterns import NAMESPACE, PRINCIPAL_NAME, JobIdText
+from runtime.rest.bodies.text_patterns import LOGGER, NAMESPACE, PRINCIPAL_NAME, JobIdText
 from runtime.security.principals import Role
 
 WAIT_IDS_MAX = 10_000
@@ -95,6 +96,14 @@ class MoveRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     to: Annotated[str, Field(min_length=1, max_length=64, description="id of the JobMaster process")]
+
+
+class LogLevel(BaseModel):
+    """The body of POST /log-level."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    logger: Annotated[str, Field(max_length=NAME_LENGTH_MAX, json_schema_extra={"pattern": LOGGER})]
+    level: Annotated[str, Field(max_length=10, json_schema_extra={"enum": [*LEVELS, DEFAULT]})]
 
 
 class ClientHeartbeat(BaseModel):

@@ -26,6 +26,7 @@ from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies.schema import processes as schema
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, answers_bytes
+from runtime.rest.routes.log_levels import add_log_level
 
 WHOLE_BYTES_MAX = 32 << 20
 """So much of the end of a file is shown without an offset."""
@@ -102,6 +103,7 @@ def process_router(context: RestContext) -> APIRouter:
     _add_views(router, "/taskmanagers/{task_manager_id}", task_manager)
     _add_views(router, "/jobmasters/{job_master_id}", job_master)
     _add_environment(router, "/jobmasters/{job_master_id}", job_master)
+    add_log_level(router, context)
     return router
 
 

@@ -47,6 +47,8 @@ from runtime.gateways.process import (
     LogFileResponse,
     LogFilesRequest,
     LogFilesResponse,
+    LogLevelChanged,
+    LogLevelRequest,
     ProcessEnvironmentRequest,
     ProcessEnvironmentResponse,
     ProcessGateway,
@@ -396,6 +398,13 @@ class FakeProcess:
         """One thread."""
         self._note(request)
         return ThreadDumpResponse((ThreadStack("MainThread", "\tat module.function(file.py:1)\n"),))
+
+    async def set_log_level(self, request: LogLevelRequest, /) -> LogLevelChanged:
+        """One logger is unknown."""
+        self._note(request)
+        if "absent" in request.logger:
+            raise NotFoundError(f"this process has no logger {request.logger}")
+        return LogLevelChanged("DEFAULT")
 
     async def request_environment(self, request: ProcessEnvironmentRequest, /) -> ProcessEnvironmentResponse:
         """A Python."""

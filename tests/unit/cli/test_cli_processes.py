@@ -8,6 +8,7 @@ import pytest
 
 from airflow_flinklike.cli import process_views
 from airflow_flinklike.client.protocol import Operation, Pause
+from runtime.common.errors import UnavailableError
 from runtime.gateways.process import LogFileRequest
 from tests.kit.host.command_line import RunCommand
 from tests.kit.rest.fakes import JOB_MASTER, FakeProcess
@@ -89,6 +90,9 @@ def test_follow_begins_near_the_end_and_goes_on(
         (("process-log", "worker"), "worker"),
         (("process-log", "jobmanager", "--list", "-f"), "--list: it shows names only"),
         (("process-log", "jobmanager", "--json"), "--json: it goes with --list"),
+        (("log-level", "hpack", "DEBUG"), "logger: 'hpack' is none of runtime or jobmaster_process"),
+        (("log-level", "runtime", "loud"), "level: 'LOUD' is none of"),
+        (("log-level", "runtime.absent", "DEBUG"), "no process has a logger runtime.absent"),
         (("process-log", "taskmanager", "tm-9"), "TaskManager tm-9 not found"),
         (("process-log", "taskmanager", "../jobmanager"), "not found"),
         (("process-log", "jobmanager", "--file", "absent"), "the JobManager: this process has no log file 'absent'"),
@@ -105,3 +109,21 @@ def test_a_thread_dump(flinklike: RunCommand) -> None:
     assert flinklike("thread-dump", "jobmanager").out == "=== MainThread\n\tat module.function(file.py:1)\n\n"
     shown = json.loads(flinklike("thread-dump", "taskmanager", "tm-1", "--json").out)
     assert shown["threadInfos"][0]["threadName"] == "MainThread"
+
+
+def test_the_level_of_a_logger(flinklike: RunCommand, server: RestThread) -> None:
+    done = flinklike("log-level", "runtime.rest", "debug")
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "runtime.rest logs from DEBUG on, until a process is started again:",
+        "jobmanager: was DEFAULT",
+        f"jobmaster {JOB_MASTER}: was DEFAULT",
+        "taskmanager tm-1: was DEFAULT",
+    ]
+    server.fakes.processes["127.0.0.1:1"].error = UnavailableError("it is away")
+    try:
+        done = flinklike("log-level", "runtime.rest", "DEFAULT", "--json")
+    finally:
+        server.fakes.processes["127.0.0.1:1"].error = None
+    assert done.code == 1
+    assert json.loads(done.out)["processes"][2]["error"] == "it is away"

@@ -34,6 +34,22 @@ class LogList(TypedDict):
     logs: list[LogInfo]
 
 
+class ChangedProcess(TypedDict):
+    """`former`: its level before. `error`: why it logs as before, "" when it was changed."""
+
+    process: str
+    former: str
+    error: str
+
+
+class ChangedLogLevel(TypedDict):
+    """What has become of it in each process that the leader knows."""
+
+    logger: str
+    level: str
+    processes: list[ChangedProcess]
+
+
 class ThreadInfo(TypedDict):
     """One thread, or one task of a loop."""
 
