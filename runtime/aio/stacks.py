@@ -10,8 +10,8 @@ from types import FrameType
 from typing import Any
 
 _DEPTH_MAX = 200
-_TASKS_AT_ONCE = 200
-"""Between so many tasks the loop does other work."""
+_TASKS_AT_ONCE = 50
+"""After so many tasks the loop does other work."""
 
 
 def thread_stacks() -> Iterator[tuple[str, str]]:

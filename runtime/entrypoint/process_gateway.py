@@ -101,8 +101,12 @@ class OwnProcess:
             bounded.add(name, text)
         async for name, text in self._further():  # before the tasks: of those there may be thousands
             bounded.add(name, text)
+        seen = 0
         async for name, text in task_stacks():
-            bounded.add(name, text)
+            seen += 1
+            if not bounded.add(name, text):
+                bounded.left_out += len(asyncio.all_tasks()) - 1 - seen
+                break
         return ThreadDumpResponse(bounded.stacks())
 
     async def set_log_level(self, request: LogLevelRequest, /) -> LogLevelChanged:
@@ -130,22 +134,23 @@ class _Bounded:
     def __init__(self) -> None:
         self._room = DUMP_BYTES_MAX
         self._stacks: list[ThreadStack] = []
-        self._left_out = 0
+        self.left_out = 0
 
-    def add(self, name: str, text: str) -> None:
-        """One more; names and texts may be of user code (R41)."""
+    def add(self, name: str, text: str) -> bool:
+        """One more; False when it has no room. Names and texts may be of user code (R41)."""
         stack = ThreadStack(printable(name)[:_NAME_MAX], printable(text))
         size = len(stack.name.encode(errors="replace")) + len(stack.text.encode(errors="replace"))
         if size > self._room:
-            self._left_out += 1
-            return
+            self.left_out += 1
+            return False
         self._room -= size
         self._stacks.append(stack)
+        return True
 
     def stacks(self) -> tuple[ThreadStack, ...]:
         """All that have had room."""
-        if self._left_out:
-            said = f"{self._left_out} more stacks, for which there is no room in one answer"
+        if self.left_out:
+            said = f"{self.left_out} more stacks, for which there is no room in one answer"
             self._stacks.append(ThreadStack("left out", said))
         return tuple(self._stacks)
 
