@@ -1,4 +1,5 @@
-"""Levels of this process's loggers, changed while it runs. Only of our own code: libraries log what is sent, too."""
+"""Levels of this process's loggers, changed while it runs. Only of our own code: libraries log what is sent, too
+(R48)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from runtime.taskexecutor.slot_protocol.template_config import STACKS_SIGNAL
 
 _BYTES_MAX = 256 * 1024
-_LOOKS = 40
+_LOOKS = 80
 _LOOK_SECONDS = 0.025
 
 
@@ -33,7 +33,7 @@ class StackFile:
             os.close(self._descriptor)
 
     async def read(self, pid: int, send_signal: Callable[[], None]) -> str:
-        """What process `pid` writes after `send_signal`, within a second; or why it writes nothing."""
+        """What process `pid` writes after `send_signal`, within two seconds; or why it writes nothing."""
         async with self._reading:
             if not takes_signal(pid):
                 # Its default is to end a process: one that has replaced itself by another program would end.
@@ -42,31 +42,42 @@ class StackFile:
                 return "it has ended"
             os.ftruncate(self._descriptor, 0)
             os.lseek(self._descriptor, 0, os.SEEK_SET)  # the process writes where this is
+            elsewhere = _threads_blocking(pid)
             send_signal()
-            return await self._written() or f"it has written nothing in {_LOOKS * _LOOK_SECONDS:g} s"
+            return await self._written(pid, elsewhere) or f"it has written nothing in {_LOOKS * _LOOK_SECONDS:g} s"
 
-    async def _written(self) -> str:
+    async def _written(self, pid: int, elsewhere: frozenset[str]) -> str:
+        """`elsewhere`: threads that block the signal in any case. A thread blocks it while it writes."""
         size = 0
         for _ in range(_LOOKS):
             await asyncio.sleep(_LOOK_SECONDS)
-            before, size = size, self._size()
-            if size < 0 or 0 < size == before:
+            size = os.fstat(self._descriptor).st_size if self._is_open else -1
+            if size < 0 or (size and _threads_blocking(pid) <= elsewhere):
                 break
         return "it has ended" if size < 0 else os.pread(self._descriptor, _BYTES_MAX, 0).decode(errors="replace")
-
-    def _size(self) -> int:
-        """-1 when the file is closed."""
-        return os.fstat(self._descriptor).st_size if self._is_open else -1
 
 
 def takes_signal(pid: int) -> bool:
     """True if the process has a handler of STACKS_SIGNAL. A program that it has become since has none (R48)."""
+    return _is_in_mask(f"/proc/{pid}/status", "SigCgt:")
+
+
+def _threads_blocking(pid: int) -> frozenset[str]:
+    """The threads of a process that do not take STACKS_SIGNAL now."""
     try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:  # noqa: PTH123 - a few lines
-            caught = next((line for line in file if line.startswith("SigCgt:")), "SigCgt: 0")
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - names are enough
+    except OSError:
+        return frozenset()
+    return frozenset(one for one in threads if _is_in_mask(f"/proc/{pid}/task/{one}/status", "SigBlk:"))
+
+
+def _is_in_mask(path: str, name: str) -> bool:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:  # noqa: PTH123 - a few lines
+            mask = next((line for line in file if line.startswith(name)), f"{name} 0")
     except OSError:
         return False
-    return bool(int(caught.split()[1], 16) >> (STACKS_SIGNAL - 1) & 1)
+    return bool(int(mask.split()[1], 16) >> (STACKS_SIGNAL - 1) & 1)
 
 
 class HasStacks(Protocol):

@@ -204,7 +204,7 @@ class ProcessSparkEnvironment:
         return value
 
     async def thread_dump(self) -> str:
-        """The stacks of the JVM's threads; a JVM that does not say them in time stays."""
+        """The stacks of the JVM's threads; a JVM that does not say them in time stays (R48)."""
         host = self._host
         if host is None or not host.is_ready:
             return "the JVM is not ready"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.spark import host_process
+from runtime.taskexecutor.spark import environment_process, host_process
 from runtime.taskexecutor.spark.account import SparkAccount
-from runtime.taskexecutor.spark.environment import SparkLostError
+from runtime.taskexecutor.spark.environment import SparkLoss, SparkLostError
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
 from runtime.taskexecutor.spark.host_process import SparkStartError
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession
@@ -144,3 +144,39 @@ async def test_it_has_no_process_of_another_user_ended(tmp_path: Path, monkeypat
         await ProcessSparkEnvironment(spark_settings(tmp_path), account=account).start()
     other.terminate()
     assert await other.wait() == -signal.SIGTERM, "nothing else has ended it"
+
+
+SILENT = "import os, sys, time; os.write(int(sys.argv[1]), bytes.fromhex(sys.argv[2])); time.sleep(600)"
+
+
+@pytest.mark.asyncio
+async def test_a_host_that_does_not_say_its_stacks_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R48: whoever looks into a process ends nothing by it."""
+
+    async def launch(_: object, theirs: socket.socket) -> asyncio.subprocess.Process:
+        arguments = (sys.executable, "-c", SILENT, str(theirs.fileno()), frame(READY).hex())
+        return await asyncio.create_subprocess_exec(*arguments, pass_fds=(theirs.fileno(),))
+
+    monkeypatch.setattr(host_process.HostProcess, "_launch", launch)
+    monkeypatch.setattr(environment_process, "_STACKS_TIMEOUT", 0.1)
+    environment = ProcessSparkEnvironment(spark_settings(tmp_path))
+    assert await environment.thread_dump() == "the JVM is not ready"
+    await environment.start()
+    try:
+        assert "no answer in 0.1 s" in await environment.thread_dump()
+        assert environment.is_ready
+    finally:
+        await environment.end(SparkLoss("the test ends"))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("answer", [b"[1, {}]", b"null", b'"a stack"', b"7"])
+async def test_any_answer_is_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    answering(monkeypatch, answer)
+    environment = ProcessSparkEnvironment(spark_settings(tmp_path))
+    await environment.start()
+    try:
+        assert isinstance(await environment.thread_dump(), str)
+        assert environment.is_ready
+    finally:
+        await environment.end(SparkLoss("the test ends"))
