@@ -28,6 +28,13 @@ def test_pages_of_the_cluster(visit: Visits, scheme: str, width: int) -> None:
         "ui/jobmasters/" + "b" * 32: ["orders by day", "3 of 1000"],
         "ui/jobmanager": ["jm-1:8081", "rest.port"],
         "ui/nothing": ["No such page"],
+        "ui/jobmanager/logs": ["a line of the log", "flinklike.log (18 B)"],
+        "ui/jobmanager/threads": ["MainThread"],
+        "ui/jobmanager/environment": ["Python 3.11.0", "/lib"],
+        "ui/taskmanagers/tm-1/logs": ["a line of the log"],
+        "ui/taskmanagers/tm-1/threads": ["MainThread"],
+        "ui/jobmasters/" + "b" * 32 + "/logs": ["a line of the log"],
+        "ui/jobmasters/" + "b" * 32 + "/environment": ["x86_64"],
     }
     for path, texts in wanted.items():
         person.open(path)

@@ -9,8 +9,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from runtime.common.states import JobStatus
+from runtime.gateways.process import ThreadDumpRequest
 from tests.browser.conftest import Cluster, Visits
 from tests.kit.browser.visit import Visit
+from tests.kit.host.levels import reached
 from tests.kit.rest.board import many
 from tests.kit.rest.server import TOKEN
 
@@ -183,6 +185,25 @@ def test_a_code_opens_the_page_and_leaves_the_address(browser: Browser, cluster:
         assert person.page.url.endswith("/ui/jobs?state=FAILED")
         assert not any(code in asked for asked in person.requests), "no server is told the code in an address"
         person.close()
+
+
+def test_the_log_of_a_process_is_followed_and_stacks_are_taken_when_asked(visit: Visits, cluster: Cluster) -> None:
+    person, process = visit(), cluster.rest.fakes.processes["127.0.0.1:1"]
+    person.open("ui/taskmanagers/tm-1/logs", ".line")
+    process.text += "sp\u00e4ter ERROR it broke\n".encode()
+    expect(person.page.locator(".line.bad")).to_have_text("sp\u00e4ter ERROR it broke")
+    process.text = b"begun anew\n"
+    expect(person.page.locator(".line")).to_have_text(["begun anew"])
+    person.page.click(".tabs >> text=Threads")
+    expect(person.page.locator("summary")).to_have_text("MainThread")
+
+    def dumps() -> int:
+        return sum(isinstance(one, ThreadDumpRequest) for one in process.asked)
+
+    person.page.wait_for_timeout(4000)
+    assert dumps() == 1, "what is shown is not taken again by itself"
+    person.page.click("text=Take another")
+    reached(lambda: dumps() == 2 or None, "another one is taken")
 
 
 def test_who_may_only_look_finds_no_actions(visit: Visits, cluster: Cluster) -> None:

@@ -97,14 +97,14 @@ export async function send(method, path, body, signal) {
 }
 
 /**
- * GET of text, with the headers of the answer.
+ * GET of bytes, with the headers of the answer.
  * @param {string} path
  * @param {AbortSignal} [signal]
  */
-export async function text(path, signal) {
+export async function bytes(path, signal) {
   const answer = await request("GET", path, { signal, headers: { accept: "text/plain" } });
   if (!answer.ok) await bodyOf(answer);
-  return { text: await answer.text(), headers: answer.headers };
+  return { data: await answer.arrayBuffer(), headers: answer.headers };
 }
 
 /**

@@ -21,6 +21,7 @@ export class Live {
     this.revision = "";
     /** @type {(() => void) | null} */
     this.wake = null;
+    this.isDue = false;
   }
 
   /** Load and show until `stop`. */
@@ -28,13 +29,14 @@ export class Live {
     const { signal } = this.control;
     while (!signal.aborted) {
       await visible(signal);
+      this.isDue = false;
       try {
         const data = await this.subject.load(signal);
         if (signal.aborted) return;
         this.subject.trouble(null);
         this.subject.show(data);
         await this.rest(REST_MILLIS);
-        await this.change();
+        if (!this.isDue) await this.change();
       } catch (error) {
         if (signal.aborted) return;
         this.revision = "";
@@ -44,8 +46,9 @@ export class Live {
     }
   }
 
-  /** Load again now. */
+  /** Load again now, or when the present load is there. */
   again() {
+    this.isDue = true;
     this.wake?.();
   }
 
@@ -56,6 +59,7 @@ export class Live {
 
   /** @param {number} millis */
   async rest(millis) {
+    if (this.isDue) return;
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, millis);
       this.wake = () => {

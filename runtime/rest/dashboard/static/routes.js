@@ -23,9 +23,9 @@ export const ROUTES = [
   { takes: (parts) => parts.length === 1 && parts[0] === "jobs", page: jobsPage },
   { takes: (parts) => parts.length >= 2 && parts[0] === "jobs", page: jobPage },
   { takes: (parts) => parts.length === 1 && parts[0] === "taskmanagers", page: taskManagersPage },
-  { takes: (parts) => parts.length === 2 && parts[0] === "taskmanagers", page: taskManagerPage },
+  { takes: (parts) => parts.length >= 2 && parts.length <= 3 && parts[0] === "taskmanagers", page: taskManagerPage },
   { takes: (parts) => parts.length === 1 && parts[0] === "jobmasters", page: jobMastersPage },
-  { takes: (parts) => parts.length === 2 && parts[0] === "jobmasters", page: jobMasterPage },
-  { takes: (parts) => parts.length === 1 && parts[0] === "jobmanager", page: jobManagerPage },
+  { takes: (parts) => parts.length >= 2 && parts.length <= 3 && parts[0] === "jobmasters", page: jobMasterPage },
+  { takes: (parts) => parts.length <= 2 && parts[0] === "jobmanager", page: jobManagerPage },
   { takes: () => true, page: missingPage },
 ];

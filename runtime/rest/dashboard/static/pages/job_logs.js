@@ -75,9 +75,7 @@ class Reading {
     }
     let rank = this.lines.findLast((one) => one.from === from && one.stream === stream)?.rank ?? 1;
     for (const text of parts) {
-      const found = LEVEL.exec(text.slice(0, 120));
-      if (found) rank = RANK[found[1] ?? ""] ?? 1;
-      else if (!/^\s|^Traceback|^Caused by/.test(text)) rank = 1;
+      rank = rankOf(text, rank);
       this.lines.push({ from, stream, text, rank });
       this.characters += text.length;
       this.changes += 1;
@@ -160,8 +158,15 @@ function select(values, chosen, none, onchange) {
 /** Lines that are there already stay. @type {WeakMap<HTMLElement, {first: Line | undefined, count: number, names: boolean}>} */
 const drawn = new WeakMap();
 
+/** The rank of a line by the level that it names; one that goes on with the line before has that one's. @param {string} text @param {number} before */
+export function rankOf(text, before) {
+  const found = LEVEL.exec(text.slice(0, 120));
+  if (found) return RANK[found[1] ?? ""] ?? 1;
+  return /^\s|^Traceback|^Caused by/.test(text) ? before : 1;
+}
+
 /** @param {HTMLElement} node @param {Line[]} lines @param {boolean} hasNames @param {boolean} isFollowed */
-function drawLines(node, lines, hasNames, isFollowed) {
+export function drawLines(node, lines, hasNames, isFollowed) {
   const before = drawn.get(node);
   const goesOn = before && before.first === lines[0] && before.count <= lines.length && before.names === hasNames && lines.length > 0;
   const from = goesOn ? before.count : 0;

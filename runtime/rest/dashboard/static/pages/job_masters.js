@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { counted, percent, size } from "../format.js";
 import { facts, gauge, id, link, section, state, table, time } from "../parts.js";
 import { h } from "../view.js";
+import { loadView, tabbed } from "./process_views.js";
 
 const HEAD = ["JobMaster process", "State", "Jobs", "CPU", "Memory", "Jobs so far", "Last heartbeat", "Actions"];
 
@@ -82,13 +83,20 @@ export function drainButton(kind, name, shown, now, app) {
   return h("button", { type: "button", onclick: ask }, verb);
 }
 
+const TABS = /** @type {[string, string][]} */ ([["", "Jobs"], ["logs", "Logs"], ["threads", "Threads"], ["environment", "Environment"]]);
+
 /** @type {import("../app.js").Page} */
 export const jobMasterPage = {
-  title: (_, data) => data?.address ?? "JobMaster",
+  title: (_, data) => data?.one.address ?? "JobMaster",
   moves: true,
-  load: (place, signal) => get(`jobmasters/${encodeURIComponent(place.parts[1] ?? "")}`, signal),
-  view(one, _, app) {
+  async load(place, signal) {
+    const path = `jobmasters/${encodeURIComponent(place.parts[1] ?? "")}`;
+    const [one, more] = await Promise.all([get(path, signal), loadView(path, place.parts[2] ?? "", place, signal)]);
+    return { one, more };
+  },
+  view({ one, more }, place, app) {
     const rows = one.jobs.map((/** @type {any} */ job) => h("tr", { key: job.jid }, h("td", null, link(`ui/jobs/${job.jid}`, job.name)), h("td", null, state(job.state)), h("td", null, app.may("operator") ? link(`ui/jobmasters?move=${job.jid}`, "Move") : "")));
+    const first = () => section("Jobs", table("Jobs", ["Job", "State", "Actions"], rows, "It runs no job that you may see."));
     return [
       h("div", { class: "title" }, h("h1", null, one.address || one.id, " ", state(one.state)), h("div", { class: "actions" }, drainButton("jobmasters", one.id, one.address, one.state, app))),
       id(one.id, "id of the process", app),
@@ -100,7 +108,7 @@ export const jobMasterPage = {
         ["last heartbeat", time(one["last-heartbeat"])],
         ["version", one.version],
       ]),
-      section("Jobs", table("Jobs", ["Job", "State", "Actions"], rows, "It runs no job that you may see.")),
+      tabbed(`ui/jobmasters/${one.id}`, `jobmasters/${one.id}`, TABS, place.parts[2] ?? "", more, first, place, app),
     ];
   },
 };

@@ -5,6 +5,7 @@ import { counted, size } from "../format.js";
 import { empty, facts, gauge, id, link, section, state, table, time } from "../parts.js";
 import { h } from "../view.js";
 import { drainButton } from "./job_masters.js";
+import { loadView, tabbed } from "./process_views.js";
 
 const HEAD = ["TaskManager", "State", "Slots", "Spark", "Environments", "Last heartbeat", "Actions"];
 
@@ -41,12 +42,19 @@ function spark(one) {
   return `${one["spark-version"]} ${one.warm ? "warm" : "warming up"}`;
 }
 
+const TABS = /** @type {[string, string][]} */ ([["", "Slots"], ["logs", "Logs"], ["threads", "Threads"]]);
+
 /** @type {import("../app.js").Page} */
 export const taskManagerPage = {
   title: (place) => place.parts[1] ?? "TaskManager",
   moves: true,
-  load: (place, signal) => get(`taskmanagers/${encodeURIComponent(place.parts[1] ?? "")}`, signal),
-  view(one, _, app) {
+  async load(place, signal) {
+    const path = `taskmanagers/${encodeURIComponent(place.parts[1] ?? "")}`;
+    const [one, more] = await Promise.all([get(path, signal), loadView(path, place.parts[2] ?? "", place, signal)]);
+    return { one, more };
+  },
+  view({ one, more }, place, app) {
+    const path = `taskmanagers/${encodeURIComponent(one.id)}`;
     return [
       h("div", { class: "title" }, h("h1", null, one.id, " ", state(one.state)), h("div", { class: "actions" }, drainButton("taskmanagers", one.id, one.id, one.state, app))),
       id(one.incarnation, "incarnation", app),
@@ -64,8 +72,7 @@ export const taskManagerPage = {
         ["not enforced here", one["not-enforced"].length ? h("ul", null, one["not-enforced"].map((/** @type {string} */ text) => h("li", { key: text }, text))) : ""],
         ["version", one.version],
       ]),
-      section("Slots", slots(one)),
-      section("Spark environments", environments(one)),
+      tabbed(`ui/${path}`, path, TABS, place.parts[2] ?? "", more, () => [section("Slots", slots(one)), section("Spark environments", environments(one))], place, app),
     ];
   },
 };
