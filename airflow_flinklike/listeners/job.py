@@ -2,9 +2,10 @@
 
 Airflow kills a running task, and the trigger of a deferred one. But a job may run while its task is neither: the worker
 is lost and the retry has not begun, or the task only submitted the job. The listener cancels such a job when the task
-is marked, when its DAG run is set to a final state or deleted (also with its DAG), or when its last try is lost with
-its worker. It acts in the API server and in the scheduler only, with one query, and asks the cluster in a thread of its
-own. It also makes components that fork processes import what these need.
+is marked, when its DAG run is set to a final state or deleted (also with its DAG), when its last try is lost with its
+worker, and, for a task that has failed since its process was killed, when its DAG run has ended. It acts in the API
+server and in the scheduler only, with one query, and asks the cluster in a thread of its own. It also makes components
+that fork processes import what these need.
 """
 
 from __future__ import annotations
@@ -63,16 +64,29 @@ def on_task_instance_success(task_instance: Any) -> None:
 
 @hookimpl
 def on_dag_run_failed(dag_run: Any, msg: str) -> None:
-    """A user has set the run to failed, or its time is over. A run that failed by itself has no running jobs."""
+    """A user has set the run to failed, or its time is over, or a task has failed."""
     if msg == _TIMED_OUT or _is_by_user(msg):
         cancel_later(_jobs_of_run(dag_run), f"its DAG run has failed: {msg}")
+    else:
+        _cancel_jobs_of_failed_tasks(dag_run)
 
 
 @hookimpl
 def on_dag_run_success(dag_run: Any, msg: str) -> None:
-    """A user has set the run to success. Jobs of tasks that have succeeded run on."""
+    """A user has set the run to success, or it has ended. Jobs of tasks that have succeeded run on."""
     if _is_by_user(msg):
         cancel_later(_jobs_of_run(dag_run, but_of="success"), f"its DAG run has ended: {msg}")
+    else:
+        _cancel_jobs_of_failed_tasks(dag_run)
+
+
+def _cancel_jobs_of_failed_tasks(dag_run: Any) -> None:
+    """A task whose process was killed in its last try (below Airflow 3.1 in any) has failed, and its job may run.
+
+    No try adopts such a job: one after a clear ends it.
+    """
+    jobs = _jobs_of_run(dag_run, of="failed", dag_run_id=dag_run.id)
+    cancel_later([job for job in jobs if not job.outlives_task], "its task has failed")
 
 
 def _is_by_user(msg: str) -> bool:
@@ -82,24 +96,31 @@ def _is_by_user(msg: str) -> bool:
 
 def watch_deletions() -> None:
     """Watch deletions of the model DagRun in the API server, since Airflow has no hook for a deleted run."""
-    if os.environ.get("_AIRFLOW_PROCESS_CONTEXT") != "server":
+    if not _is_api_server():
         return
-    from airflow.models.dagrun import DagRun
-    from sqlalchemy import event  # noqa: PLC0415 - the same
+    from sqlalchemy import event  # noqa: PLC0415 - keeps plugins light
     from sqlalchemy.orm import Session  # noqa: PLC0415 - the same
 
-    if not event.contains(DagRun, "before_delete", _before_delete):
-        event.listen(DagRun, "before_delete", _before_delete)
+    if not event.contains(Session, "before_flush", _before_flush):
+        event.listen(Session, "before_flush", _before_flush)
         event.listen(Session, "do_orm_execute", _before_statement)
 
 
-def _before_delete(mapper: Any, connection: Any, dag_run: Any) -> None:
-    from sqlalchemy.orm import object_session  # noqa: PLC0415 - see watch_deletions
+def _is_api_server() -> bool:
+    """Airflow says so from 3.1 on, and 3.0 which applications its API server has."""
+    return os.environ.get("_AIRFLOW_PROCESS_CONTEXT") == "server" or "AIRFLOW_API_APPS" in os.environ
 
-    del mapper
-    session = object_session(dag_run)
-    if session is not None:
-        _remember(session, _stored(connection, dag_run))
+
+def _before_flush(session: Session, context: Any, instances: Any) -> None:
+    """A run is about to be deleted, and what its tasks have stored before it."""
+    del context, instances
+    if not session.deleted:
+        return
+    from airflow.models.dagrun import DagRun
+
+    for one in session.deleted:
+        if isinstance(one, DagRun):
+            _remember(session, _stored(session, one))
 
 
 def _before_statement(execution: ORMExecuteState) -> None:
@@ -145,16 +166,16 @@ def _cancel_job_of(task_instance: Any, reason: str) -> None:
     cancel_later(jobs, reason)
 
 
-def _jobs_of_run(seen: Any, *, but_of: str | None = None, **where: Any) -> list[StoredJob]:
+def _jobs_of_run(seen: Any, *, of: str | None = None, but_of: str | None = None, **where: Any) -> list[StoredJob]:
     """The stored jobs of a DAG run or a task, read in the caller's session, whose changes are not committed yet."""
     from airflow.utils.session import create_session  # noqa: PLC0415 - see watch_deletions
     from sqlalchemy.orm import object_session  # noqa: PLC0415 - the same
 
     session = object_session(seen)
     if session is not None:
-        return _stored(session, seen, but_of=but_of, **where)
+        return _stored(session, seen, of=of, but_of=but_of, **where)
     with create_session() as own:
-        return _stored(own, seen, but_of=but_of, **where)
+        return _stored(own, seen, of=of, but_of=but_of, **where)
 
 
 def _model() -> Any:
@@ -168,28 +189,32 @@ def _model() -> Any:
     return TaskStateStoreModel
 
 
-def _stored(executor: Any, seen: Any, *, but_of: str | None = None, **where: Any) -> list[StoredJob]:
+def _stored(
+    executor: Any, seen: Any, *, of: str | None = None, but_of: str | None = None, **where: Any
+) -> list[StoredJob]:
     """The jobs that the tasks of a run have stored."""
     Stored = _model()  # noqa: N806 - a class
     names = {"dag_id": seen.dag_id, "run_id": seen.run_id, **where}
-    return _stored_where(executor, [getattr(Stored, name) == value for name, value in names.items()], but_of)
+    conditions = [getattr(Stored, name) == value for name, value in names.items()]
+    return _stored_where(executor, conditions, of=of, but_of=but_of)
 
 
-def _stored_where(executor: Any, conditions: Sequence[Any], but_of: str | None = None) -> list[StoredJob]:
-    """The stored jobs that match, without those of tasks in the state `but_of`."""
+def _stored_where(
+    executor: Any, conditions: Sequence[Any], *, of: str | None = None, but_of: str | None = None
+) -> list[StoredJob]:
+    """The stored jobs that match: of tasks in the state `of`, or in any but `but_of`."""
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import and_, select  # noqa: PLC0415 - the same
 
     Stored = _model()  # noqa: N806 - a class
     names = ("dag_id", "run_id", "task_id", "map_index")
     same_task = and_(*(getattr(Stored, name) == getattr(TaskInstance, name) for name in names))
-    query = (
-        select(Stored.value, TaskInstance.state)
-        .join(TaskInstance, same_task, isouter=True)
-        .where(Stored.key == STORE_KEY, *conditions)
-    )
-    rows = executor.execute(query).all()
-    found = (parse_stored(value) for value, state in rows if but_of is None or state != but_of)
+    query = select(Stored.value).join(TaskInstance, same_task, isouter=True).where(Stored.key == STORE_KEY, *conditions)
+    if of is not None:
+        query = query.where(TaskInstance.state == of)
+    if but_of is not None:
+        query = query.where(TaskInstance.state.is_distinct_from(but_of))
+    found = map(parse_stored, executor.execute(query).scalars())
     return [job for job in found if job is not None and job.cancel_on_kill]
 
 

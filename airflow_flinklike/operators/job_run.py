@@ -221,8 +221,15 @@ class JobRun:
 
     def _keep(self, job_id: JobId, *, is_unanswered: bool = False) -> None:
         """Store the job for later tries, and for the listener."""
-        conn_id, may_cancel = self.settings.conn_id, self.settings.may_cancel
-        stored = StoredJob(job_id, self._max_tries, self._run_started, conn_id, may_cancel, is_unanswered)
+        stored = StoredJob(
+            job_id,
+            self._max_tries,
+            self._run_started,
+            self.settings.conn_id,
+            self.settings.may_cancel,
+            is_unanswered,
+            outlives_task=self.settings.orphan_timeout is None,
+        )
         self._store.set(STORE_KEY, stored.to_json())
 
     def _status(self, job_id: JobId) -> JobStatus | None:

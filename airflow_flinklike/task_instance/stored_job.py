@@ -19,7 +19,8 @@ class StoredJob:
     `run_started`; None and "" when they are unreadable).
 
     `is_unanswered`: the submit got no answer, and no cluster had ever answered that try.
-    `conn_id` and `cancel_on_kill` are for the listener, which cancels the job while the task has no process.
+    `conn_id` and `cancel_on_kill` are for the listener, which cancels the job while the task has no process, and so is
+    `outlives_task`: without an `orphan_timeout`, the job runs on when its task has failed without it.
     """
 
     job_id: JobId
@@ -28,6 +29,7 @@ class StoredJob:
     conn_id: str = ""
     cancel_on_kill: bool = True
     is_unanswered: bool = False
+    outlives_task: bool = False
 
     def to_json(self) -> dict[str, str | int | bool | None]:
         """The stored JSON."""
@@ -39,6 +41,7 @@ class StoredJob:
             "conn_id": self.conn_id,
             "cancel_on_kill": self.cancel_on_kill,
             **({"is_unanswered": True} if self.is_unanswered else {}),
+            **({"outlives_task": True} if self.outlives_task else {}),
         }
 
     def is_of(self, max_tries: int, run_started: str) -> bool:
@@ -68,4 +71,5 @@ def parse_stored(value: object) -> StoredJob | None:
         conn_id if isinstance(conn_id, str) else "",
         value.get("cancel_on_kill") is not False,
         value.get("is_unanswered") is True,
+        value.get("outlives_task") is True,
     )

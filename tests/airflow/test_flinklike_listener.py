@@ -18,6 +18,7 @@ from tests.kit.rest.fake_cluster import FakeCluster, fake_cluster
 
 pytestmark = [pytest.mark.usefixtures("metadata_database")]
 DAG_ID = "left_alone"
+KEPT_FOR_GOOD = "left_to_itself"
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -55,7 +56,7 @@ class Left:
 
     @property
     def url(self) -> str:
-        return f"/api/v2/dags/{DAG_ID}/dagRuns/{self.run.run_id}"
+        return f"/api/v2/dags/{self.run.dag_id}/dagRuns/{self.run.run_id}"
 
     def states(self) -> tuple[str, str]:
         """Wait for the threads of the listener."""
@@ -72,13 +73,27 @@ class Left:
             (ti,) = [one for one in self.run.get_task_instances(session=session) if one.task_id == task_id]
             ti.state = state
 
+    def end_by_itself(self, state: str, msg: str) -> None:
+        """Notify the listener as the scheduler does when the last task of the run has ended."""
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            run = session.merge(self.run)
+            run.state = state
+            run.notify_dagrun_state_changed(msg)
+
 
 @pytest.fixture
-def left(monkeypatch: pytest.MonkeyPatch) -> Iterator[Left]:
+def dag_id() -> str:
+    return DAG_ID
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch, dag_id: str) -> Iterator[Left]:
     monkeypatch.setattr("airflow_flinklike.listeners.job.GRACE_SECONDS", 0.0)
     with fake_cluster() as cluster:
         monkeypatch.setenv("AIRFLOW_CONN_FLINKLIKE_DEFAULT", connection_json(cluster.url))
-        run = run_dag("listener_cases", {}, dag_id=DAG_ID)
+        run = run_dag("listener_cases", {}, dag_id=dag_id)
         assert str(run.state) == "success"
         yield Left(cluster, run, xcom(run, "one", "job_id"), xcom(run, "kept", "job_id"))
 
@@ -87,10 +102,10 @@ def test_an_api_server_watches_for_deletions_by_itself() -> None:
     """The plugin's entry point registers the listener, as in `airflow api-server`."""
     program = (
         "import airflow.__main__, airflow.api_fastapi.main\n"
-        "from airflow.models.dagrun import DagRun\n"
         "from sqlalchemy import event\n"
+        "from sqlalchemy.orm import Session\n"
         "from airflow_flinklike.listeners import job as listener\n"
-        "assert event.contains(DagRun, 'before_delete', listener._before_delete)\n"
+        "assert event.contains(Session, 'before_flush', listener._before_flush)\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "_AIRFLOW_PROCESS_CONTEXT"}
     command = [sys.executable, "-W", "ignore", "-c", program]
@@ -158,6 +173,30 @@ def test_a_task_whose_last_try_is_lost_takes_its_job_along(http: Any, left: Left
             hook = get_listener_manager().hook
             hook.on_task_instance_failed(previous_state="running", task_instance=ti, error="lost")
         assert left.states() == (expected, "RUNNING")
+
+
+@pytest.mark.parametrize(("state", "msg"), [("failed", "task_failure"), ("success", "success")])
+def test_a_run_that_has_ended_takes_the_jobs_of_its_failed_tasks_along(
+    http: Any, left: Left, state: str, msg: str
+) -> None:
+    """The process of a task was killed, and no try is left. Jobs of tasks that have succeeded run on."""
+    del http
+    left.end_by_itself(state, msg)
+    assert left.states() == ("RUNNING", "RUNNING")
+    for task_id in ("one", "kept"):
+        left.set_task("failed", task_id)
+    left.end_by_itself(state, msg)
+    assert left.states() == ("CANCELED", "RUNNING")
+
+
+@pytest.mark.parametrize("dag_id", [KEPT_FOR_GOOD])
+def test_a_job_without_an_orphan_timeout_outlives_its_failed_task(http: Any, left: Left) -> None:
+    for task_id in ("one", "kept"):
+        left.set_task("failed", task_id)
+    left.end_by_itself("failed", "task_failure")
+    assert left.states() == ("CANCELED", "RUNNING")
+    assert http.patch(left.url, json={"state": "failed"}).status_code == 200
+    assert left.states() == ("CANCELED", "CANCELED"), "a user has said so"
 
 
 def test_what_is_over_is_not_asked_for(http: Any, left: Left) -> None:

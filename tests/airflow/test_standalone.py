@@ -139,6 +139,19 @@ def killed_twice(pair: AirflowPair, name: str) -> None:
         case.succeeds("FINISHED", tries=3)
 
 
+def killed_in_the_last_try(pair: AirflowPair, name: str) -> None:
+    """No try adopts the job: it ends with the run, and a try after a clear runs afresh."""
+    with pair.case(name, "inline_once") as case:
+        case.works()
+        case.kill_task()
+        assert case.run.wait() == "failed"
+        case.wait_jobs("CANCELED")
+        case.open()
+        case.run.clear()
+        case.works(2)
+        case.succeeds("CANCELED", "FINISHED", tries=2)
+
+
 def killed_without_durable(pair: AirflowPair, name: str) -> None:
     """With `durable=False` the first job runs on beside the second one."""
     with pair.case(name, "forgetful") as case:
@@ -207,10 +220,11 @@ def supervisor_alone_gets_sigkill(pair: AirflowPair, name: str) -> None:
 
 
 def worker_goes_and_nobody_comes_back(pair: AirflowPair, name: str) -> None:
-    with pair.case(name, "impatient_once") as case:
+    """The next try is an hour away."""
+    with pair.case(name, "late_again") as case:
         case.works()
         case.end_worker()
-        assert case.run.wait() == "failed"
+        case.run.wait_task("up_for_retry")
         assert case.job_states() == ["RUNNING"], "it waits for its client"
         case.wait_jobs("CANCELED")
         assert "ends" not in case.ledger()
@@ -412,6 +426,7 @@ AT_ONCE_LONG: Mapping[str, Scenario] = {
     "killed_at_resumed": _killed_at("resumed", "deferred"),
     "killed_at_returning_deferred": _killed_at("returning", "deferred"),
     "killed_twice": killed_twice,
+    "killed_in_the_last_try": killed_in_the_last_try,
     "killed_without_durable": killed_without_durable,
     "worker_gets_sigterm_long_ago": worker_gets_sigterm_long_ago,
     "worker_gets_sigterm_before_it_defers": worker_gets_sigterm_before_it_defers,

@@ -16,3 +16,7 @@ def hang() -> Pipeline:
 with DAG(dag_id="left_alone", schedule=None):
     FlinklikeSubmitOperator(task_id="one", pipeline=hang, wait_for_completion=False)
     FlinklikeSubmitOperator(task_id="kept", pipeline=hang, wait_for_completion=False, cancel_on_kill=False)
+
+with DAG(dag_id="left_to_itself", schedule=None):
+    FlinklikeSubmitOperator(task_id="one", pipeline=hang, wait_for_completion=False)
+    FlinklikeSubmitOperator(task_id="kept", pipeline=hang, wait_for_completion=False, orphan_timeout=None)

@@ -185,7 +185,7 @@ CASES: dict[str, dict[str, Any]] = {
     "inline_timed": {**INLINE, **TIMED},
     "deferred_timed": {**DEFERRED, **TIMED},
     "impatient": {**INLINE, "orphan_timeout": 360.0},
-    "impatient_once": {**INLINE, "orphan_timeout": 90.0, "retries": 0},
+    "late_again": {**INLINE, "orphan_timeout": 90.0, "retry_delay": timedelta(hours=1)},
     "insisting": {**INLINE, "orphan_timeout": 75.0},
     "late_deferring": {"deferrable": True, "inline_timeout": 600.0},
     "forgetful": {**INLINE, "durable": False},

@@ -98,6 +98,8 @@ def test_a_cleared_task_never_takes_the_old_id(observed: JobStatus | None, befor
             StoredJob(JOB, None, conn_id="c", cancel_on_kill=False),
         ),
         ({"job_id": JOB, "conn_id": 5, "cancel_on_kill": "no"}, StoredJob(JOB, None)),
+        ({"job_id": JOB, "outlives_task": True}, StoredJob(JOB, None, outlives_task=True)),
+        ({"job_id": JOB, "outlives_task": 1}, StoredJob(JOB, None)),
         ({"job_id": JOB, "max_tries": "2"}, StoredJob(JOB, None)),
         ({"job_id": JOB, "max_tries": True}, StoredJob(JOB, None)),
         ({"job_id": JOB, "max_tries": 2.0}, StoredJob(JOB, None)),
