@@ -11,6 +11,7 @@ from airflow_flinklike.client.retrying import check_addresses
 from airflow_flinklike.connection_form import HIDDEN_FIELDS, PLACEHOLDERS, RELABELING
 from airflow_flinklike.exceptions import AuthenticationError
 from airflow_flinklike.hooks.connection import ClusterAccess, parse_connection
+from airflow_flinklike.hooks.questions import answered
 
 DEFAULT_CONN_ID = "flinklike_default"
 RETRY_SECONDS = 300.0
@@ -53,11 +54,15 @@ class FlinklikeHook(BaseHook):
 
     async def aaccess(self) -> ClusterAccess:
         """`access` without blocking."""
+        return await answered(self._look_up())
+
+    async def _look_up(self) -> ClusterAccess:
         if hasattr(self, "aget_connection"):
             return parse_connection(await self.aget_connection(self.flinklike_conn_id))
-        from asgiref.sync import sync_to_async  # noqa: PLC0415 - for Airflow 3.0, which comes with it
+        # Airflow 3.0. Its connections tell the triggerer which parts of them are secret, by a call that blocks.
+        from asgiref.sync import sync_to_async  # noqa: PLC0415 - comes with it
 
-        return parse_connection(await sync_to_async(self.get_connection)(self.flinklike_conn_id))
+        return await sync_to_async(self.access)()
 
     def get_conn(self) -> FlinklikeClient:
         """A blocking client. The connection is read again."""

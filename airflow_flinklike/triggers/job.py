@@ -27,6 +27,7 @@ from airflow_flinklike.exceptions import (
 )
 from airflow_flinklike.hooks.connection import ClusterAccess
 from airflow_flinklike.hooks.flinklike import FlinklikeHook
+from airflow_flinklike.hooks.questions import answered, despite_cancellations
 from airflow_flinklike.task_instance.observation import AsyncJobObserver, now_seconds
 from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, trigger_kill_cause
 from airflow_flinklike.triggers.shared_wait import shared_poll
@@ -141,7 +142,7 @@ class FlinklikeJobTrigger(BaseTrigger):
             reason, message = told(error)
         except asyncio.CancelledError:
             if not hasattr(BaseTrigger, "on_kill"):  # Airflow calls it from 3.3 on
-                await self.on_kill()
+                await despite_cancellations(self.on_kill())
             raise
         if reason is JobEventReason.ERROR and self._remaining_seconds() <= 0:
             reason = JobEventReason.TIMEOUT
@@ -160,8 +161,7 @@ class FlinklikeJobTrigger(BaseTrigger):
             return KillCause.USER
         task = TaskKey.of(self.task_instance)
         try:
-            async with asyncio.timeout(_ASK_SECONDS):
-                states = await sync_to_async(task.ask, thread_sensitive=False)()
+            states = await answered(sync_to_async(task.ask, thread_sensitive=False)(), seconds=_ASK_SECONDS)
         except Exception as error:  # noqa: BLE001 - any error means that there is no answer
             self.log.warning("Airflow does not say why the trigger is killed (%s): job %s goes on", error, self.job_id)
             return KillCause.UNKNOWN

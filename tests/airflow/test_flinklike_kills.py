@@ -1,5 +1,6 @@
 """Signals and timeouts of a waiting task, in every state of it: which of them end the job, and which leave it alone."""
 
+import asyncio
 import copy
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowTaskTimeout, TaskDeferralError
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.execution_time.timeout import timeout
+from airflow.triggers.base import BaseTrigger
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.exceptions import JobCanceledError, WorkerStoppedError
@@ -422,6 +424,41 @@ async def test_a_mark_or_a_clear_of_a_deferred_task_cancels_the_job(
     _, job_id = started(rest, "hang")
     await killed_trigger(job_id, consent=consent).on_kill()
     assert rest.cancels == ([job_id] if consent else [])
+
+
+@pytest.mark.asyncio
+async def test_a_trigger_that_is_cancelled_again_and_again_cancels_its_job(
+    rest: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Airflow below 3.3 does. The question goes on: a triggerer of 3.0 or 3.1 would not outlive its end."""
+    monkeypatch.delattr(BaseTrigger, "on_kill")
+    asked, gate = threading.Event(), threading.Event()
+    answers: list[bool] = []
+
+    def answer(**_: Any) -> Mapping[str, Any]:
+        asked.set()
+        answers.append(gate.wait(60))
+        return {"manual__1": {"run": "failed"}}
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(answer))
+    _, job_id = started(rest, "hang")
+    trigger = killed_trigger(job_id)
+
+    async def first_event() -> Any:
+        return await anext(trigger.run())
+
+    running = asyncio.create_task(first_event())
+    await asyncio.sleep(0)
+    while not asked.is_set():
+        running.cancel()
+        await asyncio.sleep(0.01)
+    for _ in range(3):
+        running.cancel()
+        await asyncio.sleep(0)
+    gate.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (answers, rest.cancels) == ([True], [job_id])
 
 
 @pytest.mark.asyncio
