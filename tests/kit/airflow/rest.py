@@ -39,8 +39,11 @@ class AirflowRest:
         """The JSON of the answer; `missing` instead of a 404. Retries while SQLite is locked."""
 
         def look() -> httpx.Response | None:
-            answer = self._http.request(method, f"/api/v2{path}", json=body, params=params)
-            return None if "Database error" in answer.text and not answer.is_success else answer
+            try:
+                answer = self._http.request(method, f"/api/v2{path}", json=body, params=params)
+            except (httpx.ReadError, httpx.RemoteProtocolError):  # a kept connection, closed after such an error
+                return None
+            return None if _says_locked(answer) else answer
 
         answer = reached(look, f"{method} {path} beside others", timeout=LOCKED_SECONDS, every=0.5)
         if answer.status_code == httpx.codes.NOT_FOUND and missing is not ...:
@@ -179,6 +182,12 @@ class Run:
         """A description of the run for a failure message."""
         told = f"{self.tries()}, {self.state_mismatches()} state mismatches, store {self.store()}"
         return f"{self.dag_id} {self.run_id} {self.task_id}: {told}\n{self.log()}"
+
+
+def _says_locked(answer: httpx.Response) -> bool:
+    """Airflow 3.2 does not say why."""
+    is_error = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR
+    return is_error and ("Database error" in answer.text or answer.text == "Internal Server Error")
 
 
 def _line(entry: Any) -> str:

@@ -82,6 +82,10 @@ class AirflowStandalone:
             "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
             "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
+            # A file whose parsing takes too long has no DAGs any more until it is parsed again.
+            "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "300",
+            "AIRFLOW__DAG_PROCESSOR__STALE_DAG_THRESHOLD": "600",
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "240",
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         }
 
