@@ -1,4 +1,4 @@
-# Sourced by quickstart.sh, test.sh and airflow-environments.sh: makes .venv with what a requirements file pins, once.
+# Sourced by quickstart.sh, test.sh and the *-environments.sh: makes .venv with what a requirements file pins, once.
 # ensure_environment FILE...: returns at once when nothing has changed since the last time.
 # It makes the folder that VENV names.
 

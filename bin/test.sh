@@ -150,6 +150,7 @@ case "$mode" in
 esac
 if [ "$mode" = all ]; then
   step "environments of other Airflows" bin/airflow-environments.sh
+  step "environments of other PySparks" bin/pyspark-environments.sh
   step "extended tests" tests "$@" -m extended
 fi
 [ -n "$has_tests" ] || failed+=("no test is selected")

@@ -58,7 +58,7 @@ def read_begin(connection: socket.socket) -> TaskBegin:
     fields = _Fields(connection)
     fields.number()  # the partition
     fields.text()  # Python's version
-    read = {0: _properties_of_4_0, 1: _properties_of_4_1}.get(_minor(), _properties_of_json)
+    read = {(4, 0): _properties_of_4_0, (4, 1): _properties_of_4_1}.get(_version(), _properties_of_json)
     properties = read(fields)
     return TaskBegin(bytes(fields.taken), properties.get(SESSION_PROPERTY) or "")
 
@@ -94,15 +94,16 @@ def planner_end(program: str) -> Any:
     return importlib.import_module(shared if importlib.util.find_spec(shared) else program)
 
 
-def _minor() -> int:
-    """The installed PySpark is 4 dot this."""
+def _version() -> tuple[int, int]:
+    """The installed PySpark's major and minor version."""
     from pyspark.version import __version__
 
-    return int(__version__.split(".")[1])
+    major, minor = __version__.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _has_messages() -> bool:
-    return _minor() >= 3
+    return _version() >= (4, 3)
 
 
 def _read_message(connection: socket.socket) -> TaskBegin:

@@ -1,11 +1,7 @@
-"""Python environments with other minor versions of PySpark, made once, beside `.venv`.
-
-What they hold is pinned in `requirements/`: all that the cluster and the tests need, and no Airflow.
-"""
+"""Python environments with other minor versions of PySpark, beside `.venv` (bin/pyspark-environments.sh)."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -18,34 +14,13 @@ OTHER_MINORS = ("4.0", "4.1", "4.2")
 _INSTALL_TIMEOUT = 3600.0
 
 
-def requirement_files(minor: str) -> tuple[str, ...]:
-    """What an environment is made of."""
-    return ("runtime.txt", "testing.txt", f"pyspark-{minor}.txt")
-
-
 def python_with(minor: str) -> Path:
-    """The interpreter of the environment of this minor version; made when its pins are new."""
-    directory = ROOT / f".venv-pyspark-{minor}"
-    python, stamp = directory / "bin" / "python", directory / ".installed"
-    wanted = _digest(minor)
-    if not stamp.exists() or stamp.read_text() != wanted:
-        _run([sys.executable, "-m", "venv", "--clear", str(directory)])
-        files = [option for name in requirement_files(minor) for option in ("-r", str(ROOT / "requirements" / name))]
-        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *files])
-        stamp.write_text(wanted)
-    return python
-
-
-def _digest(minor: str) -> str:
-    digest = hashlib.sha256(sys.version.encode())
-    for name in ("base.txt", *requirement_files(minor)):
-        digest.update((ROOT / "requirements" / name).read_bytes())
-    return digest.hexdigest()
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+    """The interpreter of the environment of this minor version, which is made if it is not there or not current."""
+    command = [str(ROOT / "bin" / "pyspark-environments.sh"), minor]
+    variables = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return ROOT / ".venv-pyspark" / minor / "bin" / "python"
 
 
 def variables_with(python: Path) -> dict[str, str]:
