@@ -89,6 +89,7 @@ class ContainerSettings:
     `challenge_timeout`: seconds to wait for the leader's challenge, which the leader writes when it learns of the
     registration in the store. Well below heartbeat.timeout, after which the leader revokes the lease of a process
     without a stream. `stops_jobs`: when this process leaves, cancel the jobs that no other process takes.
+    `metrics_address`: where this process serves its metrics, "" where it does not.
     """
 
     incarnation: Incarnation
@@ -96,6 +97,7 @@ class ContainerSettings:
     timeout: float
     challenge_timeout: float = 2.0
     stops_jobs: bool = False
+    metrics_address: str = ""
 
 
 class StorageAnswers(Protocol):
@@ -299,6 +301,7 @@ class JobMasterContainerRunner:
                 PROTOCOL_VERSION,
                 settings.capacity,
                 self.dispatcher.is_draining.value,
+                settings.metrics_address,
             )
         )
         async with asyncio.timeout(settings.timeout):

@@ -98,6 +98,7 @@ class JobMasterEntryPoint:
             entropy=context.entropy,
             store=context.store,
             lease_keeper=context.lease_keeper,
+            metrics=context.reporting.registry,
         )
         try:
             await ha.start()
@@ -189,6 +190,7 @@ class JobMasterEntryPoint:
                 capacity,
                 timeout,
                 stops_jobs=context.configuration.get(jm.JOBMASTER_SHUTDOWN) == "stop",
+                metrics_address=context.reporting.address(context.configuration.get(jm.JOBMASTER_ADDRESS)),
             ),
             rpc=rpc,
             heartbeats=heartbeats,

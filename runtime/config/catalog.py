@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from runtime.config.option import ConfigOption
-from runtime.config.options import cluster, failures, high_availability, jobmanager, security, taskmanager
+from runtime.config.options import cluster, failures, high_availability, jobmanager, metrics, security, taskmanager
 
 AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("Cluster", cluster),
@@ -16,6 +16,7 @@ AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("JobManager, JobMaster processes, REST", jobmanager),
     ("Failures and restarts", failures),
     ("TaskManager, slots, Spark", taskmanager),
+    ("Metrics", metrics),
 )
 
 SPARK_PREFIX = "spark."

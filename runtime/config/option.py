@@ -66,6 +66,7 @@ _HOST = r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*|\[?(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]+\]?)"
 _HOST_ONLY = re.compile(_HOST + r"\Z")
 _ID_RANGE = re.compile(r"(\d{1,9})-(\d{1,9})\Z")
 _ID_MIN, _ID_MAX = 1000, 999_999_999
+_PORTS = re.compile(r"\s*(\d{1,5})(?:\s*-\s*(\d{1,5}))?\s*\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?\Z")
 _ENDPOINT = re.compile(_HOST + r":(\d{1,5})\Z")
 
@@ -176,6 +177,42 @@ def parse_origins(text: str) -> tuple[str, ...]:
             message = f"expected origins such as https://airflow.example:8080, not {origin!r}"
             raise ValueError(message)
     return origins
+
+
+def parse_words(*known: str) -> Callable[[str], tuple[str, ...]]:
+    """A parser of a list of some of `known`, each at most once."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        words = tuple(word.lower() for word in parse_list(text))
+        for word in words:
+            if word not in known or words.count(word) > 1:
+                message = f"expected a list of {', '.join(known)}, each once at most, not {word[:80]!r}"
+                raise ValueError(message)
+        return words
+
+    return parse
+
+
+@dataclass(frozen=True, slots=True)
+class PortRange:
+    """Ports of which the first free one is taken; 0 to 0 is any."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def parse_port_range(text: str) -> PortRange:
+    """`port` or `first-last`; 0 alone is any free port."""
+    match = _PORTS.match(text)
+    first = int(match[1]) if match else -1
+    last = int(match[2] or first) if match else -1
+    if not 0 <= first <= last < 1 << 16 or (first == 0 and last > 0):
+        message = f"expected 0, a port, or a range of ports such as 9250-9270, not {text[:80]!r}"
+        raise ValueError(message)
+    return PortRange(first, last)
 
 
 def parse_variables(text: str) -> tuple[str, ...]:

@@ -36,6 +36,12 @@ from runtime.config.options.jobmanager import (
     REST_BIND_ADDRESS,
     SINGLE_JOBMASTER,
 )
+from runtime.config.options.metrics import (
+    METRICS_BIND_ADDRESS,
+    METRICS_MAX_SERIES,
+    METRICS_PORT,
+    METRICS_REPORTERS,
+)
 from runtime.config.options.security import (
     INTERNAL_ACCEPT_TOKEN,
     INTERNAL_TOKEN_FILE,
@@ -97,6 +103,7 @@ def conflicts(configuration: Configuration) -> list[str]:
         *_spark(configuration),
         *_slot_users(configuration),
         *_restarts(configuration),
+        *_metrics(configuration),
     ]
 
 
@@ -347,3 +354,10 @@ def _spark_secret(configuration: Configuration, master: str) -> Iterator[str]:
 def _restarts(configuration: Configuration) -> Iterator[str]:
     if configuration.get(EXPONENTIAL_DELAY_MAX) < configuration.get(EXPONENTIAL_DELAY_INITIAL):
         yield f"{EXPONENTIAL_DELAY_MAX.key} must not be below {EXPONENTIAL_DELAY_INITIAL.key}"
+
+
+def _metrics(configuration: Configuration) -> Iterator[str]:
+    options: tuple[ConfigOption[Any], ...] = (METRICS_PORT, METRICS_BIND_ADDRESS, METRICS_MAX_SERIES)
+    for option in options:
+        if configuration.has(option) and not configuration.get(METRICS_REPORTERS):
+            yield f"{option.key} has no effect without {METRICS_REPORTERS.key}: prometheus: set that, or remove it"

@@ -170,6 +170,8 @@ class Dispatcher(ABC):
                 self._publish(job_id)
             case ef.EndJobEverywhere(job_id, keeps_outputs):
                 self._ended[job_id] = keeps_outputs
+                if (summary := self._registry.summary(job_id)) is not None:
+                    self._services.metrics.ended(summary.status)
             case ef.ReplySubmitted() | ef.ReplyCancelled() | ef.ReplyDone() | ef.Refuse():
                 self._reply(effect)
             case ef.SendAssign() | ef.SendCancel() | ef.SendDrop() | ef.SendDrain() | ef.SendNotTaken():
@@ -258,7 +260,15 @@ class Dispatcher(ABC):
             submitter=request.submitter,
             namespace=request.namespace or DEFAULT_NAMESPACE,
         )
-        return await self._ask(lambda number: ev.SubmitRequested(number, source), SubmitJobResponse)
+        clock, metrics = self._services.clock, self._services.metrics
+        begin = clock.monotonic()
+        try:
+            answer = await self._ask(lambda number: ev.SubmitRequested(number, source), SubmitJobResponse)
+        except BaseException as error:
+            metrics.refused(error, clock.monotonic() - begin)
+            raise
+        metrics.submitted(answer, clock.monotonic() - begin)
+        return answer
 
     async def cancel_job(self, request: JobRequest, /) -> Empty:
         """Make the wish to cancel durable, and forward it."""
@@ -401,6 +411,7 @@ class Dispatcher(ABC):
             cpu_fraction=process.cpu_fraction,
             memory_bytes=process.memory_bytes,
             last_heard_millis=self._last_heard_millis(process.incarnation),
+            metrics_address=process.metrics_address,
         )
 
     @abstractmethod

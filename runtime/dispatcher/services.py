@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
+from runtime.dispatcher.dispatcher_metrics import DispatcherMetrics
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.highavailability.jobs.job_store import LeaderJobStore
 from runtime.highavailability.records import Payload
@@ -98,3 +99,4 @@ class DispatcherServices:
     address: str
     stops: TaskStops | None
     tell_cancel: Callable[[JobId, str], None] = without_audit
+    metrics: DispatcherMetrics = field(default_factory=DispatcherMetrics)

@@ -18,6 +18,7 @@ from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.dispatcher.archive_packs import BlobArchivePacks
 from runtime.dispatcher.core.events import ProcessKnown, ProcessLost
+from runtime.dispatcher.dispatcher_metrics import DispatcherMetrics
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
 from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
@@ -36,6 +37,7 @@ from runtime.highavailability.records import DRAINING, JobMasterRecord
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.highavailability.store_mark import StoreMark
 from runtime.jobmaster.connections import TaskManagerConnections
+from runtime.metrics.registry import NO_METRICS, MetricRegistry
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rpc.service import RpcService
@@ -62,6 +64,7 @@ class JobManagerServices:
     entropy: Entropy
     tell_cancel: Callable[[JobId, str], None]
     """As in DispatcherServices."""
+    metrics: MetricRegistry = NO_METRICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             address=services.rpc.server.address,
             stops=self._task_stops(),
             tell_cancel=services.tell_cancel,
+            metrics=DispatcherMetrics(services.metrics),
         )
         return DispatcherLeaderProcess(
             self._settings.dispatcher,

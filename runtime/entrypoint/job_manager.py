@@ -34,6 +34,7 @@ from runtime.entrypoint.component_factories import (
     JobMasterPrimaryComponentFactory,
     StandaloneComponentFactory,
 )
+from runtime.entrypoint.job_manager_metrics import JobManagerMetrics
 from runtime.entrypoint.job_manager_options import (
     audit_log,
     dispatcher_settings,
@@ -147,6 +148,7 @@ class ClusterEntrypoint:
             entropy=context.entropy,
             store=context.store,
             lease_keeper=context.lease_keeper,
+            metrics=context.reporting.registry,
         )
         if not ha.is_durable:
             logger.warning("high-availability.type is none: jobs are kept in memory, a restart forgets every job")
@@ -172,6 +174,7 @@ class ClusterEntrypoint:
                 clock=context.clock,
                 entropy=context.entropy,
                 tell_cancel=audit.tell_cancel,
+                metrics=context.reporting.registry,
             )
             with closing(audit):
                 async with Scope("audit") as scope:
@@ -205,6 +208,7 @@ class ClusterEntrypoint:
                 context.incarnation,
                 services.rpc.server.address,
                 f"{configuration.get(jm.REST_ADDRESS)}:{rest.port}",
+                context.reporting.address(configuration.get(jm.JOBMANAGER_ADDRESS)),
             )
             predecessor = _predecessor(context, services)
             predecessor.listen()
@@ -376,8 +380,15 @@ def _rest(
         frame_ancestors=configuration.get(jm.WEB_FRAME_ANCESTORS),
         page_cookie=page_cookie(configuration, context.layout, context.clock),
         tls=rest_tls(configuration),
+        metrics=_metrics(context, leading),
     )
     return make(rest_context, rest_settings(configuration), sign_in=sign_in)
+
+
+def _metrics(context: ProcessContext, leading: _Leading) -> JobManagerMetrics | None:
+    if context.reporting.exposition is None:
+        return None
+    return JobManagerMetrics(context.reporting, leading, leading.retrieval, context.clock)
 
 
 def _predecessor(context: ProcessContext, services: JobManagerServices) -> Predecessor:

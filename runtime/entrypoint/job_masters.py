@@ -12,7 +12,10 @@ from runtime.highavailability.services import HighAvailabilityServices
 from runtime.jobmaster.census_taker import CensusAsker, CensusSettings, CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.fence_keeper import FenceKeeper
+from runtime.jobmaster.job_master_metrics import JobMasterMetrics
 from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory, GraphSource
+from runtime.metrics import table
+from runtime.metrics.registry import Sample
 from runtime.rpc.service import RpcService, StreamKind
 
 CENSUS_RETRY = RetryPolicy(delay_initial=0.05, delay_max=1.0)
@@ -41,6 +44,8 @@ def job_manager_runner_factory(
     fences: FenceKeeper | None,
 ) -> DefaultJobManagerRunnerFactory:
     """Runners of the JobMasters of this process. `graph_source` reads graphs that did not travel inline."""
+    registry = context.reporting.registry
+    registry.read("jobmaster", lambda: [Sample(table.OWNED_JOBS, connections.jobs)])
     return DefaultJobManagerRunnerFactory(
         store=ha.owner_job_store(),
         connections=connections,
@@ -50,6 +55,7 @@ def job_manager_runner_factory(
         entropy=context.entropy,
         settings=job_master_settings(context.configuration, can_fence=fences is not None),
         fence_keeper=fences,
+        metrics=JobMasterMetrics(registry),
     )
 
 

@@ -46,6 +46,7 @@ class LocalCluster:
                 context.layout,
                 context.environment,
                 make_rpc=lambda settings, clock: LocalRpcService(network, settings, clock),
+                reporting=context.reporting,
             )
 
         job_manager, task_manager = part(), part()

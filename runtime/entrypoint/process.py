@@ -14,6 +14,7 @@ import resource
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,11 +35,13 @@ from runtime.config.options.cluster import LOG_FORMAT, LOG_LEVEL, LOG_MAX
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.entrypoint.keeper_process import KeeperProcess, fork_keeper
 from runtime.entrypoint.logging_setup import FORMAT, JsonFormatter, PrintableFormatter, set_up_logging
+from runtime.entrypoint.metrics import process_reporting
 from runtime.entrypoint.open_directories import open_directories
 from runtime.entrypoint.ready import report_ready
 from runtime.entrypoint.signals import StopSignal, stop_signals
 from runtime.highavailability.kv.keeper import NO_KEEPER, LeaseKeeper
 from runtime.highavailability.kv.key_value_store import KeyValueStore
+from runtime.metrics.reporting import NO_REPORTING, Reporting
 from runtime.rpc.grpc_service import GrpcRpcService
 from runtime.rpc.service import RpcService
 from runtime.rpc.settings import RpcSettings
@@ -54,6 +57,10 @@ STOP_DEADLINE = 8.0
 """Seconds for an orderly stop; the scripts kill after 10."""
 _PRINTS_INTERVAL = 1.0
 """Seconds. gRPC prints a line for each wrong byte of a client without a token: up to 35 MB a second (R52)."""
+
+
+class StartRefusedError(PermanentError):
+    """The process does not start, with this sentence."""
 
 
 class NewLifeError(PermanentError):
@@ -76,7 +83,7 @@ class ProcessContext:
     """The environment of a process. `store` replaces the configured etcd.
 
     `boot_clock` goes on while the host is suspended: deadlines for which other hosts wait too are on it (R14).
-    `lease_keeper` renews the lease of this process (R40).
+    `lease_keeper` renews the lease of this process (R40). `reporting` has its metrics (D-110).
     """
 
     configuration: Configuration
@@ -88,6 +95,7 @@ class ProcessContext:
     entropy: Entropy = field(default_factory=SystemEntropy)
     store: KeyValueStore | None = None
     lease_keeper: LeaseKeeper = NO_KEEPER
+    reporting: Reporting = NO_REPORTING
     is_ready: bool = False
     leaving: Leaving = field(default_factory=Leaving)
     incarnation: Incarnation = field(init=False)
@@ -136,13 +144,33 @@ def run_process(
     set_up_logging(environment, level=level, files_max=files_max, formatter=formatter)
     for sentence in (*([mended] if mended else []), *open_directories(configuration, layout)):
         logger.warning("%s", sentence)
-    context = ProcessContext(configuration, layout, environment, lease_keeper=keeper or NO_KEEPER)
-    logger.info("%s %s starts (pid %d, incarnation %s)", name, VERSION, os.getpid(), context.incarnation)
     try:
+        context = _context(name, configuration, layout, environment, keeper or NO_KEEPER)
+        logger.info("%s %s starts (pid %d, incarnation %s)", name, VERSION, os.getpid(), context.incarnation)
         return asyncio.run(_supervise(name, make, context, keeper))
+    except StartRefusedError as error:
+        return _refuse(str(error))
     finally:
         if keeper is not None:
             keeper.stop()
+
+
+def _context(
+    name: str, configuration: Configuration, layout: Layout, environment: Mapping[str, str], keeper: LeaseKeeper
+) -> ProcessContext:
+    """Raises StartRefusedError when the metrics that are asked for cannot be had."""
+    try:
+        reporting = process_reporting(name, configuration)
+    except FlinklikeError as error:
+        logger.error("%s did not start: %s", name, error)  # noqa: TRY400 - one line says it
+        raise StartRefusedError(str(error)) from error
+    if reporting.port is None:
+        return ProcessContext(configuration, layout, environment, lease_keeper=keeper)
+    logger.info("metrics are served at http://%s/metrics", reporting.address("localhost"))
+    make_rpc = partial(GrpcRpcService, metrics=reporting.registry)
+    return ProcessContext(
+        configuration, layout, environment, make_rpc=make_rpc, lease_keeper=keeper, reporting=reporting
+    )
 
 
 def _allow_connections() -> None:
@@ -165,6 +193,8 @@ async def _supervise(
         main = scope.start("main", _outcome(make, context))
         stopping = scope.start("stop", stop.wait())
         scope.spawn("logs", _bound_prints(context))
+        if context.reporting.port is not None:
+            scope.spawn("metrics", context.reporting.run(context.clock))
         _ = await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
         has_left = False
         if not main.done():

@@ -101,6 +101,7 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
         has_tenants=configuration.get(tm.TENANCY) == "namespace",
         environment_bytes=_environment_bytes(configuration) if has_spark else 0,
         environment_accounts=_environment_accounts(configuration) if has_spark else 0,
+        metrics_address=context.reporting.address(host),
     )
 
 

@@ -226,6 +226,7 @@ def _make_runner(
         entropy=context.entropy,
         users=users,
         own_process=OwnProcess.of(context.environment, _stacks(pool, spark)),
+        metrics=context.reporting.registry,
     )
 
 
@@ -301,4 +302,5 @@ def _services(context: ProcessContext, store: BlobStore) -> HighAvailabilityServ
         boot_clock=context.boot_clock,
         entropy=context.entropy,
         store=context.store,
+        metrics=context.reporting.registry,
     )

@@ -138,7 +138,8 @@ class DispatcherGateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegisterJobMaster:
-    """The first message of a JobMaster process on its stream."""
+    """The first message of a JobMaster process on its stream. `metrics_address`: where it serves its metrics (D-110),
+    "" where it does not."""
 
     incarnation: Incarnation
     address: str
@@ -146,6 +147,7 @@ class RegisterJobMaster:
     protocol_version: int
     capacity: int
     is_draining: bool = False
+    metrics_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class JobMasterInfo:
     cpu_fraction: float
     memory_bytes: int
     last_heard_millis: int
+    metrics_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ class RegisterTaskManager:
     PySpark, "" without Spark. `has_tenants`: the TaskManager serves one namespace at a time. `not_enforced`: the limits
     between slots that it does not enforce, of users, memory, cpu and pids (R50). `environment_bytes`: memory for Spark
     environments that it starts when jobs ask for them, all together; 0: it starts none. `environment_accounts`: the
-    users that these can have, where slots are users of their own; 0: elsewhere.
+    users that these can have, where slots are users of their own; 0: elsewhere. `metrics_address`: where it serves its
+    metrics (D-110), "" where it does not.
     """
 
     incarnation: Incarnation
@@ -46,6 +47,7 @@ class RegisterTaskManager:
     not_enforced: tuple[str, ...] = ()
     environment_bytes: int = 0
     environment_accounts: int = 0
+    metrics_address: str = ""
 
 
 def spark_offer(registration: RegisterTaskManager) -> SparkOffer:

@@ -97,11 +97,13 @@ class ClientRecord:
 
 @dataclass(frozen=True, slots=True)
 class LeaderRecord:
-    """`leader/jobmanager/<lease>`; the leader's epoch is the key's create revision."""
+    """`leader/jobmanager/<lease>`; the leader's epoch is the key's create revision. `metrics_address`: where the
+    process serves its metrics (D-110), "" where it does not."""
 
     incarnation: Incarnation
     address: str
     rest_address: str
+    metrics_address: str = ""
 
 
 DRAINING = "draining"

@@ -22,6 +22,7 @@ from runtime.highavailability.jobs.payloads import ObjectStore, Payloads
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.compaction import Compactor
 from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.counted_commit import CountedCommitStore
 from runtime.highavailability.kv.group_commit import GroupCommitStore
 from runtime.highavailability.kv.keeper import NO_KEEPER, Keeping, LeaseKeeper, SharedLease
 from runtime.highavailability.kv.key_value_store import KeyValueStore
@@ -43,6 +44,7 @@ from runtime.highavailability.principals import PrincipalStore
 from runtime.highavailability.record_seal import RecordSeal
 from runtime.highavailability.records import JobMasterRecord, LeaderRecord, TaskManagerRecord
 from runtime.highavailability.store_mark import MarkFile, StoreMark
+from runtime.metrics.registry import NO_METRICS, MetricRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +78,7 @@ class HighAvailabilityServices:
         *,
         owns_store: bool,
         lease_keeper: LeaseKeeper = NO_KEEPER,
+        metrics: MetricRegistry = NO_METRICS,
     ) -> None:
         self._below = kv
         self._owns_store = owns_store
@@ -85,7 +88,7 @@ class HighAvailabilityServices:
         self._entropy = entropy
         self._lease_settings = LeaseSettings(settings.lease_ttl, settings.timeout, lease_keeper)
         self._cluster: ClusterUuid | None = None
-        self._group_commit = GroupCommitStore(kv)
+        self._group_commit = CountedCommitStore(kv, metrics) if metrics.is_on else GroupCommitStore(kv)
         self._is_committing = False
         self.keys = Keys.of_cluster(settings.cluster_id)
         self.payloads = Payloads(objects)
@@ -233,6 +236,7 @@ def create(
     entropy: Entropy,
     store: KeyValueStore | None = None,
     lease_keeper: LeaseKeeper = NO_KEEPER,
+    metrics: MetricRegistry = NO_METRICS,
 ) -> HighAvailabilityServices:
     """Services over `store`, which the caller closes; without one over etcd, or over a memory store of their own.
 
@@ -243,7 +247,15 @@ def create(
     if kv is None:
         kv = MemoryKeyValueStore(clock) if settings.etcd is None else _etcd(settings, settings.etcd, clock, entropy)
     return HighAvailabilityServices(
-        kv, settings, objects, clock, boot_clock, entropy, owns_store=store is None, lease_keeper=lease_keeper
+        kv,
+        settings,
+        objects,
+        clock,
+        boot_clock,
+        entropy,
+        owns_store=store is None,
+        lease_keeper=lease_keeper,
+        metrics=metrics,
     )
 
 

@@ -113,6 +113,11 @@ class TaskManagerConnections:
         """The TaskManagers with a stream to this process."""
         return tuple(self._connections)
 
+    @property
+    def jobs(self) -> int:
+        """How many jobs are registered."""
+        return len(self._jobs)
+
     def register(self, job: ConnectedJob) -> None:
         """Messages for this job's epoch go to it from now on. A newer epoch takes the place of an older one."""
         before = self._jobs.get(job.job_id)

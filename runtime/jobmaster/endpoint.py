@@ -40,6 +40,7 @@ from runtime.highavailability.records import ResultRecord
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.jobmaster.fence_keeper import FenceKeeper
+from runtime.jobmaster.job_master_metrics import NO_JOB_MASTER_METRICS, JobMasterMetrics
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
     DeclareRequirements,
@@ -86,6 +87,7 @@ class JobMaster:
         "_final",
         "_jitter",
         "_listener",
+        "_metrics",
         "_pending_write",
         "_settings",
         "_store",
@@ -108,8 +110,10 @@ class JobMaster:
         entropy: Entropy,
         settings: JobMasterSettings,
         fence_keeper: FenceKeeper | None = None,
+        metrics: JobMasterMetrics = NO_JOB_MASTER_METRICS,
     ) -> None:
         self._fence_keeper = fence_keeper
+        self._metrics = metrics
         self.job_id: JobId = assignment.job_id
         self.epoch: int = assignment.epoch
         self._core = JobMasterCore(
@@ -207,6 +211,8 @@ class JobMaster:
         if self._core.status is not JobStatus.INITIALIZING:
             self.initialized.set()
         if self._core.status is not before:
+            if self._core.status is JobStatus.RESTARTING:
+                self._metrics.restarts.inc()
             reason = self._core.summary().pending_reason if self._failure is None else ""
             after = f"{self._core.status.name} ({reason})" if reason else self._core.status.name
             logger.info("job %s: %s -> %s", self.job_id, before.name, after)

@@ -31,6 +31,7 @@ from runtime.jobmaster.census_taker import CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMaster, JobMasterSettings
 from runtime.jobmaster.fence_keeper import FenceKeeper
+from runtime.jobmaster.job_master_metrics import NO_JOB_MASTER_METRICS, JobMasterMetrics
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.job_events import JobEvent, decode_events
 from runtime.scheduler.core.outputs.kept_outputs import Kept, what_is_kept
@@ -89,6 +90,7 @@ class DefaultJobManagerRunner:
         entropy: Entropy,
         settings: JobMasterSettings,
         fence_keeper: FenceKeeper | None,
+        metrics: JobMasterMetrics = NO_JOB_MASTER_METRICS,
     ) -> None:
         self._assignment: AssignJob | None = assignment
         self._graph = graph
@@ -108,6 +110,7 @@ class DefaultJobManagerRunner:
             entropy=entropy,
             settings=settings,
             fence_keeper=fence_keeper,
+            metrics=metrics,
         )
 
     @property
@@ -302,8 +305,10 @@ class DefaultJobManagerRunnerFactory:
         entropy: Entropy,
         settings: JobMasterSettings,
         fence_keeper: FenceKeeper | None = None,
+        metrics: JobMasterMetrics = NO_JOB_MASTER_METRICS,
     ) -> None:
         self._fence_keeper = fence_keeper
+        self._metrics = metrics
         self._store = store
         self._connections = connections
         self._graph_source = graph_source
@@ -316,6 +321,8 @@ class DefaultJobManagerRunnerFactory:
         self, assignment: AssignJob, listener: JobMasterListener, graph: JobGraph | None = None
     ) -> DefaultJobManagerRunner:
         """A runner for this assignment, not started. `graph`: the assignment's, where this process has verified it."""
+        if not assignment.is_fresh:
+            self._metrics.takeovers.inc()
         return DefaultJobManagerRunner(
             assignment,
             listener,
@@ -328,6 +335,7 @@ class DefaultJobManagerRunnerFactory:
             entropy=self._entropy,
             settings=self._settings,
             fence_keeper=self._fence_keeper,
+            metrics=self._metrics,
         )
 
 

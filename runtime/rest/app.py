@@ -39,6 +39,7 @@ from runtime.rest.routes.cluster import cluster_router
 from runtime.rest.routes.job_lists import job_lists_router
 from runtime.rest.routes.jobs import jobs_router
 from runtime.rest.routes.logs import logs_router
+from runtime.rest.routes.metrics import metrics_router
 from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
@@ -69,6 +70,7 @@ def create_app(
         blobs_router,
         tokens_router,
         process_router,
+        metrics_router,
     )
     made = [*(make(context) for make in routers), changes_router(context, history or ActivityHistory(context))]
     for router in made:

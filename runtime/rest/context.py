@@ -13,6 +13,7 @@ from runtime.gateways.blob import BlobKey
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import TaskExecutorGateway
+from runtime.metrics.reporting import Exposition
 from runtime.rest.access.audit import Audit, NoAudit
 from runtime.rest.access.page_cookie import PageCookie
 from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
@@ -48,6 +49,26 @@ class LeaderComponents:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsTarget:
+    """A process that serves metrics: its kind, its id, and host:port."""
+
+    process: str
+    id: str
+    address: str
+
+
+class MetricsView(Protocol):
+    """Metrics, as REST tells them."""
+
+    @property
+    def exposition(self) -> Exposition:
+        """Those of this process."""
+
+    def targets(self, components: LeaderComponents, /) -> Sequence[MetricsTarget]:
+        """Every process of the cluster that serves metrics."""
+
+
+@dataclass(frozen=True, slots=True)
 class RestContext:
     """Handed to every router. `task_executor` connects to a TaskManager by address, `process` to any process.
 
@@ -76,6 +97,8 @@ class RestContext:
     """Origins whose pages may show the dashboard in a frame."""
     tls: RestTls | None = None
     """None where REST is in plain text, here and at the leader."""
+    metrics: MetricsView | None = None
+    """None without a reporter."""
 
     @property
     def components(self) -> LeaderComponents:

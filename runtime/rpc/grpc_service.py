@@ -27,7 +27,9 @@ from runtime.common.errors import (
 )
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation
+from runtime.metrics.registry import NO_METRICS, MetricRegistry
 from runtime.rpc import codec
+from runtime.rpc.call_metrics import counted_invoke, counted_serve, stream_samples
 from runtime.rpc.client import make_client
 from runtime.rpc.frames import ChunkRequest
 from runtime.rpc.grpc_channels import (
@@ -74,8 +76,9 @@ class CannotListenError(PermanentError):
 class GrpcRpcService:
     """Implements `RpcService` over gRPC."""
 
-    def __init__(self, settings: RpcSettings, clock: Clock) -> None:
+    def __init__(self, settings: RpcSettings, clock: Clock, metrics: MetricRegistry = NO_METRICS) -> None:
         self._settings = settings
+        self._metrics = metrics
         self._clock = clock
         self._switchboard = Switchboard(settings)
         self._scope = ServiceScope(f"rpc/{settings.incarnation}")
@@ -123,7 +126,8 @@ class GrpcRpcService:
             return answer
 
         limits = self._settings.limits
-        client: GatewayT = make_client(gateway_type, invoke, message_size_max=limits.message_size_max)
+        call = counted_invoke(self._metrics, invoke) if self._metrics.is_on else invoke
+        client: GatewayT = make_client(gateway_type, call, message_size_max=limits.message_size_max)
         return client
 
     async def open_stream(self, address: str, hello: StreamHello, *, timeout: float) -> FrameStream:
@@ -226,7 +230,10 @@ class GrpcRpcService:
 
     async def start(self) -> None:
         """Bind and listen. Raises CannotListenError."""
-        handlers = _Handlers(self._switchboard, self._scope, self._settings, self._clock, self._strangers)
+        handlers = _Handlers(
+            self._switchboard, self._scope, self._settings, self._clock, self._strangers, self._metrics
+        )
+        self._metrics.read("stream", lambda: stream_samples([*self._switchboard.open_streams(), *self._dialed]))
         server = mended_server(handlers.by_path, server_options(self._settings), self._deaf)
         wanted = f"{self._settings.bind_host}:{self._settings.port}"
         try:
@@ -289,15 +296,20 @@ class _Handlers:
         settings: RpcSettings,
         clock: Clock,
         strangers: StrangerWatch,
+        metrics: MetricRegistry,
     ) -> None:
         self._switchboard = switchboard
+        self._metrics = metrics
         self._scope = scope
         self._settings = settings
         self._clock = clock
         self._strangers = strangers
         # All are served as streams of requests: gRPC would read a single request before it calls the handler, and no
         # request may be read before the token is checked.
-        self.by_path = {path: grpc.stream_unary_rpc_method_handler(self._unary(path)) for path in known_methods()}
+        self.by_path = {
+            path: grpc.stream_unary_rpc_method_handler(self._unary(path, method))
+            for path, method in known_methods().items()
+        }
         self.by_path[STREAM_PATH] = grpc.stream_stream_rpc_method_handler(self._stream)
         self.by_path[CHUNK_PATH] = grpc.stream_stream_rpc_method_handler(self._chunks)
         self.by_path[IDENTITY_PATH] = grpc.stream_unary_rpc_method_handler(self._identity)
@@ -313,12 +325,15 @@ class _Handlers:
         self._strangers.admit(context.peer())
         return metadata
 
-    def _unary(self, path: str) -> Any:
+    def _unary(self, path: str, method: GatewayMethod) -> Any:
+        call = self._switchboard.call
+        serve = counted_serve(self._metrics, method, call) if self._metrics.is_on else call
+
         async def behaviour(_requests: Any, context: Any) -> bytes:
             try:
                 metadata = self._authenticate(context)
                 target, sender = token_of(metadata, TARGET_KEY), token_of(metadata, SENDER_KEY)
-                return await self._switchboard.call(path, target, sender, await _only_request(context))
+                return await serve(path, target, sender, await _only_request(context))
             except Exception as error:
                 # The boundary of the endpoint: whatever it raised goes to its caller.
                 if is_bug(error):

@@ -130,6 +130,16 @@ class FrameStream:
         """True once the stream has ended for any reason."""
         return bool(self._end_reason)
 
+    @property
+    def outbox(self) -> tuple[int, int]:
+        """How many messages wait to be sent, and their bytes."""
+        return len(self._bodies), self._outbox_size
+
+    @property
+    def inbox(self) -> tuple[int, int]:
+        """How many messages have arrived and wait to be received, and the bytes of their frames."""
+        return len(self._inbox), self._inbox_size
+
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when the stream ends, so that the transport ends its call."""
         self._on_end = callback

@@ -29,6 +29,7 @@ from runtime.taskexecutor.directories.job_users import JobUsers
 from runtime.taskexecutor.slot_pool import SlotPool
 from runtime.taskexecutor.slots.work import SlotWork
 from runtime.taskexecutor.storage.directory_tree import local_path
+from runtime.taskexecutor.task_manager_metrics import TaskManagerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -41,15 +42,18 @@ Post = Callable[[AttemptReported | AttemptProgressed | AttemptEnded], None]
 class _Attempt:
     """One attempt; also the SlotListener of its slot. What comes after the terminal report is dropped."""
 
-    __slots__ = ("_clock", "_post", "attempt_id", "is_cancelled", "is_reported", "preparation")
+    __slots__ = ("_begin", "_clock", "_metrics", "_post", "attempt_id", "is_cancelled", "is_reported", "preparation")
 
-    def __init__(self, attempt_id: ExecutionAttemptId, post: Post, clock: Clock) -> None:
+    def __init__(self, attempt_id: ExecutionAttemptId, post: Post, clock: Clock, metrics: TaskManagerMetrics) -> None:
         self.attempt_id = attempt_id
         self.preparation: asyncio.Timeout | None = None
         self.is_cancelled = False
         self.is_reported = False
         self._post = post
         self._clock = clock
+        self._metrics = metrics
+        self._begin = clock.monotonic()
+        metrics.started()
 
     def task_state_changed(self, report: TaskExecutionReport, /) -> None:
         """The slot has news."""
@@ -60,8 +64,7 @@ class _Attempt:
             reason = f"its report of {size} bytes is above the limit of {REPORT_BYTES_MAX}: too many output files"
             self.report_state(ExecutionState.FAILED, reason)
             return
-        self.is_reported = report.state.is_terminal
-        self._post(AttemptReported(report))
+        self._post_report(report)
 
     def task_progressed(self, progress: TaskProgress, /) -> None:
         """Something visible changed."""
@@ -77,8 +80,13 @@ class _Attempt:
         self._report(state, system_failure(reason, self._clock) if reason else None)
 
     def _report(self, state: ExecutionState, failure: FailureInfo | None) -> None:
-        self.is_reported = True
-        self._post(AttemptReported(bare_report(self.attempt_id, state, failure, self._clock)))
+        self._post_report(bare_report(self.attempt_id, state, failure, self._clock))
+
+    def _post_report(self, report: TaskExecutionReport) -> None:
+        self.is_reported = report.state.is_terminal
+        if self.is_reported:
+            self._metrics.ended(report, self._clock.monotonic() - self._begin)
+        self._post(AttemptReported(report))
 
 
 def bare_report(
@@ -127,8 +135,10 @@ class Attempts:
         scope: ServiceScope,
         post: Post,
         users: JobUsers | None = None,
+        metrics: TaskManagerMetrics | None = None,
     ) -> None:
         self._users = users
+        self._metrics = metrics or TaskManagerMetrics()
         self._pool = pool
         self._directories = directories
         self._exchange = exchange
@@ -144,7 +154,7 @@ class Attempts:
     def run(self, order: RunAttempt) -> None:
         """Start an attempt."""
         attempt_id = order.task.attempt_id
-        attempt = self._running[attempt_id] = _Attempt(attempt_id, self._post, self._clock)
+        attempt = self._running[attempt_id] = _Attempt(attempt_id, self._post, self._clock, self._metrics)
         self._scope.spawn(f"attempt {attempt_id}", self._run(order, attempt))
 
     def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId) -> None:

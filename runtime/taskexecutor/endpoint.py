@@ -33,6 +33,7 @@ from runtime.gateways.task_executor import (
     TaskExecutorGateway,
 )
 from runtime.heartbeat.service import HeartbeatService
+from runtime.metrics.registry import NO_METRICS, MetricRegistry
 from runtime.rpc.service import RpcService
 from runtime.taskexecutor.attempts import Attempts, bare_report, system_failure
 from runtime.taskexecutor.connections.contact import ContactKeeper
@@ -100,6 +101,7 @@ from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
 from runtime.taskexecutor.slot_reports import SlotReports
 from runtime.taskexecutor.slots.work import ProcessGuard
+from runtime.taskexecutor.task_manager_metrics import TaskManagerMetrics, slot_samples, spark_samples
 
 logger = logging.getLogger(__name__)
 
@@ -130,8 +132,10 @@ class TaskExecutor:
         take_tokens: Callable[[Sequence[DelegationToken]], None] = lambda _: None,
         users: JobUsers | None = None,
         own_process: ProcessGateway | None = None,
+        metrics: MetricRegistry = NO_METRICS,
     ) -> None:
         self._settings = settings
+        self._metrics = TaskManagerMetrics(metrics)
         self._contact = contact
         if contact is not None:
             contact.obeyer = self
@@ -166,6 +170,9 @@ class TaskExecutor:
         )
         self._outbox = Outbox(self._job_masters.send, self._leader.send)
         self._spark = spark
+        metrics.read("slots", lambda: slot_samples(self._core.slots, pool))
+        if spark is not None:
+            metrics.read("spark", lambda: spark_samples(spark))
         self._slot_reports = SlotReports(self._core, pool, spark, self._leader)
         self._gateway = EndpointGateway(self._core.jobs, settings.log_directory, self._post)
         self._departures = JobDepartures(pool, spark, self._directories, exchange, self._attempts, self._outputs)
@@ -201,6 +208,7 @@ class TaskExecutor:
             scope=self._scope,
             post=self._post,
             users=users,
+            metrics=self._metrics,
         )
 
     # --- life -----------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from runtime.highavailability.leadership.registration import TaskManagerRegistry
 from runtime.highavailability.leadership.retrieval import LeaderInformation
 from runtime.highavailability.records import TaskManagerRecord
 from runtime.highavailability.services import HighAvailabilityServices
+from runtime.metrics.registry import NO_METRICS, MetricRegistry
 from runtime.rpc.service import RpcService
 from runtime.taskexecutor.attempt_logs.log_directory import AttemptLogs
 from runtime.taskexecutor.connections.contact import ContactKeeper, ContactSettings
@@ -140,9 +141,11 @@ class TaskManagerRunner:
         entropy: Entropy,
         users: JobUsers | None = None,
         own_process: ProcessGateway | None = None,
+        metrics: MetricRegistry = NO_METRICS,
     ) -> None:
         self._settings = settings
         self._own_process = own_process
+        self._metrics = metrics
         self._users = users
         self._registration = registration
         self._rpc = rpc
@@ -245,6 +248,7 @@ class TaskManagerRunner:
             take_tokens=self._tokens.take,
             users=self._users,
             own_process=self._own_process,
+            metrics=self._metrics,
         )
         self._at_stop("task executor", executor.stop)
         await self._guard.state_end(self._settings.end_stated_for)

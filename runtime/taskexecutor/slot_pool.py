@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from runtime.aio.watch import Watch
@@ -28,6 +29,9 @@ class SlotPool(Protocol):
 
         Where slots are users of their own, returns when they are reaped: other jobs have these users next (R50).
         """
+
+    def memory_bytes(self) -> Mapping[int, int]:
+        """The memory of what runs in each slot, by the slot's number, as it was measured last; 0 where nothing runs."""
 
     async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
         """Cancel an attempt: softly, then by force. Idempotent."""

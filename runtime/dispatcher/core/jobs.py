@@ -177,6 +177,7 @@ class JobRegistry:
         registration = event.registration
         process = self.processes.known(registration.incarnation, registration.address, registration.capacity)
         process.version = registration.version
+        process.metrics_address = registration.metrics_address
         process.is_connected = True
         process.sent.clear()
         self._drops.pop(registration.incarnation, None)

@@ -23,6 +23,7 @@ class JobMasterProcess:
     address: str
     capacity: int
     version: str = ""
+    metrics_address: str = ""
     is_connected: bool = False
     is_draining: bool = False
     is_new: bool = True

@@ -117,6 +117,11 @@ class GroupCommitStore:
         self.commits = 0
         """Transactions sent."""
 
+    @property
+    def waiting(self) -> int:
+        """How many transactions wait to be sent."""
+        return len(self._queue)
+
     async def open(self) -> None:
         """Must be called before the first transaction."""
         await self._scope.open()

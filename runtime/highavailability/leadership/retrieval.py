@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from runtime.aio.watch import Watch
@@ -40,10 +40,13 @@ class LeaderRetrieval:
         self._entropy = entropy
         self._timeout = timeout
         self.leader: Watch[LeaderInformation | None] = Watch(None)
+        self.candidates: tuple[LeaderRecord, ...] = ()
+        """The JobManagers that lead or stand by, the leader first; without those whose records cannot be read."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
         async for candidates in follow(self._kv, self._keys.leaders, timeout=self._timeout, entropy=self._entropy):
+            self.candidates = tuple(_records(candidates))
             leader = self._leader_of(candidates)
             if leader != self.leader.value:
                 self.leader.set(leader)
@@ -58,3 +61,11 @@ class LeaderRetrieval:
             logger.exception("the leader's record cannot be read")
             return None
         return LeaderInformation(record, oldest.create_revision, FencingToken(self._cluster, oldest.create_revision))
+
+
+def _records(candidates: Mapping[str, KeyValue]) -> Iterator[LeaderRecord]:
+    for kv in sorted(candidates.values(), key=lambda one: one.create_revision):
+        try:
+            yield decode_record(LeaderRecord, kv.value, key=kv.key)
+        except UnreadableRecordError as error:
+            logger.debug("a candidate's record cannot be read: %s", error)

@@ -24,6 +24,7 @@ class Access:
 
 
 _LOOK = Access(Role.VIEWER)
+_LOOK_AT_ALL = Access(Role.VIEWER, is_of_all=True)
 _UPLOAD = Access(Role.SUBMITTER)
 _OWN = Access(Role.SUBMITTER, is_own=True)
 _OPERATE_ALL = Access(Role.OPERATOR, is_of_all=True)
@@ -83,6 +84,9 @@ TABLE: dict[tuple[str, str], Access] = {
     ("PUT", "/blobs/{sha256}"): _UPLOAD,
     # Code of all jobs, and nothing that a client needs.
     ("GET", "/blobs/{key}"): _OPERATE_ALL,
+    # Numbers of jobs of all namespaces, where /overview has those that one may see.
+    ("GET", "/metrics"): _LOOK_AT_ALL,
+    ("GET", "/metrics/targets"): _LOOK_AT_ALL,
     ("GET", "/tokens"): _ADMINISTER,
     ("POST", "/tokens"): replace(_ADMINISTER, action="create-token"),
     ("POST", "/tokens/{name}/rotate"): replace(_ADMINISTER, action="rotate-token"),

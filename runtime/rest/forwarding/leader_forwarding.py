@@ -42,6 +42,8 @@ _OF_ONE_HOP = frozenset(
 )
 _OF_EACH_ANSWER = frozenset({b"date", b"x-content-type-options"})
 """What this process's own server says, too."""
+_OF_EACH_PROCESS = frozenset({"/metrics", "/v1/metrics"})
+"""Paths that are about the process that is asked, whether it leads or not."""
 _TARGET = re.compile(rb"/[!-~]*")
 
 
@@ -61,6 +63,7 @@ class LeaderForwarding:
             return
         address = self._context.other_leader.value
         is_local = scope["type"] != "http" or not address or self._context.leader() is not None
+        is_local = is_local or scope["path"] in _OF_EACH_PROCESS
         if is_local or any(name == FORWARDED for name, _ in scope["headers"]):
             await self._app(scope, receive, send)
             return

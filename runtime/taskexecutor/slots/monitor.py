@@ -148,7 +148,7 @@ class AttemptMonitor:
                 self._measured.add(attempt)
                 _ = group.create_task(self._measure(attempt, sample.tree, held))
             else:
-                attempt.memory_bytes_peak = max(attempt.memory_bytes_peak, sample.bytes_used)
+                attempt.note_memory(sample.bytes_used)
         directory = attempt_directory(attempt.work.log_directory, attempt.attempt_id)
         if attempt not in self._bounded and self._are_logs_above(directory):
             self._bounded.add(attempt)
@@ -191,7 +191,7 @@ class AttemptMonitor:
             self._measured.discard(attempt)
         if attempt not in (*self._running(), *self._kept()):  # its process may run another one by now
             return
-        attempt.memory_bytes_peak = max(attempt.memory_bytes_peak, sample.bytes_used)
+        attempt.note_memory(sample.bytes_used)
         if sample.is_exact and sample.bytes_used > limit:
             self._kill_for_memory(attempt, sample)
 

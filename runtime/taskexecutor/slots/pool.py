@@ -434,6 +434,10 @@ class SlotProcessPool:
         except ScopeClosedError:
             return
 
+    def memory_bytes(self) -> dict[int, int]:
+        """The memory of what runs in each slot, as it was measured last; 0 where nothing runs."""
+        return {slot.index: 0 if slot.attempt is None else slot.attempt.memory_bytes for slot in self._slots}
+
     def _running_attempts(self) -> list[RunningAttempt]:
         return [slot.attempt for slot in self._slots if slot.attempt is not None]
 

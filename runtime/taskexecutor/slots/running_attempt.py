@@ -43,6 +43,8 @@ class RunningAttempt:
         self.ending: asyncio.Future[TaskOutcome | ProcessExit] | None = None
         self.is_cancelled = False
         self.kill_failure: FailureInfo | None = None
+        self.memory_bytes = 0
+        """As it was measured last."""
         self.memory_bytes_peak = 0
         self.held_files: HeldFiles | None = None
         self._outputs: dict[OutputDirectory, None] = {}
@@ -52,6 +54,11 @@ class RunningAttempt:
         self._fraction, self._text, self._waits = 0.0, "", ""
         self._spark = SparkProgress()
         self._is_over = self._is_running = False
+
+    def note_memory(self, used: int) -> None:
+        """It was measured."""
+        self.memory_bytes = used
+        self.memory_bytes_peak = max(self.memory_bytes_peak, used)
 
     @cached_property
     def _order(self) -> WorkOrder:

@@ -48,6 +48,9 @@ class TestingSlotPool:
         finally:
             del self.slots[slot_index], self._ending[attempt_id]
 
+    def memory_bytes(self) -> dict[int, int]:
+        return dict.fromkeys(self.slots, 1 << 20)
+
     async def renew(self) -> None:
         assert not self.slots
         self.renewals += 1

@@ -318,6 +318,10 @@ class SimulatedSlotPool:
         for nothing in list[tuple[str, str]]():
             yield nothing
 
+    def memory_bytes(self) -> dict[int, int]:
+        """Nothing is measured."""
+        return {}
+
     async def renew(self) -> None:
         """Others come up."""
         self.readiness.set(False)

@@ -1,0 +1,35 @@
+"""Options of metrics and their reporters (D-110)."""
+
+from __future__ import annotations
+
+from runtime.config.option import ConfigOption, PortRange, host_option, int_option, parse_port_range, parse_words
+
+METRICS_REPORTERS: ConfigOption[tuple[str, ...]] = ConfigOption(
+    "metrics.reporters",
+    parse_words("prometheus"),
+    (),
+    "Who is told the metrics of each process: prometheus serves them in Prometheus' text format. It takes the package "
+    "prometheus-client (pip install 'airflow-flinklike[metrics]'). Without a reporter nothing is counted.",
+    "List",
+    "(none)",
+)
+METRICS_PORT: ConfigOption[PortRange] = ConfigOption(
+    "metrics.prometheus.port",
+    parse_port_range,
+    PortRange(0, 0),
+    "Port on which each process serves its metrics, without TLS and sign-in; 0 picks a free one, a range such as "
+    "9250-9270 the first that is free, so that many processes of a host have ports that a firewall knows. GET "
+    "/metrics/targets of REST lists them for Prometheus.",
+    "Port or range",
+)
+METRICS_BIND_ADDRESS = host_option(
+    "metrics.prometheus.bind-address", "127.0.0.1", "Interface on which each process serves its metrics."
+)
+METRICS_MAX_SERIES = int_option(
+    "metrics.max-series",
+    1000,
+    "Series that one metric has in one process at most. Further ones are left out, and counted in "
+    "flinklike_metrics_dropped_samples_total.",
+    low=100,
+    high=100_000,
+)

@@ -1,0 +1,41 @@
+"""The metrics of a process, as its configuration asks for them (D-110)."""
+
+from __future__ import annotations
+
+from runtime.aio.clock import SystemClock
+from runtime.common.errors import InvalidInputError
+from runtime.config.configuration import Configuration
+from runtime.config.options import metrics as m
+from runtime.metrics.counted import CountedMetrics
+from runtime.metrics.http_port import MetricsPort, bind_port
+from runtime.metrics.process_figures import ProcessFigures
+from runtime.metrics.reporting import NO_REPORTING, Exposition, Reporting
+
+_COMPONENTS = {"local cluster": "local", "TaskManager": "taskmanager"}
+"""By the name of the process; the others are called as they are."""
+
+
+def process_reporting(name: str, configuration: Configuration) -> Reporting:
+    """Counters, and a port that listens; `NO_REPORTING`, which loads nothing, without a reporter.
+
+    Raises InvalidInputError without the library, UnavailableError when the port is taken.
+    """
+    if "prometheus" not in configuration.get(m.METRICS_REPORTERS):
+        return NO_REPORTING
+    try:
+        from runtime.metrics import prometheus  # noqa: PLC0415 - an optional library
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "prometheus_client":
+            raise
+        message = (
+            f"{m.METRICS_REPORTERS.key}: prometheus takes the package prometheus-client, which is not installed here: "
+            "pip install 'airflow-flinklike[metrics]' (or prometheus-client), or remove the option"
+        )
+        raise InvalidInputError(message) from error
+    clock = SystemClock()
+    registry = CountedMetrics(configuration.get(m.METRICS_MAX_SERIES))
+    registry.read("process", ProcessFigures(_COMPONENTS.get(name, name), clock))
+    exposition = Exposition(prometheus.PrometheusText(registry.families, clock), prometheus.CONTENT_TYPE)
+    ports, address = configuration.get(m.METRICS_PORT), configuration.get(m.METRICS_BIND_ADDRESS)
+    listener = bind_port(address, range(ports.first, ports.last + 1))
+    return Reporting(registry, exposition, MetricsPort(listener, exposition.render, exposition.content_type), address)
