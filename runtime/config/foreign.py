@@ -95,7 +95,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "jobstore.type": "the store is high-availability.storageDir: remove it",
     "kubernetes": "Kubernetes deployment is not available: remove it",
     "library-cache-manager": "unused blobs are collected by the leader: remove it",
-    "metrics": "use metrics.reporters: prometheus and metrics.prometheus.port, see docs/metrics.md",
+    "metrics": "use metrics.reporters: prometheus and metrics.prometheus.port",
     "parallelism.default": "set parallelism in the pipeline, or flinklike run -p",
     "pekko": _RPC,
     "pipeline": _JOB_SETTING,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from runtime.aio.clock import SystemClock
+from runtime.aio.scope import Scope
+from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError
 from runtime.config.configuration import Configuration
 from runtime.config.options import metrics as m
-from runtime.metrics.counted import CountedMetrics
-from runtime.metrics.http_port import MetricsPort, bind_port
-from runtime.metrics.process_figures import ProcessFigures
 from runtime.metrics.reporting import NO_REPORTING, Exposition, Reporting
 
 _COMPONENTS = {"local cluster": "local", "TaskManager": "taskmanager"}
@@ -32,10 +31,21 @@ def process_reporting(name: str, configuration: Configuration) -> Reporting:
             "pip install 'airflow-flinklike[metrics]' (or prometheus-client), or remove the option"
         )
         raise InvalidInputError(message) from error
+    from runtime.metrics.counted import CountedMetrics  # noqa: PLC0415 - as the library, only where it is used
+    from runtime.metrics.http_port import MetricsPort, bind_port  # noqa: PLC0415
+    from runtime.metrics.process_figures import ProcessFigures, watch_loop_lag  # noqa: PLC0415
+
     clock = SystemClock()
     registry = CountedMetrics(configuration.get(m.METRICS_MAX_SERIES))
     registry.read("process", ProcessFigures(_COMPONENTS.get(name, name), clock))
     exposition = Exposition(prometheus.PrometheusText(registry.families, clock), prometheus.CONTENT_TYPE)
     ports, address = configuration.get(m.METRICS_PORT), configuration.get(m.METRICS_BIND_ADDRESS)
     listener = bind_port(address, range(ports.first, ports.last + 1))
-    return Reporting(registry, exposition, MetricsPort(listener, exposition.render, exposition.content_type), address)
+    port = MetricsPort(listener, exposition.render, exposition.content_type)
+
+    async def run(loop_clock: Clock) -> None:
+        async with Scope("metrics") as scope:
+            scope.spawn_eternal("loop-lag", watch_loop_lag(registry, loop_clock))
+            scope.spawn_eternal("port", port.run())
+
+    return Reporting(registry, exposition, address, port.port, run, listener.close)

@@ -164,7 +164,7 @@ def _context(
     except FlinklikeError as error:
         logger.error("%s did not start: %s", name, error)  # noqa: TRY400 - one line says it
         raise StartRefusedError(str(error)) from error
-    if reporting.port is None:
+    if not reporting.registry.is_on:
         return ProcessContext(configuration, layout, environment, lease_keeper=keeper)
     logger.info("metrics are served at http://%s/metrics", reporting.address("localhost"))
     make_rpc = partial(GrpcRpcService, metrics=reporting.registry)
@@ -193,7 +193,7 @@ async def _supervise(
         main = scope.start("main", _outcome(make, context))
         stopping = scope.start("stop", stop.wait())
         scope.spawn("logs", _bound_prints(context))
-        if context.reporting.port is not None:
+        if context.reporting.run is not None:
             scope.spawn("metrics", context.reporting.run(context.clock))
         _ = await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
         has_left = False

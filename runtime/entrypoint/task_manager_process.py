@@ -47,6 +47,7 @@ from runtime.entrypoint.task_manager_options import (
 )
 from runtime.gateways.resource_manager import RegisterTaskManager, spark_offer
 from runtime.highavailability.services import HighAvailabilityServices, create
+from runtime.rpc.service import RpcService
 from runtime.system.linux import join_empty_keyring
 from runtime.taskexecutor.connections.contact import DeregisteredError
 from runtime.taskexecutor.containment.cgroups import remove_own
@@ -184,17 +185,7 @@ def _make_runner(
         spark = _environments(context, registration, settings, make, None if numbers is None else accounts, environment)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)
     services = _services(context, store)
-    rpc = context.make_rpc(
-        rpc_settings(
-            configuration,
-            layout,
-            context.incarnation,
-            address=tm.TASKMANAGER_HOST,
-            bind_host=tm.TASKMANAGER_BIND_HOST,
-            port=tm.TASKMANAGER_PORT,
-        ),
-        context.clock,
-    )
+    rpc = _transport(context)
 
     def make_blobs(blob_address: Callable[[], str | None]) -> BlobSharedClient:
         settings = BlobClientSettings(directory.blobs, configuration.get(ha.BLOB_CACHE_SIZE), Patience())
@@ -259,6 +250,18 @@ def _stacks(pool: StartableSlotPool, spark: SparkEnvironments | None) -> Callabl
                 yield one
 
     return stacks
+
+
+def _transport(context: ProcessContext) -> RpcService:
+    settings = rpc_settings(
+        context.configuration,
+        context.layout,
+        context.incarnation,
+        address=tm.TASKMANAGER_HOST,
+        bind_host=tm.TASKMANAGER_BIND_HOST,
+        port=tm.TASKMANAGER_PORT,
+    )
+    return context.make_rpc(settings, context.clock)
 
 
 def _spark(

@@ -108,14 +108,39 @@ def _response(status: HTTPStatus, content_type: str, body: bytes, *, has_body: b
     return head + more + b"\r\n" + (body if has_body else b"")
 
 
+class Answered:
+    """The one request of a connection, as far as it has come. `answer` is told its head."""
+
+    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
+        self._answer = answer
+        self._head = bytearray()
+        self._is_over = False
+
+    def hear(self, data: bytes, transport: asyncio.Transport) -> None:
+        """More of it: once its head is complete, or too long, it is answered, and the transport closed."""
+        if self._is_over:
+            return
+        self._head += data[: HEAD_BYTES_MAX + 1]
+        end = _END.search(self._head)
+        if end is None and len(self._head) <= HEAD_BYTES_MAX:
+            return
+        self._is_over = True
+        if end is None or end.start() > HEAD_BYTES_MAX:
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            answer = _response(status, _PLAIN, b"the head of the request is too long\n")
+        else:
+            answer = self._answer(bytes(self._head[: end.start()]))
+        self._head.clear()
+        transport.write(answer)
+        transport.close()
+
+
 class _Connection(asyncio.Protocol):
     """One connection: a request, an answer, the end."""
 
     def __init__(self, others: set[_Connection], answer: Callable[[bytes], bytes]) -> None:
         self._others = others
-        self._answer = answer
-        self._head = bytearray()
-        self._is_answered = False
+        self._request = Answered(answer)
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -130,21 +155,8 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """More of the request."""
-        if self._is_answered or self._transport is None:
-            return
-        self._head += data[: HEAD_BYTES_MAX + 1]
-        end = _END.search(self._head)
-        if end is None and len(self._head) <= HEAD_BYTES_MAX:
-            return
-        self._is_answered = True
-        if end is None or end.start() > HEAD_BYTES_MAX:
-            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            answer = _response(status, _PLAIN, b"the head of the request is too long\n")
-        else:
-            answer = self._answer(bytes(self._head[: end.start()]))
-        self._head.clear()
-        self._transport.write(answer)
-        self._transport.close()
+        if self._transport is not None:
+            self._request.hear(data, self._transport)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """It is over."""

@@ -1,15 +1,16 @@
-"""Reporting: the metrics of a process with the reporters that its configuration names."""
+"""Reporting: the metrics of a process with the reporters that its configuration names.
+
+Every process loads this, and what reports only where it is on.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
-from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
-from runtime.metrics.http_port import MetricsPort
-from runtime.metrics.process_figures import watch_loop_lag
 from runtime.metrics.registry import NO_METRICS, MetricRegistry
 
 
@@ -21,29 +22,29 @@ class Exposition:
     content_type: str
 
 
+def _nothing() -> None:
+    """There is no port."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """What a process has for its components, and what it runs. Without a reporter: `NO_REPORTING`."""
+    """What a process has for its components, and what it runs (eternal, by its clock). Without a reporter:
+    `NO_REPORTING`."""
 
     registry: MetricRegistry = NO_METRICS
     exposition: Exposition | None = None
-    port: MetricsPort | None = None
     bind_address: str = ""
+    port: int = 0
+    run: Callable[[Clock], Coroutine[Any, Any, None]] | None = None
+    close: Callable[[], None] = _nothing
+    """Gives the port back, where `run` was never started."""
 
     def address(self, host: str) -> str:
         """host:port where others scrape this process, whose own host name is `host`; "" where they cannot."""
-        if self.port is None:
+        if not self.port:
             return ""
-        shown = host if _is_any(self.bind_address) else self.bind_address
-        shown = shown.strip("[]")
-        return f"[{shown}]:{self.port.port}" if ":" in shown else f"{shown}:{self.port.port}"
-
-    async def run(self, clock: Clock) -> None:
-        """Serve until cancelled."""
-        async with Scope("metrics") as scope:
-            scope.spawn_eternal("loop-lag", watch_loop_lag(self.registry, clock))
-            if self.port is not None:
-                scope.spawn_eternal("port", self.port.run())
+        shown = (host if _is_any(self.bind_address) else self.bind_address).strip("[]")
+        return f"[{shown}]:{self.port}" if ":" in shown else f"{shown}:{self.port}"
 
 
 NO_REPORTING = Reporting()

@@ -170,9 +170,6 @@ class TaskExecutor:
         )
         self._outbox = Outbox(self._job_masters.send, self._leader.send)
         self._spark = spark
-        metrics.read("slots", lambda: slot_samples(self._core.slots, pool))
-        if spark is not None:
-            metrics.read("spark", lambda: spark_samples(spark))
         self._slot_reports = SlotReports(self._core, pool, spark, self._leader)
         self._gateway = EndpointGateway(self._core.jobs, settings.log_directory, self._post)
         self._departures = JobDepartures(pool, spark, self._directories, exchange, self._attempts, self._outputs)
@@ -216,6 +213,7 @@ class TaskExecutor:
     async def start(self) -> None:
         """Begin to serve and to look for the leader."""
         await self._scope.open()
+        self._read_metrics()
         self._rpc.server.add_gateway(TaskExecutorGateway, self._gateway, check=self._gateway.check_tokens)
         if self._own_process is not None:
             self._rpc.server.add_gateway(ProcessGateway, self._own_process, check=self._gateway.check_tokens)
@@ -226,6 +224,12 @@ class TaskExecutor:
             self._scope.spawn_eternal("spark environments", self._watch(self._spark.changes))
         self._scope.spawn_eternal("ticks", self._tick())
         self._scope.spawn_eternal("resource manager", self._leader.run())
+
+    def _read_metrics(self) -> None:
+        registry, pool, spark = self._metrics.registry, self._pool, self._spark
+        registry.read("slots", lambda: slot_samples(self._core.slots, pool))
+        if spark is not None:
+            registry.read("spark", lambda: spark_samples(spark))
 
     async def wait_failed(self) -> None:
         """Wait for the end of the endpoint. Raises the ExceptionGroup of what ended it."""

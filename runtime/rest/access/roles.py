@@ -45,6 +45,9 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/config"): _LOOK,
     ("GET", "/principal"): _LOOK,
     ("GET", "/jobmanager/config"): _LOOK,
+    # Numbers of jobs of all namespaces, where /overview has those that one may see.
+    ("GET", "/metrics"): _LOOK_AT_ALL,
+    ("GET", "/metrics/targets"): _LOOK_AT_ALL,
     ("GET", "/taskmanagers"): _LOOK,
     ("GET", "/taskmanagers/{task_manager_id}"): _LOOK,
     ("POST", "/taskmanagers/{task_manager_id}/drain"): _DRAIN,
@@ -84,9 +87,6 @@ TABLE: dict[tuple[str, str], Access] = {
     ("PUT", "/blobs/{sha256}"): _UPLOAD,
     # Code of all jobs, and nothing that a client needs.
     ("GET", "/blobs/{key}"): _OPERATE_ALL,
-    # Numbers of jobs of all namespaces, where /overview has those that one may see.
-    ("GET", "/metrics"): _LOOK_AT_ALL,
-    ("GET", "/metrics/targets"): _LOOK_AT_ALL,
     ("GET", "/tokens"): _ADMINISTER,
     ("POST", "/tokens"): replace(_ADMINISTER, action="create-token"),
     ("POST", "/tokens/{name}/rotate"): replace(_ADMINISTER, action="rotate-token"),

@@ -77,7 +77,7 @@ from runtime.gateways.task_executor import (
 )
 from runtime.jobgraph.graph import JobGraph
 from runtime.rest.access.sign_in import SignIn, bearer_of
-from runtime.rest.context import LeaderComponents, RestContext
+from runtime.rest.context import LeaderComponents, MetricsView, RestContext
 from runtime.security.principals import ADMIN
 
 JOB = JobId("a" * 32)
@@ -423,6 +423,7 @@ class RestFakes:
         self.other_leader = Watch("")
         self.own_process = FakeProcess()
         self.processes = {"127.0.0.1:1": FakeProcess(), "127.0.0.1:2": FakeProcess()}
+        self.metrics: MetricsView | None = None
 
     def context(self) -> RestContext:
         """The context of an application over these fakes."""
@@ -436,6 +437,7 @@ class RestFakes:
             configuration=[("rest.port", "8081")],
             long_poll_max=5.0,
             refresh_interval_millis=3000,
+            metrics=self.metrics,
         )
 
     def _leader(self) -> LeaderComponents | None:

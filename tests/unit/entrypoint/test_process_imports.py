@@ -21,5 +21,14 @@ def test_only_the_job_manager_loads_rest(module: str) -> None:
     assert loaded(module, f"{FOREIGN} grpc") == "['grpc']"
 
 
+@pytest.mark.parametrize(
+    "module",
+    ["runtime.entrypoint.job_manager", "runtime.entrypoint.task_manager_process", "jobmaster_process.entry_point"],
+)
+def test_what_reports_metrics_is_loaded_where_it_is_on_only(module: str) -> None:
+    names = "prometheus_client runtime.metrics.prometheus runtime.metrics.counted runtime.metrics.http_port"
+    assert loaded(module, f"{names} runtime.metrics.registry") == "['runtime.metrics.registry']"
+
+
 def test_the_job_manager_does() -> None:
     assert loaded("runtime.entrypoint.job_manager", "fastapi runtime.rest") == "['fastapi', 'runtime.rest']"

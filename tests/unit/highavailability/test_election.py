@@ -286,6 +286,7 @@ def test_retrieval_follows_the_leader() -> None:
             assert first is not None
             assert (first.record.address, first.epoch) == ("host:1", world.terms[0][1].epoch)
             assert first.token == world.terms[0][1].token
+            assert [one.address for one in retrieval.candidates] == ["host:1", "host:2"], "who stands by too"
             # History is forgotten while nothing changes: the follower lists again and misses nothing.
             await world.store.txn(Txn((), (Put("/other", b""),)), timeout=1)
             await world.store.compact((await world.store.status(timeout=1)).revision, timeout=1)
@@ -293,6 +294,7 @@ def test_retrieval_follows_the_leader() -> None:
             second = await retrieval.leader.wait_until(lambda leader: leader is not None and leader != first)
             assert second is not None
             assert second.record.address == "host:2"
+            assert [one.address for one in retrieval.candidates] == ["host:2"]
             scope.cancel_all()
 
     run_virtual(main())

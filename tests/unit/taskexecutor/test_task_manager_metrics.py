@@ -1,0 +1,97 @@
+"""What a TaskManager counts of its tasks, and reads of its slots."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.aio.clock import LoopClock
+from runtime.aio.scope import ServiceScope
+from runtime.common.states import ExecutionState
+from runtime.gateways.task import FailureInfo
+from runtime.metrics import table
+from runtime.metrics.counted import CountedMetrics
+from runtime.taskexecutor.attempts import Attempts
+from runtime.taskexecutor.core.events import AttemptEnded, RunAttempt
+from runtime.taskexecutor.core.slot_table import TaskSlotTable
+from runtime.taskexecutor.credentials.secret_files import SecretFiles
+from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
+from runtime.taskexecutor.directories.job_directory import JobDirectories
+from runtime.taskexecutor.task_manager_metrics import TaskManagerMetrics, slot_samples
+from runtime.taskexecutor.unpacking.limits import UnpackLimits
+from tests.kit.control_plane.task_executor_cluster import NoBlobs
+from tests.kit.control_plane.task_messages import attempt_id, incarnation, job_information, task
+from tests.kit.control_plane.testing_slot_pool import AT_ONCE, TestingSlotPool, report_of
+
+
+def counts(metrics: CountedMetrics) -> dict[tuple[str, tuple[str, ...]], float]:
+    found = {(one.metric.name, labels): value for one in metrics.families() for labels, value in one.values.items()}
+    found |= {
+        (one.metric.name, series.labels): series.buckets[-1][1]
+        for one in metrics.families()
+        for series in one.distributions
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "counted"),
+    [
+        (ExecutionState.FINISHED, "", None),
+        (ExecutionState.CANCELED, "", None),
+        (ExecutionState.FAILED, "USER", "USER"),
+        (ExecutionState.FAILED, "SYSTEM", "SYSTEM"),
+        (ExecutionState.FAILED, "RESOURCE", "RESOURCE"),
+        (ExecutionState.FAILED, "whatever a task says", "OTHER"),
+        (ExecutionState.FAILED, "", "OTHER"),
+    ],
+)
+def test_ends_are_counted_by_outcome_and_kind(state: ExecutionState, kind: str, counted: str | None) -> None:
+    metrics = CountedMetrics(100)
+    failure = FailureInfo("E", "m", "t", kind, True, 1) if kind else None
+    TaskManagerMetrics(metrics).ended(replace(report_of(attempt_id(1, 0), state), failure=failure), 0.5)
+    expected = {(table.TASK_DURATION.name, (state.value,)): 1.0}
+    if counted is not None:
+        expected[table.TASKS_FAILED.name, (counted,)] = 1
+    assert counts(metrics) == expected
+
+
+@pytest.mark.asyncio
+async def test_an_attempt_is_counted_from_its_begin_to_its_report(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    metrics, scope = CountedMetrics(100), ServiceScope("test")
+    await scope.open()
+    attempts = Attempts(
+        TestingSlotPool(),
+        JobDirectories(tmp_path / "jobs", NoBlobs(), scope, UnpackLimits()),
+        ExchangeDirectory(str(tmp_path / "exchange"), incarnation(3)),
+        log_directory=tmp_path / "logs",
+        secrets=SecretFiles("", "tm-1"),
+        clock=LoopClock(),
+        scope=scope,
+        post=heard.append,
+        metrics=TaskManagerMetrics(metrics),
+    )
+    attempts.run(RunAttempt(0, job_information(), task(1, 0, 1, operators=AT_ONCE)))
+    while not heard or not isinstance(heard[-1], AttemptEnded):
+        await asyncio.sleep(0)
+    await scope.close()
+    assert counts(metrics) == {
+        (table.TASKS_STARTED.name, ()): 1,
+        (table.TASK_DURATION.name, ("FINISHED",)): 1,
+    }
+
+
+def test_slots_are_told_by_state_with_their_memory() -> None:
+    pool = TestingSlotPool()
+    pool.slots[1] = attempt_id(1, 0)
+    found = {
+        (sample.metric, sample.labels): sample.value for sample in slot_samples(TaskSlotTable(2, queue_max=1), pool)
+    }
+    assert found[table.SLOTS, ("FREE",)] == 2
+    assert found[table.SLOTS, ("ACTIVE",)] == 0
+    assert found[table.SLOT_MEMORY, ("1",)] == 1 << 20
