@@ -37,6 +37,7 @@ from runtime.config.options.jobmanager import (
     SINGLE_JOBMASTER,
 )
 from runtime.config.options.metrics import (
+    METRICS_ALLOW_UNAUTHENTICATED,
     METRICS_BIND_ADDRESS,
     METRICS_MAX_SERIES,
     METRICS_PORT,
@@ -357,7 +358,24 @@ def _restarts(configuration: Configuration) -> Iterator[str]:
 
 
 def _metrics(configuration: Configuration) -> Iterator[str]:
-    options: tuple[ConfigOption[Any], ...] = (METRICS_PORT, METRICS_BIND_ADDRESS, METRICS_MAX_SERIES)
+    get = configuration.get
+    options: tuple[ConfigOption[Any], ...] = (
+        METRICS_PORT,
+        METRICS_BIND_ADDRESS,
+        METRICS_ALLOW_UNAUTHENTICATED,
+        METRICS_MAX_SERIES,
+    )
     for option in options:
-        if configuration.has(option) and not configuration.get(METRICS_REPORTERS):
+        if configuration.has(option) and not get(METRICS_REPORTERS):
             yield f"{option.key} has no effect without {METRICS_REPORTERS.key}: prometheus: set that, or remove it"
+    address, is_allowed = get(METRICS_BIND_ADDRESS), get(METRICS_ALLOW_UNAUTHENTICATED)
+    if not is_loopback(address) and not is_allowed:  # R41
+        yield (
+            f"{METRICS_BIND_ADDRESS.key}: {address} lets everybody who reaches this host read the cluster's metrics: set "
+            f"{METRICS_ALLOW_UNAUTHENTICATED.key}: true too where they may"
+        )
+    if is_loopback(address) and is_allowed and get(METRICS_REPORTERS):
+        yield (
+            f"{METRICS_ALLOW_UNAUTHENTICATED.key}: true has no effect on loopback: set {METRICS_BIND_ADDRESS.key} too, or "
+            "remove it"
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
@@ -9,6 +11,8 @@ from runtime.common.errors import InvalidInputError
 from runtime.config.configuration import Configuration
 from runtime.config.options import metrics as m
 from runtime.metrics.reporting import NO_REPORTING, Exposition, Reporting
+
+logger = logging.getLogger(__name__)
 
 _COMPONENTS = {"local cluster": "local", "TaskManager": "taskmanager"}
 """By the name of the process; the others are called as they are."""
@@ -40,6 +44,8 @@ def process_reporting(name: str, configuration: Configuration) -> Reporting:
     registry.read("process", ProcessFigures(_COMPONENTS.get(name, name), clock))
     exposition = Exposition(prometheus.PrometheusText(registry.families, clock), prometheus.CONTENT_TYPE)
     ports, address = configuration.get(m.METRICS_PORT), configuration.get(m.METRICS_BIND_ADDRESS)
+    if configuration.get(m.METRICS_ALLOW_UNAUTHENTICATED):
+        logger.warning("%s: everybody who reaches this host reads its metrics", m.METRICS_ALLOW_UNAUTHENTICATED.key)
     listener = bind_port(address, range(ports.first, ports.last + 1))
     port = MetricsPort(listener, exposition.render, exposition.content_type)
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from runtime.config.option import ConfigOption, PortRange, host_option, int_option, parse_port_range, parse_words
+from runtime.config.option import (
+    ConfigOption,
+    PortRange,
+    bool_option,
+    host_option,
+    int_option,
+    parse_port_range,
+    parse_words,
+)
 
 METRICS_REPORTERS: ConfigOption[tuple[str, ...]] = ConfigOption(
     "metrics.reporters",
@@ -24,6 +32,12 @@ METRICS_PORT: ConfigOption[PortRange] = ConfigOption(
 )
 METRICS_BIND_ADDRESS = host_option(
     "metrics.prometheus.bind-address", "127.0.0.1", "Interface on which each process serves its metrics."
+)
+METRICS_ALLOW_UNAUTHENTICATED = bool_option(
+    "metrics.prometheus.allow-unauthenticated",
+    "Serve metrics beyond loopback: everybody who reaches the port reads how many jobs there are, how busy processes are, "
+    "and what fails.",
+    default=False,
 )
 METRICS_MAX_SERIES = int_option(
     "metrics.max-series",

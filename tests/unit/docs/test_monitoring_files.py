@@ -79,7 +79,7 @@ def test_the_configuration_finds_the_cluster_by_rest() -> None:
     assert scrape["job_name"] == "flinklike"
     (discovery,) = scrape["http_sd_configs"]
     assert discovery["url"].endswith("/metrics/targets")
-    assert "credentials_file" in discovery["authorization"], "no token in the file itself"
+    assert set(discovery["authorization"]) == {"type", "credentials_file"}, "no token in the file itself"
 
 
 @pytest.mark.slow

@@ -80,12 +80,14 @@ def test_without_the_library_a_process_says_what_to_install(tmp_path: Path) -> N
         ("metrics.prometheus.port=9270-9250", "a range of ports such as 9250-9270"),
         ("metrics.prometheus.port=0-5", "a range of ports"),
         ("metrics.prometheus.port=70000", "a range of ports"),
+        (f"{ON} metrics.prometheus.bind-address=10.0.0.1", "set metrics.prometheus.allow-unauthenticated: true too"),
+        (f"{ON} metrics.prometheus.allow-unauthenticated=true", "has no effect on loopback"),
         ("metrics.reporter.prom.port=9249", "use metrics.reporters: prometheus"),
     ],
 )
 def test_options_that_are_refused(text: str, sentence: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        configuration(text)
+        configuration(*text.split())
     assert sentence in " ".join(refused.value.problems)
 
 
