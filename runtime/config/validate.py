@@ -371,11 +371,11 @@ def _metrics(configuration: Configuration) -> Iterator[str]:
     address, is_allowed = get(METRICS_BIND_ADDRESS), get(METRICS_ALLOW_UNAUTHENTICATED)
     if not is_loopback(address) and not is_allowed:  # R41
         yield (
-            f"{METRICS_BIND_ADDRESS.key}: {address} lets everybody who reaches this host read the cluster's metrics: set "
+            f"{METRICS_BIND_ADDRESS.key}: {address} lets everybody who reaches this host read the metrics: set "
             f"{METRICS_ALLOW_UNAUTHENTICATED.key}: true too where they may"
         )
     if is_loopback(address) and is_allowed and get(METRICS_REPORTERS):
         yield (
-            f"{METRICS_ALLOW_UNAUTHENTICATED.key}: true has no effect on loopback: set {METRICS_BIND_ADDRESS.key} too, or "
-            "remove it"
+            f"{METRICS_ALLOW_UNAUTHENTICATED.key}: true has no effect on loopback: set {METRICS_BIND_ADDRESS.key} "
+            "too, or remove it"
         )

@@ -25,6 +25,7 @@ from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, SubmitOutcome
 from runtime.highavailability.kv.key_value_store import Put, Txn
+from runtime.metrics import table
 from runtime.rpc.service import StreamHello, StreamKind
 from tests.kit.control_plane.led_jobs import status, until
 from tests.kit.control_plane.plane import ControlPlane, Leader, eventually
@@ -116,6 +117,11 @@ async def test_the_same_submit_again(plane: ControlPlane) -> None:
     again = await leader.dispatcher.submit_job(job)
     assert (again.outcome, again.status) == (SubmitOutcome.ALREADY_SUBMITTED, JobStatus.FINISHED)
     assert len(plane.runners.created) == 1
+    counted = {family.metric: family for family in plane.metrics.families()}
+    submits = {("accepted",): 1, ("already_submitted",): 3, ("conflict",): 1}
+    assert counted[table.SUBMITS].values == submits
+    assert counted[table.SUBMIT_SECONDS].distributions[0].buckets[-1][1] == sum(submits.values())
+    assert counted[table.JOBS_ENDED].values == {("FINISHED",): 1}
 
 
 async def test_a_cleaned_job_that_is_not_shown_any_more_never_runs_twice(plane: ControlPlane) -> None:

@@ -333,6 +333,7 @@ async def test_the_archive_says_how_the_job_came_to_its_owner() -> None:
         task_manager.offer(JOB, epoch)
         await running
         assert (await stored_archive(box, JOB)).takeovers == (takeover,)
+        assert box.counted == (1, 0), "in its metrics too"
 
 
 @pytest.mark.asyncio
@@ -415,6 +416,7 @@ async def test_a_failed_task_restarts_after_its_pause_and_the_job_finishes() -> 
         archived = await stored_archive(box, JOB)
         assert [one.failure.message for one in archived.exceptions] == ["once"]
         assert archived.vertices[0].subtasks[0].current.attempt == 1
+        assert box.counted == (0, 1), "in its metrics too"
 
 
 @pytest.mark.asyncio

@@ -35,8 +35,8 @@ METRICS_BIND_ADDRESS = host_option(
 )
 METRICS_ALLOW_UNAUTHENTICATED = bool_option(
     "metrics.prometheus.allow-unauthenticated",
-    "Serve metrics beyond loopback: everybody who reaches the port reads how many jobs there are, how busy processes are, "
-    "and what fails.",
+    "Serve metrics beyond loopback: everybody who reaches the port reads how many jobs there are, how busy processes "
+    "are, and what fails.",
     default=False,
 )
 METRICS_MAX_SERIES = int_option(

@@ -54,7 +54,10 @@ from runtime.jobgraph.graph import JobGraph
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.fence_keeper import FenceKeeper
+from runtime.jobmaster.job_master_metrics import JobMasterMetrics
 from runtime.jobmaster.runner import DefaultJobManagerRunner, DefaultJobManagerRunnerFactory, GraphSource
+from runtime.metrics import table
+from runtime.metrics.counted import CountedMetrics
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.rpc.service import MessageStream, StreamHello, StreamKind
 from runtime.rpc.settings import RpcLimits, RpcSettings
@@ -239,6 +242,7 @@ class JobMasterBox:
         self.graph_reads = 0
         self.graph_source: GraphSource | None = None
         self.listener = RecordingListener()
+        self.metrics = CountedMetrics(100)
         self.factory = DefaultJobManagerRunnerFactory(
             store=self.store,
             connections=self.connections,
@@ -248,7 +252,14 @@ class JobMasterBox:
             entropy=entropy,
             settings=settings,
             fence_keeper=self.fences,
+            metrics=JobMasterMetrics(self.metrics),
         )
+
+    @property
+    def counted(self) -> tuple[float, float]:
+        """Takeovers and restarts so far."""
+        values = {family.metric: family.values for family in self.metrics.families()}
+        return values[table.TAKEOVERS][()], values[table.RESTARTS][()]
 
     @property
     def address(self) -> str:

@@ -26,6 +26,7 @@ from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
+from runtime.dispatcher.dispatcher_metrics import DispatcherMetrics
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
 from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
@@ -66,6 +67,7 @@ from runtime.highavailability.records import Payload, TaskManagerRecord
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.runner import DefaultJobManagerRunnerFactory
+from runtime.metrics.counted import CountedMetrics
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rpc.local import LocalNetwork, LocalRpcService
@@ -262,6 +264,8 @@ class ControlPlane:
         self.limits = JobRegistryLimits(jobs_max=1000, submits_in_flight_max=1000)
         self.terms = 0
         self.told_cancels: list[tuple[JobId, str]] = []
+        self.metrics = CountedMetrics(100)
+        """Of all terms."""
         """What leaders have told the audit log."""
         self.storage_files: dict[str, str] = {}
         self.clean_period = 0.02
@@ -392,6 +396,7 @@ class ControlPlane:
             address=rpc.server.address,
             stops=self.leader_fences(),
             tell_cancel=lambda job_id, reason: self.told_cancels.append((job_id, reason)),
+            metrics=DispatcherMetrics(self.metrics),
         )
         settings = self.dispatcher_settings()
         managers: list[ResourceManager] = []
