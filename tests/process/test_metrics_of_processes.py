@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from runtime.common.ids import JobId
 from runtime.metrics.metric import MetricKind, Owner
 from runtime.metrics.table import TABLE
 from tests.benchmarks.cluster import job_graph
@@ -44,7 +45,7 @@ def cluster() -> Iterator[ScriptCluster]:
     with ScriptCluster(ON) as made:
         with made.connect() as client:
             for number, graph in enumerate((NO_OP, NO_OP, BROKEN)):
-                job_id = f"{number + 1:032x}"
+                job_id = JobId(f"{number + 1:032x}")
                 client.submit(graph, job_id=job_id)
                 client.wait_for_result(job_id)
         yield made
@@ -139,14 +140,13 @@ def test_numbers_are_those_of_the_jobs(cluster: ScriptCluster) -> None:
 
 
 def test_a_job_that_waits_is_told_with_its_reason(cluster: ScriptCluster) -> None:
-    jobs = [f"{number:032x}" for number in (7, 8, 9)]
+    jobs = [JobId(f"{number:032x}") for number in (7, 8, 9)]
     with cluster.connect() as client:
         for job_id in jobs:
             client.submit(NAP, job_id=job_id)
         try:
             reached(lambda: waiting_for_slots(cluster) == 1, "a job that waits for slots")
-            (task_manager,) = all_of(cluster, "taskmanager")
-            assert total(task_manager, "flinklike_taskmanager_slots", state="ACTIVE") == 2
+            reached(lambda: active(cluster) == 2, "both slots are taken")  # a text is as old as a second
             reached(
                 lambda: total(all_of(cluster, "taskmanager")[0], "flinklike_taskmanager_slot_memory_bytes") > 0,
                 "a slot's memory",
@@ -156,6 +156,11 @@ def test_a_job_that_waits_is_told_with_its_reason(cluster: ScriptCluster) -> Non
                 client.cancel(job_id)
             for job_id in jobs:
                 client.wait_for_result(job_id)
+
+
+def active(cluster: ScriptCluster) -> float:
+    (task_manager,) = all_of(cluster, "taskmanager")
+    return total(task_manager, "flinklike_taskmanager_slots", state="ACTIVE")
 
 
 def waiting_for_slots(cluster: ScriptCluster) -> float:

@@ -81,7 +81,7 @@ async def test_a_request_may_come_in_pieces() -> None:
 @pytest.mark.asyncio
 async def test_who_asks_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_port, "SECONDS_MAX", 0.05)
-    async with serving() as port:
+    async with serving() as port, asyncio.timeout(20):
         assert await asked(port, b"GET /metrics") in {b"", b"reset"}
 
 
