@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import re
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
+from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.process import ThreadDumpRequest
 from tests.browser.conftest import Cluster, Visits
@@ -47,6 +49,7 @@ def test_an_action_says_what_it_does_asks_once_and_tells_what_came_of_it(visit: 
 
 def test_what_fails_is_told_where_it_was_asked(visit: Visits, cluster: Cluster) -> None:
     person = visit()
+    person.expected = ("409",)
     person.open(f"ui/jobs/{cluster.jobs['failed']}")
     expect(person.page.locator("text=Cancel job")).to_have_count(0)
     person.open(f"ui/jobs/{cluster.jobs['running']}")
@@ -54,8 +57,6 @@ def test_what_fails_is_told_where_it_was_asked(visit: Visits, cluster: Cluster) 
     cluster.rest.do(lambda: cluster.rest.dispatcher.put(cluster.jobs["running"], JobStatus.FAILED))
     person.page.click("dialog >> text=Cancel the job")
     expect(person.page.locator("dialog [role=alert]")).to_contain_text("already reached another terminal state")
-    assert [one for one in person.problems if "409" not in one] == []
-    person.problems.clear()
 
 
 def test_processes_are_drained_and_jobs_are_moved(visit: Visits, cluster: Cluster) -> None:
@@ -147,14 +148,13 @@ def test_a_hidden_tab_asks_nothing(visit: Visits) -> None:
 
 def test_the_page_waits_for_the_next_leader_and_goes_on(visit: Visits, cluster: Cluster) -> None:
     person = visit()
+    person.expected = ("503",)
     person.open("ui")
     cluster.rest.fakes.is_leading = False
     expect(person.page.locator(".banner")).to_contain_text("ongoing leader election")
     expect(person.page.locator("main h1")).to_have_text("Overview")
     cluster.rest.fakes.is_leading = True
     expect(person.page.locator(".banner")).to_have_count(0)
-    assert [one for one in person.problems if "503" not in one] == []
-    person.problems.clear()
 
 
 def test_a_stranger_signs_in_at_the_page_itself_and_out(browser: Browser, cluster: Cluster) -> None:
@@ -227,3 +227,41 @@ def test_colours_are_chosen_and_kept(visit: Visits) -> None:
         person.page.reload()
         person.page.wait_for_selector("main h1")
         assert person.page.evaluate("document.documentElement.dataset.theme") == theme
+
+
+def read_log(person: Visit, job: JobId, text: str) -> None:
+    """Open the logs of a job, whose first subtask has written that text, and nothing since."""
+    log = {"data": base64.b64encode(text.encode()).decode(), "next-offset": len(text), "size": len(text), "dropped": 0}
+    attempt = {"vertex": "a", "subtask": 0, "attempt": 0, "ended": False, "missing": "", "logs": {"stdout": log}}
+    answers = iter([[attempt]])
+
+    def answer(route: Route) -> None:
+        route.fulfill(json={"vertices": [{"id": "a", "name": "v"}], "attempts": next(answers, []), "more": False})
+
+    person.page.route("**/jobs/*/logs", answer)
+    person.open(f"ui/jobs/{job}/logs?vertex=a&subtask=0", ".line")
+
+
+def test_lines_that_a_filter_hid_come_back_in_their_place(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    texts = ["ERROR first", "INFO second", "INFO third", "ERROR fourth"]
+    read_log(person, cluster.jobs["running"], "".join(f"{one}\n" for one in texts))
+    level = person.page.locator("label:has-text('Level') select")
+    level.select_option("ERROR")
+    expect(person.page.locator(".line")).to_have_text([texts[0], texts[3]])
+    level.select_option("")
+    expect(person.page.locator(".line")).to_have_text(texts)
+
+
+def test_a_carriage_return_writes_over_a_line(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    read_log(person, cluster.jobs["running"], "10 %\r50 %\r100 %\nof windows\r\n" + "x" * 70_000)
+    lines = person.page.locator(".line")
+    expect(lines).to_have_count(3)
+    assert [len(one) for one in lines.all_inner_texts()] == [len("100 %"), len("of windows"), 70_000]
+
+
+def test_an_address_that_cannot_be_decoded_is_no_page(visit: Visits) -> None:
+    person = visit()
+    person.open("ui/%zz")
+    expect(person.page.locator("main h1")).to_have_text("No such page")

@@ -12,10 +12,11 @@ from runtime.common.clock import Clock
 
 LIFE_SECONDS = 60
 _CODES_MAX = 100
+_CODES_OF_ONE_MAX = 5
 
 
 class SignInCodes:
-    """Gives and takes codes. Above the limit the oldest one ends."""
+    """Gives and takes codes. Above a limit the oldest one ends, of one token before those of others."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,6 +28,9 @@ class SignInCodes:
     def give(self, token: str) -> str:
         """A code for whoever has shown that token."""
         self._expire()
+        own = [digest for digest, (_, one) in self._tokens.items() if one == token]
+        for digest in own[: len(own) - _CODES_OF_ONE_MAX + 1] if len(own) >= _CODES_OF_ONE_MAX else []:
+            del self._tokens[digest]
         while len(self._tokens) >= _CODES_MAX:
             del self._tokens[next(iter(self._tokens))]
         code = secrets.token_urlsafe(32)

@@ -51,6 +51,8 @@ class Visit:
     ) -> None:
         self.address = address
         self.problems: list[str] = []
+        self.expected: tuple[str, ...] = ()
+        """Texts of what is no problem in this test, such as the status of a refusal; news of it may come late."""
         self.requests: list[str] = []
         size: Any = {"width": width, "height": height}
         look: Any = scheme
@@ -94,26 +96,30 @@ class Visit:
         script = "Object.defineProperty(document, 'hidden', {value: %s, configurable: true});"
         self.page.evaluate(script % str(hidden).lower() + "document.dispatchEvent(new Event('visibilitychange'))")
 
+    def _note(self, problem: str) -> None:
+        if not any(one in problem for one in self.expected):
+            self.problems.append(problem)
+
     def _listen(self) -> None:
         host = urlsplit(self.address).netloc
 
         def asked(request: Request) -> None:
             self.requests.append(request.url)
             if urlsplit(request.url).scheme in {"http", "https"} and urlsplit(request.url).netloc != host:
-                self.problems.append(f"asked another host: {request.url}")
+                self._note(f"asked another host: {request.url}")
 
         def failed(request: Request) -> None:
             if request.failure != "net::ERR_ABORTED":  # the page itself has left
-                self.problems.append(f"{request.url}: {request.failure}")
+                self._note(f"{request.url}: {request.failure}")
 
         def answered(response: Response) -> None:
             if response.status >= 400:
-                self.problems.append(f"{response.status} {response.url}")
+                self._note(f"{response.status} {response.url}")
 
         self.page.on("request", asked)
         self.page.on("requestfailed", failed)
         self.page.on("response", answered)
-        self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        self.page.on("pageerror", lambda error: self._note(f"error: {error}"))
         self.page.on(
-            "console", lambda said: self.problems.append(said.text) if said.type in {"error", "warning"} else None
+            "console", lambda said: self._note(said.text) if said.type in {"error", "warning"} else None
         )

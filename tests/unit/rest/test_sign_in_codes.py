@@ -40,3 +40,11 @@ def test_codes_that_nobody_takes_are_bounded_and_not_shown() -> None:
     assert codes.take(given[-1]) == "secret"
     assert "secret" not in repr(codes)
     assert given[50] not in repr(vars(codes))
+
+
+def test_one_token_does_not_end_the_codes_of_others() -> None:
+    codes = SignInCodes(Wall())
+    first = codes.give("of another")
+    own = [codes.give("one") for _ in range(200)]
+    assert codes.take(first) == "of another"
+    assert [codes.take(one) for one in own[-6:]] == ["", *["one"] * 5]

@@ -57,7 +57,11 @@ async function request(method, path, more = {}) {
  * @returns {Promise<any>}
  */
 async function bodyOf(answer) {
-  const body = await answer.json().catch(() => null);
+  const body = await answer.json().catch((error) => {
+    if (!answer.ok) return null;
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(0, "The answer of the JobManager broke off.");
+  });
   if (answer.ok) return body;
   const told = Array.isArray(body?.errors) ? body.errors.join(" ") : `${answer.status} ${answer.statusText}`;
   throw new ApiError(answer.status, told);

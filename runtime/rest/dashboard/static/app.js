@@ -72,7 +72,7 @@ export class App {
   read() {
     const url = new URL(location.href);
     const below = url.pathname.slice(this.base.length).split("/").filter((part) => part);
-    return { parts: below.slice(1).map(decodeURIComponent), query: url.searchParams, href: below.join("/") };
+    return { parts: below.slice(1).map(decoded), query: url.searchParams, href: below.join("/") };
   }
 
   /** Show the page of the address. */
@@ -153,6 +153,7 @@ export class App {
     } catch (error) {
       action.problem = error instanceof Error ? error.message : String(error);
       action.busy = false;
+      if (this.action !== action) this.tell(action.problem);
     }
     this.render();
   }
@@ -298,6 +299,15 @@ async function takeCode() {
   if (!code) return;
   history.replaceState(null, "", location.pathname + location.search);
   await signInBy(code);
+}
+
+/** A part of the address; one that is no text of a link of ours stays as it is. @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** What the JobManager tells the page in its head. @param {string} name */

@@ -60,18 +60,22 @@ export class Live {
   /** @param {number} millis */
   async rest(millis) {
     if (this.isDue) return;
+    /** @type {() => void} */
+    let wake = () => undefined;
     await new Promise((resolve) => {
       const timer = setTimeout(resolve, millis);
-      this.wake = () => {
+      wake = () => {
         clearTimeout(timer);
         resolve(undefined);
       };
+      this.wake = wake;
     });
-    this.wake = null;
+    if (this.wake === wake) this.wake = null; // a later rest has its own
   }
 
   /** Until something has changed, `every` is over, or somebody has called `again`. */
   async change() {
+    if (this.control.signal.aborted) return;
     const poll = new AbortController();
     const every = this.subject.every();
     const asked = get(path(["changes"], { since: this.revision, wait: WAIT_SECONDS }), poll.signal);
@@ -82,9 +86,13 @@ export class Live {
       },
       (error) => error,
     );
-    const hidden = until(() => document.hidden, this.control.signal);
+    const over = () => poll.abort();
+    this.control.signal.addEventListener("abort", over);
+    const hidden = until(() => document.hidden, poll.signal);
     const problem = await Promise.race([told, hidden, this.rest(every || 2 * WAIT_SECONDS * 1000)]);
-    poll.abort();
+    this.control.signal.removeEventListener("abort", over);
+    poll.abort(); // what listens for it ends, too
+    this.wake?.();
     if (problem instanceof Error) throw problem;
   }
 }

@@ -14,6 +14,10 @@ const READ_BYTES = 1 << 20;
 const READS_AT_ONCE = 8;
 const KEPT_CHARACTERS = 8 << 20;
 const SHOWN_LINES = 5000;
+/** A line without an end becomes several. */
+const LINE_CHARACTERS = 1 << 16;
+/** What a line takes beside its characters: empty lines are bounded, too. */
+const LINE_COST = 16;
 
 /** @typedef {{from: string, stream: string, text: string, rank: number}} Line */
 
@@ -26,7 +30,7 @@ class Reading {
     this.position = new LogPosition();
     /** @type {Line[]} */
     this.lines = [];
-    /** Bytes of a line whose end is not there yet, by attempt and stream. @type {Map<string, {decoder: TextDecoder, rest: string}>} */
+    /** The line whose end is not there yet and the level of the one before, by attempt and stream. @type {Map<string, {decoder: TextDecoder, rest: string, rank: number}>} */
     this.open = new Map();
     this.characters = 0;
     this.dropped = 0;
@@ -55,44 +59,51 @@ class Reading {
       const piece = attempt.logs[stream];
       if (!piece) continue;
       if (piece.dropped) this.missing.set(`${from} ${stream}`, `${from}: ${size(piece.dropped)} of ${stream} were dropped, since a log has a limit`);
-      this.add(from, stream, piece.data, attempt.ended && piece["next-offset"] >= piece.size);
+      this.add(`${attempt.vertex} ${attempt.subtask} ${attempt.attempt} ${stream}`, from, stream, piece.data, attempt.ended && piece["next-offset"] >= piece.size);
     }
     this.position.take(attempt);
     this.bound();
   }
 
-  /** @param {string} from @param {string} stream @param {string} data @param {boolean} isLast */
-  add(from, stream, data, isLast) {
-    const key = `${from} ${stream}`;
-    const open = this.open.get(key) ?? { decoder: new TextDecoder(), rest: "" };
+  /** @param {string} key @param {string} from @param {string} stream @param {string} data @param {boolean} isLast */
+  add(key, from, stream, data, isLast) {
+    const open = this.open.get(key) ?? { decoder: new TextDecoder(), rest: "", rank: 1 };
     this.open.set(key, open);
     const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));
     const parts = (open.rest + open.decoder.decode(bytes, { stream: !isLast })).split("\n");
-    open.rest = parts.pop() ?? "";
-    if (isLast && open.rest) {
+    open.rest = overwritten(parts.pop() ?? "");
+    if (open.rest && (isLast || open.rest.length > LINE_CHARACTERS)) {
       parts.push(open.rest);
       open.rest = "";
     }
-    let rank = this.lines.findLast((one) => one.from === from && one.stream === stream)?.rank ?? 1;
-    for (const text of parts) {
+    let { rank } = open;
+    for (const part of parts) {
+      const text = overwritten(part).replace(/\r$/, "");
       rank = rankOf(text, rank);
       this.lines.push({ from, stream, text, rank });
-      this.characters += text.length;
+      this.characters += text.length + LINE_COST;
       this.changes += 1;
     }
+    open.rank = rank;
   }
 
   bound() {
     if (this.characters <= KEPT_CHARACTERS) return;
     let gone = 0;
     while (this.characters > KEPT_CHARACTERS / 2 && gone < this.lines.length) {
-      this.characters -= this.lines[gone]?.text.length ?? 0;
+      this.characters -= (this.lines[gone]?.text.length ?? 0) + LINE_COST;
       gone += 1;
     }
     this.lines.splice(0, gone);
     this.dropped += gone;
     this.changes += 1;
   }
+}
+
+/** As in a terminal: what follows a carriage return stands in the place of what was before. @param {string} text */
+function overwritten(text) {
+  const end = text.endsWith("\r") ? text.length - 2 : text.length;
+  return end < 0 ? text : text.slice(text.lastIndexOf("\r", end) + 1);
 }
 
 /** The reading of the page that is shown; another choice begins anew. @type {Reading | null} */
@@ -155,7 +166,7 @@ function select(values, chosen, none, onchange) {
   return h("select", { onchange, value: chosen }, values.map((value) => h("option", { value }, value || none)));
 }
 
-/** Lines that are there already stay. @type {WeakMap<HTMLElement, {first: Line | undefined, count: number, names: boolean}>} */
+/** Lines that are there already stay. @type {WeakMap<HTMLElement, {lines: Line[], names: boolean}>} */
 const drawn = new WeakMap();
 
 /** The rank of a line by the level that it names; one that goes on with the line before has that one's. @param {string} text @param {number} before */
@@ -168,14 +179,24 @@ export function rankOf(text, before) {
 /** @param {HTMLElement} node @param {Line[]} lines @param {boolean} hasNames @param {boolean} isFollowed */
 export function drawLines(node, lines, hasNames, isFollowed) {
   const before = drawn.get(node);
-  const goesOn = before && before.first === lines[0] && before.count <= lines.length && before.names === hasNames && lines.length > 0;
-  const from = goesOn ? before.count : 0;
+  const gone = before?.names === hasNames && lines[0] ? before.lines.indexOf(lines[0]) : -1;
+  const kept = before && gone >= 0 ? before.lines.slice(gone) : [];
+  const goesOn = kept.length > 0 && kept.every((line, index) => line === lines[index]);
+  const from = goesOn ? kept.length : 0;
   if (!goesOn) node.replaceChildren();
+  else if (gone > 0) dropLines(node, gone);
   const added = lines.slice(from).map((line) => lineNode(line, hasNames));
   if (lines.length) node.append(...added);
   else node.append(Object.assign(document.createElement("p"), { className: "muted", textContent: "No lines." }));
-  drawn.set(node, { first: lines[0], count: lines.length, names: hasNames });
+  drawn.set(node, { lines, names: hasNames });
   if (isFollowed && (added.length || !goesOn)) node.scrollTop = node.scrollHeight;
+}
+
+/** The first lines go, and who reads further below stays there. @param {HTMLElement} node @param {number} count */
+function dropLines(node, count) {
+  const { scrollTop, scrollHeight } = node;
+  for (let gone = 0; gone < count; gone += 1) node.firstChild?.remove();
+  node.scrollTop = Math.max(0, scrollTop - (scrollHeight - node.scrollHeight));
 }
 
 /** @param {Line} line @param {boolean} hasName */

@@ -56,5 +56,8 @@ let typed;
 function search(event, app) {
   const value = /** @type {HTMLInputElement} */ (event.target).value;
   clearTimeout(typed);
-  typed = setTimeout(() => app.goWith({ name: value, after: null }, { replace: true }), 250);
+  const { href } = app.place;
+  typed = setTimeout(() => {
+    if (app.place.href === href) app.goWith({ name: value, after: null }, { replace: true });
+  }, 250);
 }
