@@ -1,8 +1,8 @@
 """MetricsPort: a port on which `GET /metrics` is answered, and nothing else.
 
 Bytes come from anybody who reaches the port, so everything is bounded (R41, R52): the head of a request, the
-connections, and the time of one, which is the same for who asks slowly and who reads slowly. One request a connection; no
-body is read.
+connections, and the time of one, which is the same for who asks slowly and who reads slowly. One request a connection;
+no body is read.
 """
 
 from __future__ import annotations

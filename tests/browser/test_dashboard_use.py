@@ -176,6 +176,7 @@ def test_a_code_opens_the_page_and_leaves_the_address(browser: Browser, cluster:
     bearer = {"authorization": f"Bearer {TOKEN}"}
     for is_again in (False, True):  # as a stranger, and as who has signed in before and lost what the browser kept
         person = Visit(browser, cluster.rest.address)
+        person.expected = ("401",)
         if is_again:
             person.sign_in(TOKEN)
             person.page.evaluate("localStorage.clear()")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -16,6 +15,7 @@ from runtime.rest.bodies.request_bodies import OverviewQuery
 from runtime.rest.bodies.schema import jobs as schema
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers
+from runtime.rest.routes.changes import obscured
 from runtime.rest.routes.jobs import seen
 from runtime.security.principals import Principal
 
@@ -55,5 +55,5 @@ def job_lists_router(context: RestContext) -> APIRouter:
 def _etag(context: RestContext, principal: Principal, request: Request) -> str:
     """Weak: durations are of the time of the answer."""
     activity = context.dispatcher.job_activity()
-    asked = f"{principal.name} {principal.namespace} {request.url.query}"
-    return f'W/"{activity.term}-{activity.changes}-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"'
+    asked = (principal.name, principal.namespace, request.url.query)
+    return f'W/"{obscured(activity.term, activity.changes, asked)}"'

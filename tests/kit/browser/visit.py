@@ -120,6 +120,4 @@ class Visit:
         self.page.on("requestfailed", failed)
         self.page.on("response", answered)
         self.page.on("pageerror", lambda error: self._note(f"error: {error}"))
-        self.page.on(
-            "console", lambda said: self._note(said.text) if said.type in {"error", "warning"} else None
-        )
+        self.page.on("console", lambda said: self._note(said.text) if said.type in {"error", "warning"} else None)

@@ -293,12 +293,19 @@ export class App {
   }
 }
 
-/** Who has signed in before may come by a code of `flinklike open` too: it counts, and leaves the address. */
+/**
+ * A code of `flinklike open` leaves the address. It counts for whom REST does not know: a link of somebody else with a
+ * code of theirs changes nothing for who has signed in.
+ */
 async function takeCode() {
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
   if (!code) return;
   history.replaceState(null, "", location.pathname + location.search);
-  await signInBy(code);
+  try {
+    await get("principal");
+  } catch (error) {
+    if (error instanceof ApiError && error.status === 401) await signInBy(code);
+  }
 }
 
 /** A part of the address; one that is no text of a link of ours stays as it is. @param {string} part */
