@@ -28,9 +28,13 @@ def regular_files(ctx: Any) -> list[str]:
 
 
 async def test_a_task_has_no_file_of_the_task_manager(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """`capfd`: descriptors 1 and 2 are regular files here, as the TaskManager's are."""
+    """`capfd`: descriptors 1 and 2 are regular files here, as the TaskManager's are.
+
+    The memory file is the slot process's own, for its stacks (D-111).
+    """
     async with slot_bench(tmp_path) as bench:
         for _ in range(2):  # also a task in a process that is kept
             work = bench.work(regular_files)
             logs = work.log_directory / str(work.task.attempt_id)
-            assert await bench.value(work) == [str(logs / "stderr"), str(logs / "stdout")]
+            own = ["/memfd:stacks (deleted)", str(logs / "stderr"), str(logs / "stdout")]
+            assert await bench.value(work) == own
