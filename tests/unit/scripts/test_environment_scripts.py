@@ -199,7 +199,7 @@ def test_light_tests_run_in_several_processes_and_those_with_airflow_and_spark_b
     apart, files = "--ignore=tests/unit --ignore=tests/tidy", "--dist loadfile"
     lanes = [
         f"{QUIET} -n 3 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM}) and not extended\n",
-        f"{QUIET} -n 2 {files} {apart} -x a b -m airflow and not extended\n",
+        f"{QUIET} -n 0 {files} {apart} -x a b -m airflow and not extended\n",
         f"{QUIET} -n 2 {files} {apart} -x a b -m spark and (slow or process) and not airflow and not extended\n",
         f"{QUIET} -n 0 {files} {apart} -x a b -m spark and not (slow or process) and not airflow and not extended\n",
     ]
