@@ -60,7 +60,6 @@ export const jobPage = {
 
 /** @param {any} job @param {any} result @param {App} app */
 function head(job, result, app) {
-  const names = takeoverNames(job.takeovers.length);
   return h(
     "div",
     { class: "head", key: "head" },
@@ -75,7 +74,7 @@ function head(job, result, app) {
       ["submitted by", job.submitter || "admin"],
       ["namespace", job.namespace],
       ["JobMaster process", job["jobmaster-id"] ? link(`ui/jobmasters/${job["jobmaster-id"]}`, job.jobmaster) : ""],
-      ["takeovers", job.takeovers.length ? h("details", null, h("summary", null, names), h("ul", null, job.takeovers.map(takeover))) : ""],
+      ["takeovers", job.takeovers.length ? h("details", null, h("summary", null, counted(job.takeovers.length, "takeover")), h("ul", null, job.takeovers.map(takeover))) : ""],
     ]),
     resultOf(job, result),
   );
@@ -87,11 +86,6 @@ function resultOf(job, result) {
   const text = JSON.stringify(result.result, null, 2);
   const pre = h("pre", { class: "result", tabindex: 0, role: "region", "aria-label": "Result" }, text);
   return h("details", { open: text.length < RESULT_OPEN_CHARACTERS }, h("summary", null, "Result"), pre);
-}
-
-/** @param {number} count */
-function takeoverNames(count) {
-  return counted(count, "takeover");
 }
 
 /** @param {any} one */

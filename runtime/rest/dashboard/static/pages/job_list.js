@@ -1,14 +1,12 @@
 /** A job as the row of a list. */
 
-import { duration } from "../format.js";
-import { id, link, progress, state, time } from "../parts.js";
+import { id, link, progress, spent, state, time } from "../parts.js";
 import { h } from "../view.js";
 
 export const JOB_HEAD = ["Job", "State", "Subtasks", "Started", "Time", "Submitter"];
 
 /** @param {any} job a row of /jobs/overview @param {import("../app.js").App} app */
 export function jobRow(job, app) {
-  const spent = job["start-time"] < 0 ? "" : duration((job["end-time"] >= 0 ? job["end-time"] : Date.now()) - job["start-time"]);
   const why = job["pending-reason"] ? h("div", { class: "muted why" }, job["pending-reason"]) : null;
   const namespace = job.namespace === "default" ? "" : ` in ${job.namespace}`;
   return h(
@@ -18,7 +16,7 @@ export function jobRow(job, app) {
     h("td", null, state(job.state)),
     h("td", null, progress(job.tasks)),
     h("td", null, time(job["start-time"], "not yet")),
-    h("td", null, spent),
+    h("td", null, spent(job["start-time"], job["end-time"], Date.now())),
     h("td", null, `${job.submitter || "admin"}${namespace}`),
   );
 }
