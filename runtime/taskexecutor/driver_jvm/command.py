@@ -53,6 +53,16 @@ _WARNINGS = ("-Xlog:disable", "-Xlog:all=warning:stderr", "-XX:+DisplayVMOutputT
 """What a JVM has to say is not the output of its application. Java writes it to stdout by itself."""
 
 
+PATIENT_COMPILER: tuple[str, ...] = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+"""Ten times Java's own figures: its optimizing compiler takes a third of the processor time between the start of a JVM
+and its first result, for code that runs in the start only. A loop that is worth it reaches it some 0.1 s later."""
+
+
 class SparkNotFoundError(PermanentError):
     """PySpark, whose package holds Spark, is not installed."""
 

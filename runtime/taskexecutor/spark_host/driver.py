@@ -18,7 +18,7 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.deletion import delete_tree
 from runtime.config.log_files import cut_large
 from runtime.security.file_mask import PRIVATE_MODE
-from runtime.taskexecutor.driver_jvm.command import command_line, jvm_environment, properties_text
+from runtime.taskexecutor.driver_jvm.command import PATIENT_COMPILER, command_line, jvm_environment, properties_text
 from runtime.taskexecutor.driver_jvm.java import JavaRuntime
 from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, kept_classes, load_classes
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
@@ -188,6 +188,7 @@ def start_driver(
         properties_file=properties_file,
         archive_options=(
             *archive_options,
+            *(PATIENT_COMPILER if settings.is_on_demand else ()),
             f"-Djava.io.tmpdir={spark_settings.temporary_directory(settings)}",
             f"-XX:ErrorFile={str(spark_settings.crash_file(settings)).replace('%', '%%')}",
             # R50: the home of an account may be anywhere, or nowhere.
