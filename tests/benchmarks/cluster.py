@@ -13,6 +13,8 @@ from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Opera
 from tests.benchmarks.measure import Report
 from tests.kit.cluster.script_cluster import ScriptCluster
 
+_TERMINAL = {"FINISHED", "FAILED", "CANCELED"}
+
 __all__ = [
     "ClusterBenchmark",
     "ScriptCluster",
@@ -20,8 +22,10 @@ __all__ = [
     "job_ids",
     "result",
     "run_to_finish",
+    "states",
     "submission",
     "submit",
+    "until_running",
 ]
 
 
@@ -76,6 +80,25 @@ async def submit(client: httpx.AsyncClient, job_id: str, graph: JobGraph) -> Non
             assert answer.status_code == 202, answer.text
             return
         await asyncio.sleep(float(answer.headers["retry-after"]))
+
+
+async def states(client: httpx.AsyncClient) -> dict[str, str]:
+    """The states of all jobs that are listed."""
+    answer = await client.get("/jobs/overview")
+    assert answer.status_code == 200, answer.text
+    return {one["jid"]: one["state"] for one in answer.json()["jobs"]}
+
+
+async def until_running(client: httpx.AsyncClient, ids: Sequence[str]) -> None:
+    """Wait until all of them run; none of them may end."""
+    async with asyncio.timeout(60 + len(ids) / 2):
+        while True:
+            found = await states(client)
+            ended = {job_id: found[job_id] for job_id in ids if found.get(job_id) in _TERMINAL}
+            assert not ended, f"jobs ended that should run: {ended}"
+            if all(found.get(job_id) == "RUNNING" for job_id in ids):
+                return
+            await asyncio.sleep(0.2)
 
 
 async def result(client: httpx.AsyncClient, job_id: str) -> dict[str, Any]:

@@ -13,7 +13,17 @@ import psutil
 
 from airflow_flinklike import function_job
 from runtime.jobgraph.graph import JobGraph
-from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster, job_graph, job_ids, result, run_to_finish, submit
+from tests.benchmarks.cluster import (
+    ClusterBenchmark,
+    ScriptCluster,
+    job_graph,
+    job_ids,
+    result,
+    run_to_finish,
+    states,
+    submit,
+    until_running,
+)
 from tests.benchmarks.measure import ALL_PROCESSES, NO_TARGET, Report, Target, job_prefix, percentile, pss_bytes, tree
 from tests.kit.host.levels import reached
 
@@ -23,7 +33,6 @@ CPU_TARGETS = {"jobmanager": Target("8", "2"), ALL_PROCESSES: Target("25", "8")}
 
 _REVISION = "etcd_debugging_mvcc_current_revision"
 _WAL_SYNCS = "etcd_disk_wal_fsync_duration_seconds_count"
-_TERMINAL = {"FINISHED", "FAILED", "CANCELED"}
 
 
 def by_name(_number: int) -> JobGraph:
@@ -142,23 +151,6 @@ def wide(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     asyncio.run(_wide(cluster, report, parallelism=50 if small else 500, rounds=2 if small else 10))
 
 
-async def _states(client: httpx.AsyncClient) -> dict[str, str]:
-    answer = await client.get("/jobs/overview")
-    assert answer.status_code == 200, answer.text
-    return {one["jid"]: one["state"] for one in answer.json()["jobs"]}
-
-
-async def _until_running(client: httpx.AsyncClient, ids: Sequence[str]) -> None:
-    async with asyncio.timeout(60 + len(ids) / 2):
-        while True:
-            states = await _states(client)
-            ended = {job_id: states[job_id] for job_id in ids if states.get(job_id) in _TERMINAL}
-            assert not ended, f"jobs ended that should run: {ended}"
-            if all(states.get(job_id) == "RUNNING" for job_id in ids):
-                return
-            await asyncio.sleep(0.2)
-
-
 async def _running(cluster: ScriptCluster, report: Report, *, jobs: int) -> None:
     graph = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 3600})
     before = {pid: psutil.Process(pid).memory_info().rss for pid in cluster.pids()["jobmaster"]}
@@ -166,7 +158,7 @@ async def _running(cluster: ScriptCluster, report: Report, *, jobs: int) -> None
         ids, cpu = job_ids(job_prefix(), jobs), cluster.cpu()
         for job_id in ids:
             await submit(client, job_id, graph)
-        await _until_running(client, ids)
+        await until_running(client, ids)
         grown = sum(psutil.Process(pid).memory_info().rss - rss for pid, rss in before.items())
         title = f"JobMaster processes' RSS per job, {jobs} running"
         report.add(title, grown / jobs / 1024, "KB", Target("256", "64"))
@@ -174,7 +166,7 @@ async def _running(cluster: ScriptCluster, report: Report, *, jobs: int) -> None
         times, cpu = list[float](), cluster.cpu()
         for _ in range(100):
             begin = time.perf_counter()
-            await _states(client)
+            await states(client)
             times.append(1000 * (time.perf_counter() - begin))
         report.add_distribution(f"/jobs/overview with {jobs} jobs", times, p99=Target("100", "20"))
         report.add_cpu("/jobs/overview", cpu, cluster.cpu(), len(times))

@@ -54,6 +54,11 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "TaskManager killed: all of its tasks run elsewhere p50",
         "etcd write transactions per no-op job before FINISHED (before: 2)",
     ),
+    "dashboard": (
+        "list of 60 finished and 4 running jobs: first paint p50",
+        "list of 60 finished and 4 running jobs: next page p50",
+        "CPU of the JobManager with 3 overviews open",
+    ),
     "triggers": (
         "CPU of the triggerer, 50 triggers wait",
         "CPU of the JobManager, 50 triggers wait",

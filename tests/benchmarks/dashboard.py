@@ -1,0 +1,122 @@
+"""The dashboard with many jobs, in a real browser: how long its list of jobs takes, and what open pages cost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser
+
+from runtime.jobgraph.graph import JobGraph
+from tests.benchmarks.cluster import (
+    ClusterBenchmark,
+    ScriptCluster,
+    job_graph,
+    job_ids,
+    run_to_finish,
+    submit,
+    until_running,
+)
+from tests.benchmarks.measure import Report, Target, job_prefix, percentile
+from tests.kit.browser.visit import Visit, chromium
+
+_CLIENTS = 16
+_NAP = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 7200})
+_PAGES = 3
+_FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+_SINCE_ASKED = "performance.now()"
+_NEXT_PAGE = """() => new Promise((resolve) => {
+  const first = () => document.querySelector("tbody tr a")?.getAttribute("href");
+  const before = first();
+  const begin = performance.now();
+  const look = () => (first() !== before ? resolve(performance.now() - begin) : requestAnimationFrame(look));
+  [...document.querySelectorAll(".pages button")].find((one) => one.textContent === "Next page").click();
+  look();
+})"""
+"""Milliseconds from the click until another job stands in the first row."""
+
+
+def dashboard(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
+    """Fill the list, then look at it, then leave overviews open."""
+    finished, running, looks, seconds = (60, 4, 2, 2.0) if small else (10_000, 500, 10, 60.0)
+    asyncio.run(_fill(cluster, finished, running))
+    with chromium() as browser:
+        of = f"of {finished} finished and {running} running jobs"
+        _look_at_jobs(browser, cluster, report, looks, of)
+        _leave_open(browser, cluster, report, seconds)
+
+
+async def _fill(cluster: ScriptCluster, finished: int, running: int) -> None:
+    ids = iter(job_ids(job_prefix(), finished))
+    async with cluster.client() as client:
+
+        async def one_after_another(left: Iterator[str]) -> None:
+            for job_id in left:
+                await run_to_finish(client, job_id, _named(job_id))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CLIENTS):
+                group.create_task(one_after_another(ids))
+        naps = job_ids(job_prefix(), running)
+        for job_id in naps:
+            await submit(client, job_id, _NAP)
+        await until_running(client, naps)
+
+
+def _named(job_id: str) -> JobGraph:
+    return job_graph(f"daily sales of shop {job_id[-4:]}", "tests.benchmarks.programs:no_op")
+
+
+@contextmanager
+def _visits(browser: Browser, cluster: ScriptCluster, count: int) -> Iterator[Sequence[Visit]]:
+    visits = [Visit(browser, cluster.url) for _ in range(count)]
+    try:
+        for visit in visits:
+            visit.sign_in(cluster.token)
+        yield visits
+    finally:
+        for visit in visits:
+            visit.close()
+
+
+def _look_at_jobs(browser: Browser, cluster: ScriptCluster, report: Report, looks: int, of: str) -> None:
+    paints, rows, pages = list[float](), list[float](), list[float]()
+    with _visits(browser, cluster, 1) as (visit,):
+        for _ in range(looks):
+            visit.open("ui/jobs", "tbody tr a")
+            rows.append(float(visit.page.evaluate(_SINCE_ASKED)))
+            paints.append(float(visit.page.evaluate(_FIRST_PAINT)))
+            pages.append(float(visit.page.evaluate(_NEXT_PAGE)))
+    report.add_distribution(f"list {of}: first paint", paints, p50=Target("1000", "1000"))
+    report.add_distribution(f"list {of}: its first rows are there", rows, p50=Target("1000", "1000"))
+    report.add_distribution(f"list {of}: next page", pages, p50=Target("200", "200"))
+
+
+def _leave_open(browser: Browser, cluster: ScriptCluster, report: Report, seconds: float) -> None:
+    shares = dict[int, list[float]]()
+    for pages in (0, 1, _PAGES, 0, 1, _PAGES):
+        with _visits(browser, cluster, pages):
+            shares.setdefault(pages, []).append(_share(cluster, seconds))
+    for pages, found in shares.items():
+        name = f"CPU of the JobManager with {pages} overviews open"
+        report.add(name, percentile(found, 50), "%", Target("3", "3") if pages == _PAGES else Target())
+
+
+def _share(cluster: ScriptCluster, seconds: float) -> float:
+    """Per cent of a core that the JobManager takes, after what the last page has asked for."""
+    time.sleep(min(5.0, seconds))
+    before = cluster.cpu()["jobmanager"]
+    time.sleep(seconds)
+    return 100 * (cluster.cpu()["jobmanager"] - before) / seconds
+
+
+def _options(slots: int) -> dict[str, str]:
+    options = {"taskmanager.spark.enabled": "false", "jobstore.max-capacity": "20000"}
+    return {**options, "taskmanager.numberOfTaskSlots": str(slots)}
+
+
+BENCHMARKS = {
+    "dashboard": ClusterBenchmark("dashboard of many jobs", _options(504), _options(6), dashboard),
+}
