@@ -24,8 +24,11 @@ class BlobServer:
         self._store = store
         self._uploads = asyncio.Semaphore(uploads_max)
 
-    async def upload(self, chunks: AsyncIterator[bytes], *, sha256: str) -> BlobKey:
-        """Store a stream announced with its digest. Raises as BlobStore.upload, BackpressureError when busy."""
+    async def upload(self, chunks: AsyncIterator[bytes], *, sha256: str | None) -> BlobKey:
+        """Store a stream announced with its digest (None: with none).
+
+        Raises as BlobStore.upload, BackpressureError when busy.
+        """
         if self._uploads.locked():
             message = "the blob server takes as many uploads as it can"
             raise BackpressureError(message, retry_after=1.0)
@@ -42,6 +45,10 @@ class BlobServer:
     def download(self, key: BlobKey, /) -> AsyncIterator[bytes]:
         """The object's bytes in chunks. Raises NotFoundError at the first."""
         return self._store.chunks(key)
+
+    async def read_range(self, key: str, *, offset: int, size_bytes: int) -> bytes:
+        """A piece of an object, shorter at its end. Raises NotFoundError."""
+        return await self._store.read_range(key, offset=offset, size_bytes=size_bytes)
 
     def chunk_source(self, key: str) -> AsyncIterator[bytes]:
         """The same by the key's text: `server.add_chunk_source(CHUNK_SOURCE, blob_server.chunk_source)`."""

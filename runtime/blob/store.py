@@ -72,20 +72,22 @@ class BlobStore:
 
     # --- writing -----------------------------------------------------------------------------------------
 
-    async def upload(self, chunks: AsyncIterator[bytes], *, sha256: str) -> BlobKey:
+    async def upload(self, chunks: AsyncIterator[bytes], *, sha256: str | None) -> BlobKey:
         """Store a stream that was announced with its digest. Nothing can be seen before all of it is synced.
 
-        Raises DigestMismatchError, BlobTooLargeError, StorageExhaustedError, UnavailableError, and what `chunks`
-        raises; then nothing is kept.
+        None: a stream whose digest nobody knows before. Raises DigestMismatchError, BlobTooLargeError,
+        StorageExhaustedError, UnavailableError, and what `chunks` raises; then nothing is kept.
         """
-        key = self._new_key(check_digest(sha256))
-        with self._naming_room(f"blob {sha256}"):
-            staged = await self._io.run(self._directory.stage, key.upload_id)
+        upload_id = new_upload_id(self._clock.epoch_millis(), self._entropy)
+        what = "the upload" if sha256 is None else f"blob {check_digest(sha256)}"
+        with self._naming_room(what):
+            staged = await self._io.run(self._directory.stage, upload_id)
             try:
-                digest = await self._copy(chunks, staged, key)
-                if digest != sha256:
+                digest = await self._copy(chunks, staged, what)
+                if sha256 is not None and digest != sha256:
                     message = f"upload announced as {sha256} has the digest {digest}"
                     raise DigestMismatchError(message)
+                key = BlobKey(digest, upload_id)
                 await self._io.run(staged.publish, _name(key))
             except BaseException:
                 await self._io.run(staged.discard)
@@ -101,14 +103,14 @@ class BlobStore:
             message = f"storage {self.url} has no room for {what}: {error}"
             raise StorageExhaustedError(message) from error
 
-    async def _copy(self, chunks: AsyncIterator[bytes], staged: StagedFile, key: BlobKey) -> str:
+    async def _copy(self, chunks: AsyncIterator[bytes], staged: StagedFile, what: str) -> str:
         digest = hashlib.sha256()
         size = 0
         waiting = bytearray()
         async for chunk in chunks:
             size += len(chunk)
             if size > self._settings.object_bytes_max:
-                message = f"blob {key.sha256} is larger than blob.max-size, {self._settings.object_bytes_max} bytes"
+                message = f"{what} is larger than blob.max-size, {self._settings.object_bytes_max} bytes"
                 raise BlobTooLargeError(message)
             waiting += chunk
             if len(waiting) >= CHUNK_BYTES:
@@ -240,9 +242,6 @@ class BlobStore:
                 if self._settings.retention.may_be_deleted(key, now_millis):
                     old.append(key)
         return old
-
-    def _new_key(self, sha256: str) -> BlobKey:
-        return BlobKey(sha256, new_upload_id(self._clock.epoch_millis(), self._entropy))
 
 
 def _folder(sha256: str) -> str:

@@ -275,6 +275,7 @@ class _Leading:
     def __init__(self, blobs: RestBlobs, services: JobManagerServices) -> None:
         self._blobs = blobs
         self._incarnation = services.incarnation
+        self._jars = services.ha.jar_store()
         self.retrieval = services.ha.leader_retrieval()
         self.runner: DispatcherRunner | None = None
         self.rest_address = ""
@@ -305,7 +306,7 @@ class _Leading:
             return None
         resource_manager = term.resource_manager
         assert isinstance(resource_manager, ResourceManager), resource_manager
-        return LeaderComponents(term.dispatcher, resource_manager, self._blobs, self.rest_address)
+        return LeaderComponents(term.dispatcher, resource_manager, self._blobs, self._jars, self.rest_address)
 
     def _term(self) -> TermComponents | None:
         """The term; None when a later leader is known. A process whose lease was revoked may hear of its successor

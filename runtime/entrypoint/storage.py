@@ -54,7 +54,12 @@ class BlobCollector:
     async def activate(self) -> int:
         """Collect, and return the number of deleted objects."""
         await self._store.collect_staged()
-        return await self._store.collect(lambda: referenced_objects(self._ha.job_reader()))
+        return await self._store.collect(self._referenced)
+
+    async def _referenced(self) -> frozenset[str]:
+        """Of jobs, and of uploaded programs (R54)."""
+        of_jars = await self._ha.jar_store().object_keys()
+        return of_jars | await referenced_objects(self._ha.job_reader())
 
 
 class StoredGraphs:
@@ -79,8 +84,10 @@ class RestBlobs:
         found = await self._server.missing([sha256 for sha256, _size in digests])
         return {sha256: _blob_key(key) for sha256, key in found.keys.items()}, found.missing
 
-    async def upload(self, sha256: str, chunks: AsyncIterator[bytes], /) -> BlobKey:
-        """Store and verify. Raises InvalidInputError and MessageTooLargeError: both are the client's errors."""
+    async def upload(self, sha256: str | None, chunks: AsyncIterator[bytes], /) -> BlobKey:
+        """Store and verify; None: whatever the digest is. Raises InvalidInputError and MessageTooLargeError: both are
+        the client's errors.
+        """
         try:
             return await self._server.upload(chunks, sha256=sha256)
         except DigestMismatchError as error:
@@ -91,6 +98,10 @@ class RestBlobs:
     def download(self, key: BlobKey, /) -> AsyncIterator[bytes]:
         """The object's bytes."""
         return self._server.download(key)
+
+    async def read_range(self, key: str, /, *, offset: int, size_bytes: int) -> bytes:
+        """A piece of an object."""
+        return await self._server.read_range(key, offset=offset, size_bytes=size_bytes)
 
 
 def _blob_key(text: str) -> BlobKey:

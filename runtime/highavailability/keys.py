@@ -121,6 +121,15 @@ class Keys:
         return f"{self.principals}{name}"
 
     @property
+    def jars(self) -> str:
+        """Prefix of the uploaded programs."""
+        return f"{self.root}jars/"
+
+    def jar(self, jar_id: str) -> str:
+        """One uploaded program."""
+        return f"{self.jars}{jar_id}"
+
+    @property
     def all_done(self) -> str:
         """Prefix of the cleaned jobs."""
         return f"{self.root}done/"

@@ -187,6 +187,23 @@ class PrincipalRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class JarRecord:
+    """`jars/<id>` (R54): a program that was uploaded to be run. `key`: the object with its bytes.
+
+    `entries`: what may be run in it, the first by default; `uploader`: the submitter of its jobs, "" for the admin.
+    """
+
+    jar_id: str
+    name: str
+    key: str
+    size_bytes: int
+    uploaded_millis: int
+    namespace: str
+    uploader: str
+    entries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredResult:
     """A result as read: the record, None when it cannot be read, and the revision at which it was written."""
 

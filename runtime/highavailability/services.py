@@ -15,6 +15,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.ids import ClusterUuid, Incarnation
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
+from runtime.highavailability.jars import JarStore
 from runtime.highavailability.jobs.fences import OwnerFences, TaskManagerFences
 from runtime.highavailability.jobs.job_reader import JobReader
 from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
@@ -197,6 +198,10 @@ class HighAvailabilityServices:
     def principal_store(self) -> PrincipalStore:
         """The principals (R48)."""
         return PrincipalStore(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
+
+    def jar_store(self) -> JarStore:
+        """The uploaded programs (R54)."""
+        return JarStore(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
 
     def task_manager_registry(self) -> TaskManagerRegistry:
         """The TaskManagers' keys."""

@@ -36,6 +36,7 @@ from runtime.rest.openapi import DescribedApp
 from runtime.rest.routes.blobs import blobs_router
 from runtime.rest.routes.changes import ActivityHistory, changes_router
 from runtime.rest.routes.cluster import cluster_router
+from runtime.rest.routes.jars import jars_router
 from runtime.rest.routes.job_lists import job_lists_router
 from runtime.rest.routes.jobs import jobs_router
 from runtime.rest.routes.logs import logs_router
@@ -68,6 +69,7 @@ def create_app(
         vertices_router,
         cluster_router,
         blobs_router,
+        jars_router,
         tokens_router,
         process_router,
         metrics_router,

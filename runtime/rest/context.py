@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from runtime.aio.entropy import SystemEntropy
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
+from runtime.common.entropy import Entropy
 from runtime.common.errors import UnavailableError
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import TaskExecutorGateway
+from runtime.highavailability.jars import JarStore
 from runtime.metrics.reporting import Exposition
 from runtime.rest.access.audit import Audit, NoAudit
 from runtime.rest.access.page_cookie import PageCookie
@@ -30,11 +33,14 @@ class BlobEndpoint(Protocol):
     async def missing(self, digests: Sequence[tuple[str, int]], /) -> tuple[dict[str, BlobKey], Sequence[str]]:
         """(sha256, size) pairs -> keys of those that may be referenced (R19), digests that must be uploaded."""
 
-    async def upload(self, sha256: str, chunks: AsyncIterator[bytes], /) -> BlobKey:
-        """Store and verify. InvalidInputError for another digest, MessageTooLargeError above blob.max-size."""
+    async def upload(self, sha256: str | None, chunks: AsyncIterator[bytes], /) -> BlobKey:
+        """Store and verify (None: any digest). InvalidInputError for another one, MessageTooLargeError if too large."""
 
     def download(self, key: BlobKey, /) -> AsyncIterator[bytes]:
         """The object's bytes. NotFoundError."""
+
+    async def read_range(self, key: str, /, *, offset: int, size_bytes: int) -> bytes:
+        """A piece of an object, shorter at its end. NotFoundError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,8 @@ class LeaderComponents:
     dispatcher: DispatcherView
     resource_manager: ResourceManagerView
     blobs: BlobEndpoint
+    jars: JarStore
+    """The records of uploaded programs (R54)."""
     rest_address: str
     """Where clients reach this process."""
 
@@ -85,6 +93,7 @@ class RestContext:
     configuration: Sequence[tuple[str, str]]
     long_poll_max: float
     refresh_interval_millis: int
+    entropy: Entropy = field(default_factory=SystemEntropy)
     principals: PrincipalAdministration | None = None
     """None without authentication."""
     audit: Audit = field(default_factory=NoAudit)

@@ -25,6 +25,7 @@ _PATH_PATTERNS = {
     "sha256": text_patterns.SHA256,
     "key": text_patterns.BLOB_KEY,
     "name": text_patterns.PRINCIPAL_NAME,
+    "jar_id": text_patterns.JAR_ID,
     "file_name": text_patterns.LOG_FILE_NAME,
 }
 """What a part of a path looks like. Handlers look themselves: they say more, as 400."""
@@ -35,9 +36,16 @@ def answers(body: Described, status: int = 200) -> dict[int | str, dict[str, Any
     return {status: _json("as asked", body), "4XX": _json("refused", Errors), "5XX": _json("not now", Errors)}
 
 
-def takes(model: type[BaseModel]) -> dict[str, Any]:
+def takes(model: type[BaseModel], *, is_required: bool = True) -> dict[str, Any]:
     """For `openapi_extra=` of a route that reads its body itself."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _reference(model)}}}}
+    return {"requestBody": {"required": is_required, "content": {"application/json": {"schema": _reference(model)}}}}
+
+
+def takes_file(field: str) -> dict[str, Any]:
+    """`takes` for a route that reads one file of a multipart form."""
+    file = {"type": "string", "format": "binary"}
+    schema = {"type": "object", "properties": {field: file}, "required": [field]}
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
 def answers_bytes(media_type: str) -> dict[int | str, dict[str, Any]]:

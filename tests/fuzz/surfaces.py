@@ -19,6 +19,7 @@ from tests.fuzz import (
     rest_port,
     rpc_port,
     slot_wire,
+    uploads,
 )
 from tests.fuzz.surface import Surface
 
@@ -39,5 +40,6 @@ _MODULES = (
     rest_port,
     rpc_port,
     slot_wire,
+    uploads,
 )
 SURFACES: dict[str, Surface] = {one.name: one for module in _MODULES for one in module.SURFACES}

@@ -33,8 +33,8 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Tried = Callable[[Request], Coroutine[Any, Any, None]]
 
 
-class _HiddenError(NotFoundError):
-    """The job exists, and the principal may not see it: the answer is a 404, the audit log has the `reason`."""
+class HiddenError(NotFoundError):
+    """What is asked for exists, and the principal may not see it: a 404, and the audit log has the `reason`."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ def _authorized(
                 check_still_signed_in(request.scope)
         except UnauthenticatedError:  # the sign-in middleware has logged it
             raise
-        except (ForbiddenError, _HiddenError) as error:
+        except (ForbiddenError, HiddenError) as error:
             await _refuse(context, access, request, error, tried)
             raise
         except OutcomeUnknownError as error:
@@ -89,12 +89,12 @@ def _authorized(
 
 
 async def _refuse(
-    context: RestContext, access: Access, request: Request, error: ForbiddenError | _HiddenError, tried: Tried | None
+    context: RestContext, access: Access, request: Request, error: ForbiddenError | HiddenError, tried: Tried | None
 ) -> None:
     if tried is not None:
         await tried(request)
     action = access.action or f"{request.method} {request.url.path}"
-    reason = error.reason if isinstance(error, _HiddenError) else str(error)
+    reason = error.reason if isinstance(error, HiddenError) else str(error)
     context.audit.refuse(action, **_who(request), reason=reason)
 
 
@@ -165,7 +165,7 @@ async def _seen(context: RestContext, principal: Principal, text: str) -> JobSum
     if summary is None:
         raise NotFoundError(message)
     if not principal.sees(summary.namespace):
-        raise _HiddenError(message, _hidden_in_words(principal, summary))
+        raise HiddenError(message, _hidden_in_words(principal, summary))
     return summary
 
 

@@ -24,7 +24,8 @@ from runtime.rest.forwarding.forward_seal import FORWARDED, origin_of, told_by_s
 ANY_HOST = "*"
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _BY_GET = "/yarn-cancel"
-_FORMS = "/jobs"
+_FORMS = frozenset({"/jobs", "/jars/upload"})
+"""Paths that take multipart forms. A browser names the origin of the page that sends one."""
 _OWN_HEADER = b"x-requested-with"
 _LOCAL_NAME = "localhost"
 _PLACE = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_-][a-z0-9._-]*))(?::(?P<port>[0-9]{1,5}))?")
@@ -124,13 +125,13 @@ def has_body(headers: Mapping[bytes, bytes]) -> bool:
 def _body_refusal(scope: Scope, headers: Mapping[bytes, bytes]) -> tuple[HTTPStatus, str] | None:
     """A page may send forms and plain text anywhere, JSON to its own origin only. (To PUT it has to ask.)"""
     kind = _text(headers.get(b"content-type", b"")).partition(";")[0].strip()
-    is_submit = scope["path"].removeprefix("/v1") == _FORMS
+    takes_form = scope["path"].removeprefix("/v1") in _FORMS
     if not has_body(headers) or scope["method"] == "PUT" or kind == "application/json":
         return None
     if kind == "application/x-www-form-urlencoded" and is_page(scope["path"]):
         return None  # who signs in there; the origin of the form was looked at
-    if kind == "multipart/form-data" and is_submit:
-        return None  # the handler refuses it, with a message for Flink's own client
+    if kind == "multipart/form-data" and takes_form:
+        return None  # that of a job is refused by its handler, with a message for Flink's own client
     return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, (
         f"A body of the type {kind[:80]!r} is not taken: send JSON with the header 'Content-Type: application/json'."
     )

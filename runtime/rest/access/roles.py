@@ -85,6 +85,14 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", f"{_VERTEX}/subtasks/{{index}}/attempts/{{attempt}}/log"): _LOOK,
     ("POST", "/blobs/missing"): _UPLOAD,
     ("PUT", "/blobs/{sha256}"): _UPLOAD,
+    ("GET", "/jars"): _LOOK,
+    ("POST", "/jars/upload"): replace(_UPLOAD, action="upload-jar"),
+    # It may run a job that builds the plan.
+    ("GET", "/jars/{jar_id}/plan"): replace(_UPLOAD, action="plan-jar"),
+    ("POST", "/jars/{jar_id}/plan"): replace(_UPLOAD, action="plan-jar"),
+    ("POST", "/jars/{jar_id}/run"): replace(_UPLOAD, action="run-jar"),
+    # A submitter deletes its own: the handler looks.
+    ("DELETE", "/jars/{jar_id}"): replace(_UPLOAD, action="delete-jar"),
     # Code of all jobs, and nothing that a client needs.
     ("GET", "/blobs/{key}"): _OPERATE_ALL,
     ("GET", "/tokens"): _ADMINISTER,

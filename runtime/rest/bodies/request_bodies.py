@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.namespaces import ALL_NAMESPACES
-from runtime.jobgraph.limits import PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX
+from runtime.jobgraph.limits import PARALLELISM_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX
 from runtime.logs.levels import DEFAULT, LEVELS, NAME_LENGTH_MAX
 from runtime.rest.bodies.job_selection import LIMIT_MAX, TEXT_LENGTH_MAX, JobSelection
 from runtime.rest.bodies.text_patterns import LOGGER, NAMESPACE, PRINCIPAL_NAME, JobIdText
@@ -96,6 +96,38 @@ class MoveRequest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     to: Annotated[str, Field(min_length=1, max_length=64, description="id of the JobMaster process")]
+
+
+_Text = Annotated[str, Field(max_length=4096)]
+
+
+class JarRunBody(BaseModel):
+    """The body of POST /jars/:id/run and /plan; each field may be missing, or null."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    entry_class: Annotated[
+        str | None,
+        Field(alias="entryClass", max_length=1024, description="module:pipeline, a script, or a jar's main class"),
+    ] = None
+    program_args: Annotated[
+        str | None, Field(alias="programArgs", max_length=1 << 20, description="split as a shell splits them")
+    ] = None
+    program_args_list: Annotated[
+        list[Annotated[str, Field(max_length=1 << 17)]] | None,
+        FailFast(),
+        Field(alias="programArgsList", max_length=10_000),
+    ] = None
+    parallelism: Annotated[int | None, Field(ge=1, le=PARALLELISM_MAX)] = None
+    job_id: Annotated[JobIdText | None, Field(alias="jobId", description="id of the job; random without it")] = None
+    flink_configuration: Annotated[
+        dict[_Text, _Text] | None,
+        FailFast(),
+        Field(alias="flinkConfiguration", max_length=1000, description="spark.*, pipeline.name, parallelism.default"),
+    ] = None
+    savepoint_path: Annotated[str | None, Field(alias="savepointPath", max_length=4096)] = None
+    allow_non_restored_state: Annotated[bool | None, Field(alias="allowNonRestoredState")] = None
+    restore_mode: Annotated[str | None, Field(alias="restoreMode", max_length=40)] = None
+    claim_mode: Annotated[str | None, Field(alias="claimMode", max_length=40)] = None
 
 
 class LogLevel(BaseModel):

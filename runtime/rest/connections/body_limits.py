@@ -95,7 +95,7 @@ class BodyLimitsMiddleware:
     def _limit_of(self, method: str, path: str) -> int | None:
         """None: the body is streamed."""
         path = path.removeprefix("/v1")
-        if method == "PUT" and path.startswith("/blobs/"):
+        if (method == "PUT" and path.startswith("/blobs/")) or (method == "POST" and path == "/jars/upload"):
             return None
         return min(self._content_length_max, SUBMIT_BYTES_MAX if path == "/jobs" else SMALL_BYTES_MAX)
 

@@ -89,7 +89,16 @@ def parse_submission(body: bytes, offers: Sequence[SparkOffer]) -> VerifiedSubmi
         if version := _other_version(body):
             raise InvalidInputError(version) from error
         raise
-    graph = submission.job_graph
+    options = submission.options
+    return verify_graph(
+        submission.job_graph, submission.job_id, offers, client=options.client, namespace=options.namespace
+    )
+
+
+def verify_graph(
+    graph: JobGraph, job_id: str, offers: Sequence[SparkOffer], *, client: str, namespace: str
+) -> VerifiedSubmit:
+    """Check a graph whose form is known. Raises InvalidInputError with the problems (400)."""
     problems = (*_graph_problems(graph), *_refused_conf(graph, offers))
     canonical = b"" if problems else graph.canonical_json()
     if len(canonical) > GRAPH_BYTES_MAX:
@@ -97,11 +106,11 @@ def parse_submission(body: bytes, offers: Sequence[SparkOffer]) -> VerifiedSubmi
     if problems:
         raise InvalidInputError("; ".join(problems), problems)
     request = SubmitJobRequest(
-        job_id=parse_job_id(submission.job_id),
+        job_id=parse_job_id(job_id),
         graph=canonical,
         digest=hashlib.sha256(canonical).hexdigest(),
-        client=submission.options.client,
-        namespace=submission.options.namespace,
+        client=client,
+        namespace=namespace,
     )
     return VerifiedSubmit(request, graph)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runtime.aio.clock import SystemClock
+from runtime.aio.clock import LoopClock, SystemClock
+from runtime.aio.entropy import SystemEntropy
 from runtime.aio.watch import Watch
 from runtime.common.errors import ConflictError, NotFoundError
 from runtime.common.ids import AllocationId, Incarnation, JobId, VertexId
@@ -75,6 +77,9 @@ from runtime.gateways.task_executor import (
     LogStream,
     TaskExecutorGateway,
 )
+from runtime.highavailability.jars import JarStore
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.jobgraph.graph import JobGraph
 from runtime.rest.access.sign_in import SignIn, bearer_of
 from runtime.rest.context import LeaderComponents, MetricsView, RestContext
@@ -320,6 +325,11 @@ class FakeResourceManager:
         return self.offers
 
 
+def memory_jars() -> JarStore:
+    """The real store of uploaded programs, in memory."""
+    return JarStore(MemoryKeyValueStore(LoopClock()), Keys.of_cluster("fakes"), SystemEntropy(), timeout=5.0)
+
+
 class FakeBlobs:
     """A blob store in memory."""
 
@@ -331,10 +341,16 @@ class FakeBlobs:
         known = {sha: BlobKey(sha, "u1") for sha, _ in digests if sha in self.stored}
         return known, [sha for sha, _ in digests if sha not in self.stored]
 
-    async def upload(self, sha256: str, chunks: AsyncIterator[bytes], /) -> BlobKey:
+    async def upload(self, sha256: str | None, chunks: AsyncIterator[bytes], /) -> BlobKey:
         """Keep it."""
-        self.stored[sha256] = b"".join([chunk async for chunk in chunks])
+        data = b"".join([chunk async for chunk in chunks])
+        sha256 = sha256 or hashlib.sha256(data).hexdigest()
+        self.stored[sha256] = data
         return BlobKey(sha256, "u1")
+
+    async def read_range(self, key: str, /, *, offset: int, size_bytes: int) -> bytes:
+        """A piece of it."""
+        return self.stored[key.partition("-")[0]][offset : offset + size_bytes]
 
     async def download(self, key: BlobKey, /) -> AsyncIterator[bytes]:
         """Give it back."""
@@ -419,6 +435,7 @@ class RestFakes:
         self.dispatcher = FakeDispatcher()
         self.resource_manager = FakeResourceManager()
         self.blobs = FakeBlobs()
+        self.jars = memory_jars()
         self.is_leading = True
         self.other_leader = Watch("")
         self.own_process = FakeProcess()
@@ -442,7 +459,7 @@ class RestFakes:
 
     def _leader(self) -> LeaderComponents | None:
         return (
-            LeaderComponents(self.dispatcher, self.resource_manager, self.blobs, "jm-1:8081")
+            LeaderComponents(self.dispatcher, self.resource_manager, self.blobs, self.jars, "jm-1:8081")
             if self.is_leading
             else None
         )

@@ -41,6 +41,7 @@ SAMPLES: tuple[Any, ...] = (
     records.GuardRecord(is_reached=True),
     records.FenceRecord(12, 34, is_lifted=True),
     records.PrincipalRecord("airflow", "submitter", "team-a", (records.StoredToken("ef" * 32, 12, 34),), "alice"),
+    records.JarRecord("1-a.zip", "a.zip", "key", 12, 34, "team-a", "sam", ("etl.py",)),
     cluster.ClusterRecord(ClusterUuid("e" * 32)),
     JobSummary(
         JobId("a" * 32),

@@ -31,7 +31,9 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     settings = BlobStoreSettings(object_bytes_max=1000)
     store = BlobStore(open_directory(tmp_path.as_uri()), settings, io, LoopClock(), SystemEntropy())
     fakes = RestFakes()
-    components = LeaderComponents(fakes.dispatcher, fakes.resource_manager, RestBlobs(BlobServer(store)), "")
+    components = LeaderComponents(
+        fakes.dispatcher, fakes.resource_manager, RestBlobs(BlobServer(store)), fakes.jars, ""
+    )
     app = create_app(
         replace(fakes.context(), leader=lambda: components),
         sign_in=None,

@@ -92,6 +92,11 @@ SENSITIVE = {
     ("GET", "/blobs/{key}"): Access(Role.OPERATOR, is_of_all=True),
     ("PUT", "/blobs/{sha256}"): Access(Role.SUBMITTER),
     ("POST", "/blobs/missing"): Access(Role.SUBMITTER),
+    ("POST", "/jars/upload"): Access(Role.SUBMITTER, action="upload-jar"),
+    ("GET", "/jars/{jar_id}/plan"): Access(Role.SUBMITTER, action="plan-jar"),
+    ("POST", "/jars/{jar_id}/plan"): Access(Role.SUBMITTER, action="plan-jar"),
+    ("POST", "/jars/{jar_id}/run"): Access(Role.SUBMITTER, action="run-jar"),
+    ("DELETE", "/jars/{jar_id}"): Access(Role.SUBMITTER, action="delete-jar"),
     ("POST", "/jobs"): Access(Role.SUBMITTER, action="submit"),
     ("PATCH", "/jobs/{job_id}"): Access(Role.SUBMITTER, is_own=True, action="cancel"),
     ("GET", "/jobs/{job_id}/yarn-cancel"): Access(Role.SUBMITTER, is_own=True, action="cancel"),
@@ -143,6 +148,7 @@ VALUES = {
     "page": "jobs/x",
     "task_manager_id": "tm-1",
     "job_master_id": JOB_MASTER,
+    "jar_id": f"{'a' * 32}_etl.py",
     "file_name": "x.log",
 }
 

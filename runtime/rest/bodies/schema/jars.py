@@ -1,0 +1,48 @@
+"""Bodies of /jars."""
+
+from __future__ import annotations
+
+from typing import NotRequired
+
+from typing_extensions import TypedDict
+
+
+class JarEntry(TypedDict):
+    """What may be run in an uploaded program."""
+
+    name: str
+    description: str | None
+
+
+class JarFile(TypedDict):
+    """An uploaded program. `problem`: why its record cannot be read; such a one can only be deleted."""
+
+    id: str
+    name: str
+    uploaded: int
+    entry: list[JarEntry]
+    size: int
+    namespace: str
+    uploader: str
+    problem: NotRequired[str]
+
+
+class Jars(TypedDict):
+    """All of them, the newest first."""
+
+    address: str
+    files: list[JarFile]
+
+
+class UploadedJar(TypedDict):
+    """The id is the last part of `filename`."""
+
+    filename: str
+    status: str
+
+
+class StartedJar(TypedDict):
+    """The job that runs."""
+
+    jobid: str
+    applicationId: str

@@ -1,0 +1,109 @@
+"""Runs of uploaded programs: the graph of a run, where a pipeline's graph comes from a job of its own (D-113)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from runtime.common.errors import ConflictError, InvalidInputError, UnavailableError
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from runtime.executiongraph.archived import ArchivedExecutionGraph
+from runtime.gateways.dispatcher import JobRequest, JobSummary
+from runtime.highavailability.records import JarRecord
+from runtime.jobgraph.graph import Artifact, JobGraph
+from runtime.jobgraph.parsing import parse_job_graph
+from runtime.rest.context import RestContext
+from runtime.rest.routes.submission import verify_graph
+from runtime.rest.uploads import programs
+from runtime.rest.uploads.library import Library
+
+CLIENT_OF_PLANS = "jars/plan"
+Submitter = tuple[str, str]
+"""The submitter and the namespace."""
+
+
+class JarRuns:
+    """Makes and submits the jobs of uploaded programs."""
+
+    def __init__(self, context: RestContext) -> None:
+        self._context = context
+
+    async def graph(self, record: JarRecord, wish: programs.RunWish, job_id: JobId, submitter: Submitter) -> JobGraph:
+        """The graph of a run. A pipeline's takes a slot. Raises InvalidInputError, and UnavailableError for a plan
+        that is not ready yet: the same request, with the same `jobId`, goes on waiting for it.
+        """
+        wish = _with_entry(record, wish)
+        library = Library(self._context.components, self._context.clock, self._context.entropy)
+        program = await library.open(record, wish.entry)
+        if programs.is_pipeline(wish.entry):
+            return await self._planned(record, wish, job_id, submitter, program.archive)
+        return programs.application_graph(record, wish, program.archive, program.script)
+
+    async def submit(self, graph: JobGraph, job_id: JobId, submitter: Submitter, *, client: str) -> None:
+        """Submit, durable on return. Idempotent for the same graph."""
+        offers = self._context.components.resource_manager.spark_offers()
+        name, namespace = submitter
+        verified = verify_graph(graph, job_id, offers, client=client, namespace=namespace)
+        request = replace(verified.request, submitter=name)
+        await self._context.dispatcher.submit_verified(request, verified.graph)
+
+    async def _planned(
+        self, record: JarRecord, wish: programs.RunWish, job_id: JobId, submitter: Submitter, archive: Artifact
+    ) -> JobGraph:
+        planning = programs.planning_id(record, wish, job_id)
+        if await self._context.dispatcher.find_job(planning) is None:
+            await self.submit(programs.planning_graph(wish, archive), planning, submitter, client=CLIENT_OF_PLANS)
+        summary = await self._end_of(planning, submitter[0])
+        if not summary.status.is_globally_terminal:
+            message = (
+                f"the graph of {wish.entry} is not built yet: job {planning} is {summary.status.value}"
+                f"{', ' + summary.pending_reason if summary.pending_reason else ''}. "
+                f'Ask again, with "jobId": "{job_id}", to wait for it'
+            )
+            raise UnavailableError(message)
+        response = await self._context.dispatcher.request_job(JobRequest(planning))
+        found = ArchivedExecutionGraph.from_json(response.archived_graph)
+        if summary.status is not JobStatus.FINISHED:
+            raise _failed(wish, planning, found)
+        # A task has written it: it is as much input from outside as the body of a submit.
+        return programs.planned_graph(parse_job_graph(found.result.encode()), wish, archive)
+
+    async def _end_of(self, planning: JobId, principal: str) -> JobSummary:
+        deadline = self._context.clock.monotonic() + self._context.long_poll_max
+        while True:
+            summary = await self._context.dispatcher.find_job(planning)
+            if summary is None:
+                message = f"job {planning}, which built the graph, is not known any more: ask again with another jobId"
+                raise ConflictError(message)
+            left = deadline - self._context.clock.monotonic()
+            if summary.status.is_globally_terminal or left <= 0:
+                return summary
+            known = {planning: summary.last_modification_millis}
+            await self._context.dispatcher.wait_for_jobs(known, timeout=left, principal=principal)
+
+
+def _with_entry(record: JarRecord, wish: programs.RunWish) -> programs.RunWish:
+    """The wish with the program's own entry where it names none."""
+    if wish.entry:
+        if not programs.is_zip(record.name) and wish.entry != record.name and not programs.is_pipeline(wish.entry):
+            message = (
+                f"entryClass {wish.entry[:120]!r}: {record.name} is a script; leave it out, or name module:pipeline"
+            )
+            raise InvalidInputError(message)
+        return wish
+    if record.entries[1:] and record.entries[0] != "__main__.py":
+        names = ", ".join(record.entries[:10])
+        message = (
+            f"{record.name} has {len(record.entries)} scripts: name one in entryClass ({names}), or module:pipeline"
+        )
+        raise InvalidInputError(message)
+    if not record.entries and not programs.is_jar(record.name):
+        message = f"{record.name} has no script: name module:pipeline in entryClass"
+        raise InvalidInputError(message)
+    return replace(wish, entry=record.entries[0] if record.entries else "")
+
+
+def _failed(wish: programs.RunWish, planning: JobId, found: ArchivedExecutionGraph) -> InvalidInputError:
+    failure = found.exceptions[0].failure if found.exceptions else None
+    why = f"{failure.class_name}: {failure.message}" if failure else found.status.value
+    return InvalidInputError(f"the graph of {wish.entry} cannot be built: {why[:2000]} (job {planning} has the rest)")

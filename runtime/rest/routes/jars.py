@@ -1,0 +1,203 @@
+"""Routes of /jars: programs that are uploaded once and run many times, as Flink's dashboard does it (R54, D-113)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from runtime.common.errors import ForbiddenError, InvalidInputError
+from runtime.common.ids import JobId, parse_job_id
+from runtime.highavailability.jars import StoredJar
+from runtime.highavailability.records import JarRecord
+from runtime.jobgraph.graph import JobGraph
+from runtime.rest.access.authorized_routes import (
+    HiddenError,
+    authorized_router,
+    check_namespace_of_submit,
+    set_more,
+    set_object,
+)
+from runtime.rest.access.sign_in import check_still_signed_in, principal_of
+from runtime.rest.answers import JsonAnswer
+from runtime.rest.bodies.graph_plans import plan_of_graph
+from runtime.rest.bodies.request_bodies import JarRunBody, parse_body
+from runtime.rest.bodies.schema import jars as schema
+from runtime.rest.bodies.schema.common import Empty
+from runtime.rest.bodies.schema.jobs import JobPlan
+from runtime.rest.context import RestContext
+from runtime.rest.openapi import answers, takes, takes_file
+from runtime.rest.routes.jar_runs import JarRuns
+from runtime.rest.uploads.library import Library, not_found
+from runtime.rest.uploads.multipart import FilePart
+from runtime.rest.uploads.programs import RunWish, split_args, with_configuration
+from runtime.security.principals import Principal, Role
+
+Namespace = Annotated[str, Query(max_length=63, description="of the program; default: that of the principal")]
+
+
+def jars_router(context: RestContext) -> APIRouter:
+    """All routes of /jars."""
+    router = authorized_router(context, prefix="/jars", tags=["jars"])
+    _add_files(router, context)
+    _add_runs(router, context)
+    return router
+
+
+def _add_files(router: APIRouter, context: RestContext) -> None:
+    @router.get("", responses=answers(schema.Jars))
+    async def jars(request: Request) -> Response:
+        """The uploaded programs of the namespaces that the caller sees, the newest first."""
+        principal = principal_of(request)
+        files = [_file(one) for one in await _library(context).all() if _sees(principal, one)]
+        body: schema.Jars = {"address": f"{request.url.scheme}://{context.components.rest_address}", "files": files}
+        return JsonAnswer(body)
+
+    @router.post("/upload", responses=answers(schema.UploadedJar), openapi_extra=takes_file("jarfile"))
+    async def upload(request: Request, namespace: Namespace = "") -> Response:
+        """Store a .py, .zip, .whl, .egg or .jar; durable when answered."""
+        principal = principal_of(request)
+        library = _library(context)
+        of = check_namespace_of_submit(principal, namespace)
+        part = FilePart(request.headers.get("content-type", ""), request.stream())
+        await part.begin()
+        set_object(request, part.file_name[:128])
+        record = await library.add(part.file_name, part.chunks(), namespace=of, uploader=principal.submitter)
+        set_object(request, record.jar_id)
+        set_more(request, namespace=of, sha256=record.key.partition("-")[0])
+        body: schema.UploadedJar = {"filename": f"/jars/{record.jar_id}", "status": "success"}
+        return JsonAnswer(body)
+
+    @router.delete("/{jar_id}", responses=answers(Empty))
+    async def delete(jar_id: str, request: Request) -> Response:
+        """Forget a program. Jobs that run it go on, and keep its bytes."""
+        principal = principal_of(request)
+        found = await _found(context, principal, jar_id)
+        record = found.record
+        if principal.role is Role.SUBMITTER and (record is None or record.uploader != principal.submitter):
+            message = f"{jar_id} was uploaded by somebody else: to delete it takes the role operator"
+            raise ForbiddenError(message)
+        await _library(context).delete(jar_id)
+        return JsonAnswer({})
+
+
+def _add_runs(router: APIRouter, context: RestContext) -> None:
+    runs = JarRuns(context)
+
+    async def _plan(jar_id: str, request: Request) -> Response:
+        record = await _readable(context, principal_of(request), jar_id)
+        asked = await _asked(request)
+        job_id = _job_id(context, asked)
+        graph = await runs.graph(record, _wish(request, asked), job_id, _submitter(request, record))
+        body: JobPlan = {"plan": plan_of_graph(job_id, graph)}
+        return JsonAnswer(body)
+
+    body_of_plan = takes(JarRunBody, is_required=False)
+
+    @router.get("/{jar_id}/plan", responses=answers(JobPlan), openapi_extra=body_of_plan)
+    async def plan(jar_id: str, request: Request) -> Response:
+        """The plan of a run."""
+        return await _plan(jar_id, request)
+
+    @router.post("/{jar_id}/plan", responses=answers(JobPlan), openapi_extra=body_of_plan)
+    async def plan_with_body(jar_id: str, request: Request) -> Response:
+        """The plan of a run, for clients that send no body with a GET."""
+        return await _plan(jar_id, request)
+
+    @router.post(
+        "/{jar_id}/run",
+        responses=answers(schema.StartedJar),
+        openapi_extra=takes(JarRunBody, is_required=False),
+    )
+    async def run(jar_id: str, request: Request) -> Response:
+        """Run a program as a job of its namespace, submitted by the caller. Idempotent with a `jobId`."""
+        record = await _readable(context, principal_of(request), jar_id)
+        asked = await _asked(request)
+        job_id = _job_id(context, asked)
+        set_more(request, job=job_id)
+        submitter = _submitter(request, record)
+        graph: JobGraph = await runs.graph(record, _wish(request, asked), job_id, submitter)
+        check_still_signed_in(request.scope)  # the plan may have taken long
+        await runs.submit(graph, job_id, submitter, client="jars")
+        body: schema.StartedJar = {"jobid": job_id, "applicationId": job_id}
+        return JsonAnswer(body)
+
+
+def _library(context: RestContext) -> Library:
+    return Library(context.components, context.clock, context.entropy)
+
+
+def _sees(principal: Principal, one: StoredJar) -> bool:
+    """An unreadable one belongs to no namespace."""
+    return principal.is_of_all if one.record is None else principal.sees(one.record.namespace)
+
+
+async def _found(context: RestContext, principal: Principal, jar_id: str) -> StoredJar:
+    found = await _library(context).get(jar_id)
+    if not _sees(principal, found):
+        whose = found.record.namespace if found.record else "nobody"
+        reason = f"program {jar_id} is of the namespace {whose}, {principal.name} sees {principal.namespace} only"
+        raise HiddenError(str(not_found(jar_id)), reason)
+    return found
+
+
+async def _readable(context: RestContext, principal: Principal, jar_id: str) -> JarRecord:
+    found = await _found(context, principal, jar_id)
+    if found.record is None:
+        message = f"the record of {jar_id} cannot be read: {found.problem}. Delete it, and upload the program again"
+        raise InvalidInputError(message)
+    return found.record
+
+
+def _submitter(request: Request, record: JarRecord) -> tuple[str, str]:
+    """The submitter and the namespace of a run."""
+    principal = principal_of(request)
+    return principal.submitter, check_namespace_of_submit(principal, record.namespace)
+
+
+async def _asked(request: Request) -> JarRunBody:
+    return parse_body(JarRunBody, await request.body() or b"{}")
+
+
+def _job_id(context: RestContext, asked: JarRunBody) -> JobId:
+    return parse_job_id(asked.job_id or context.entropy.hex_id())
+
+
+def _wish(request: Request, asked: JarRunBody) -> RunWish:
+    """What the body asks for, and the query where the body does not. Raises InvalidInputError."""
+    query = request.query_params
+    text = asked.program_args or ""
+    args = tuple(asked.program_args_list or ()) or split_args(text)
+    if not args and (given := query.get("programArg") or query.get("program-args")):
+        args = split_args(given) if "program-args" in query else tuple(given.split(","))
+    # Flink's dashboard writes the arguments into `savepointPath` of the query.
+    savepoint = asked.savepoint_path or query.get("savepointPath") or ""
+    if savepoint and savepoint not in {text, " ".join(args)}:
+        message = "savepointPath: jobs here have no savepoints; leave it out"
+        raise InvalidInputError(message)
+    parallelism = asked.parallelism
+    if parallelism is None and (number := query.get("parallelism")):
+        if not number.isdigit() or not 0 < len(number) < 6:
+            message = f"parallelism: {number[:40]!r} is no positive number"
+            raise InvalidInputError(message)
+        parallelism = int(number)
+    entry = (asked.entry_class or query.get("entry-class") or "").strip()
+    return with_configuration(RunWish(entry, args, parallelism), asked.flink_configuration or {})
+
+
+def _file(one: StoredJar) -> schema.JarFile:
+    record = one.record
+    if record is None:
+        return {
+            "id": one.jar_id, "name": one.jar_id, "uploaded": 0, "entry": [], "size": 0, "namespace": "",
+            "uploader": "", "problem": one.problem,
+        }  # fmt: skip
+    return {
+        "id": record.jar_id,
+        "name": record.name,
+        "uploaded": record.uploaded_millis,
+        "entry": [{"name": name, "description": None} for name in record.entries],
+        "size": record.size_bytes,
+        "namespace": record.namespace,
+        "uploader": record.uploader,
+    }

@@ -1,0 +1,188 @@
+"""Jobs of uploaded programs: which bytes are what, what may be run in them, and the graph of a run.
+
+No code of a program runs here (D-113): a script or a main class is a job of one vertex, which needs no look into it.
+The graph of a pipeline is built by a job of its own, in a slot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from pydantic import JsonValue
+
+from runtime.common.errors import InvalidInputError
+from runtime.common.ids import JobId
+from runtime.common.version import VERSION
+from runtime.highavailability.records import JarRecord
+from runtime.jobgraph.graph import (
+    Artifact,
+    FunctionReference,
+    JarCode,
+    JobGraph,
+    JobVertex,
+    Operator,
+    OperatorKind,
+    ScriptCode,
+    vertex_id_of,
+)
+
+ENTRIES_MAX = 50
+NAME_BYTES_MAX = 128
+PLANNER = "airflow_flinklike.api.planning:plan"
+
+SCRIPT, JAR = ".py", ".jar"
+ZIPS = (".zip", ".whl", ".egg", JAR)
+SUFFIXES = (SCRIPT, *ZIPS)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\Z")
+_REFERENCE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
+_MANIFEST_MAIN = re.compile(r"^Main-Class:[ \t]*([\w.$]{1,512})[ \t]*$", re.MULTILINE)
+_STRATEGY_KEYS = {"pipeline.name", "parallelism.default"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunWish:
+    """A run as it was asked for. `entry` "": the program's first one. `conf`: Spark's; `name` "": that of the entry."""
+
+    entry: str
+    args: tuple[str, ...] = ()
+    parallelism: int | None = None
+    conf: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+
+
+def check_name(given: str) -> str:
+    """The file name of an upload, without its folder. Raises InvalidInputError."""
+    name = PurePosixPath(given.replace("\\", "/")).name
+    if not name.lower().endswith(SUFFIXES):
+        message = f"{name[:80]!r}: upload a file that ends in {', '.join(SUFFIXES)}"
+        raise InvalidInputError(message)
+    if len(name) > NAME_BYTES_MAX or not _NAME.match(name):
+        message = (
+            f"{name[:80]!r}: a name has up to {NAME_BYTES_MAX} letters, digits and . _ + -, and begins with a letter "
+            "or a digit"
+        )
+        raise InvalidInputError(message)
+    return name
+
+
+def is_zip(name: str) -> bool:
+    """True for a program that is an archive."""
+    return name.lower().endswith(ZIPS)
+
+
+def is_jar(name: str) -> bool:
+    """True for a Java or Scala application."""
+    return name.lower().endswith(JAR)
+
+
+def entries_of(name: str, members: list[str], manifest: str = "") -> tuple[str, ...]:
+    """What may be run: the script itself, the scripts of an archive (`__main__.py` first), a jar's main class."""
+    if not is_zip(name):
+        return (name,)
+    if is_jar(name):
+        return tuple(_MANIFEST_MAIN.findall(manifest.replace("\r", ""))[:1])
+    scripts = [one for one in members if one.endswith(SCRIPT) and not one.endswith("/__init__.py")]
+    scripts = [one for one in scripts if len(one) <= 256 and one.isprintable() and one != "__init__.py"]
+    scripts.sort(key=lambda one: (one != "__main__.py", one.count("/"), one))
+    return tuple(scripts[:ENTRIES_MAX])
+
+
+def is_pipeline(entry: str) -> bool:
+    """True for `module:pipeline`."""
+    return _REFERENCE.match(entry) is not None
+
+
+def split_args(text: str) -> tuple[str, ...]:
+    """`programArgs`, as a shell splits it. Raises InvalidInputError."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        message = f"programArgs cannot be split into arguments: {error}; use programArgsList"
+        raise InvalidInputError(message) from error
+
+
+def with_configuration(wish: RunWish, configuration: dict[str, str]) -> RunWish:
+    """The wish with `flinkConfiguration`: keys of Spark, `pipeline.name` and `parallelism.default`.
+
+    Raises InvalidInputError for any other key: it would have no effect.
+    """
+    conf = {key: value for key, value in configuration.items() if key.startswith("spark.")}
+    if unknown := sorted(configuration.keys() - conf.keys() - _STRATEGY_KEYS):
+        message = (
+            f"flinkConfiguration: {', '.join(unknown[:10])[:300]}: a job takes spark.*, pipeline.name and "
+            "parallelism.default; set other options in the cluster's configuration"
+        )
+        raise InvalidInputError(message)
+    parallelism = wish.parallelism
+    if parallelism is None and (text := configuration.get("parallelism.default")):
+        if not text.isdigit() or not 0 < len(text) < 10:
+            message = f"parallelism.default: {text[:40]!r} is no positive number"
+            raise InvalidInputError(message)
+        parallelism = int(text)
+    name = configuration.get("pipeline.name", "")
+    return RunWish(wish.entry, wish.args, parallelism, {**wish.conf, **conf}, name or wish.name)
+
+
+def application_graph(record: JarRecord, wish: RunWish, program: Artifact, script: Artifact | None) -> JobGraph:
+    """The job of a script (`script`: its file; the archive is on its import path) or of a jar's main class.
+
+    Raises InvalidInputError.
+    """
+    if wish.parallelism not in {None, 1}:
+        message = (
+            f"parallelism {wish.parallelism}: {wish.entry or record.name} is one task; set Spark's own, for instance "
+            "spark.sql.shuffle.partitions in flinkConfiguration"
+        )
+        raise InvalidInputError(message)
+    if is_jar(record.name):
+        code: ScriptCode | JarCode = JarCode(jar=program, main_class=wish.entry, args=wish.args)
+        kind, default = OperatorKind.JAR, wish.entry.rpartition(".")[2] or record.name
+    else:
+        code = ScriptCode(script=script or program, args=wish.args)
+        kind, default = OperatorKind.SCRIPT, (script or program).name
+    files = (program,) if script is not None else ()
+    name = (script or program).name
+    return _lone(wish.name or default, Operator(name=name, kind=kind, code=code), wish.conf, files)
+
+
+def planning_graph(wish: RunWish, program: Artifact) -> JobGraph:
+    """The job that builds the graph of a pipeline. Its value is that graph as JSON."""
+    args: list[JsonValue] = list(wish.args)
+    params: dict[str, JsonValue] = {"entry": wish.entry, "args": args, "parallelism": wish.parallelism}
+    operator = Operator(name="plan", kind=OperatorKind.FUNCTION, code=FunctionReference(target=PLANNER))
+    return _lone(f"plan of {wish.entry}", operator, {}, (program,), params)
+
+
+def planning_id(record: JarRecord, wish: RunWish, job_id: JobId) -> JobId:
+    """The id of the job that plans this run of `job_id`: a repeated request finds the one that it had begun."""
+    asked = [record.jar_id, wish.entry, wish.args, wish.parallelism, job_id]
+    return JobId(hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32])
+
+
+def planned_graph(graph: JobGraph, wish: RunWish, program: Artifact) -> JobGraph:
+    """What a pipeline's task has built, with the archive on the import path of its tasks, and with the wish's conf."""
+    change = {
+        "spark_conf": {**graph.spark_conf, **wish.conf},
+        "name": wish.name or graph.name,
+        "py_files": (*graph.py_files, program),
+    }
+    return graph.model_copy(update=change).without_caches()
+
+
+def _lone(
+    name: str,
+    operator: Operator,
+    conf: dict[str, str],
+    files: tuple[Artifact, ...],
+    params: dict[str, JsonValue] | None = None,
+) -> JobGraph:
+    vertex = JobVertex(id=vertex_id_of(operator.name), name=operator.name, operators=(operator,), max_parallelism=1)
+    return JobGraph(
+        name=name, vertices=(vertex,), py_files=files, spark_conf=conf, params=params or {}, client_version=VERSION
+    )
