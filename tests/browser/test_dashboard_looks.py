@@ -27,6 +27,7 @@ def test_pages_of_the_cluster(visit: Visits, scheme: str, width: int) -> None:
         "ui/jobmasters": ["127.0.0.1:2", "3/1000", "10 %"],
         "ui/jobmasters/" + "b" * 32: ["orders by day", "3 of 1000"],
         "ui/jobmanager": ["jm-1:8081", "rest.port"],
+        "ui/submit": ["Upload", "flinklike run etl.py"],
         "ui/nothing": ["No such page"],
         "ui/jobmanager/logs": ["a line of the log", "flinklike.log (18 B)"],
         "ui/jobmanager/threads": ["MainThread"],

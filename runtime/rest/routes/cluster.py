@@ -80,7 +80,7 @@ def cluster_router(context: RestContext) -> APIRouter:
             "timezone-offset": 0,
             "flink-version": VERSION,
             "flink-revision": f"flinklike @ {VERSION}",
-            "features": {"web-submit": False, "web-cancel": True, "web-rescale": False, "web-history": False},
+            "features": {"web-submit": True, "web-cancel": True, "web-rescale": False, "web-history": False},
             "high-availability": dict(context.configuration).get("high-availability.type", "none"),
         }
         return JsonAnswer(body)

@@ -42,8 +42,9 @@ async function request(method, path, more = {}) {
   /** @type {Record<string, string>} */
   const headers = { accept: "application/json", "x-requested-with": "flinklike", ...more.headers };
   if (csrf) headers["x-csrf-token"] = csrf;
-  if (more.body !== undefined) headers["content-type"] = "application/json";
-  const body = more.body === undefined ? undefined : JSON.stringify(more.body);
+  const isForm = more.body instanceof FormData; // the browser names its type, with the boundary
+  if (more.body !== undefined && !isForm) headers["content-type"] = "application/json";
+  const body = more.body === undefined || isForm ? more.body : JSON.stringify(more.body);
   try {
     return await fetch(path, { method, headers, body, signal: more.signal ?? null, credentials: "same-origin" });
   } catch (error) {

@@ -22,6 +22,7 @@ const NAVIGATION = /** @type {[string, string, string][]} */ ([
   ["ui/taskmanagers", "TaskManagers", "taskmanagers"],
   ["ui/jobmasters", "JobMasters", "jobmasters"],
   ["ui/jobmanager", "JobManager", "jobmanager"],
+  ["ui/submit", "Submit", "submit"],
 ]);
 const THEMES = ["auto", "light", "dark"];
 const TOLD_MILLIS = 6000;

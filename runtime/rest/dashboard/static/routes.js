@@ -5,6 +5,7 @@ import { jobMasterPage, jobMastersPage } from "./pages/job_masters.js";
 import { jobPage } from "./pages/job.js";
 import { jobsPage } from "./pages/jobs.js";
 import { overviewPage } from "./pages/overview.js";
+import { programPage, submitPage } from "./pages/submit.js";
 import { taskManagerPage, taskManagersPage } from "./pages/task_managers.js";
 import { h } from "./view.js";
 
@@ -27,5 +28,7 @@ export const ROUTES = [
   { takes: (parts) => parts.length === 1 && parts[0] === "jobmasters", page: jobMastersPage },
   { takes: (parts) => parts.length >= 2 && parts.length <= 3 && parts[0] === "jobmasters", page: jobMasterPage },
   { takes: (parts) => parts.length <= 2 && parts[0] === "jobmanager", page: jobManagerPage },
+  { takes: (parts) => parts.length === 1 && parts[0] === "submit", page: submitPage },
+  { takes: (parts) => parts.length === 2 && parts[0] === "submit", page: programPage },
   { takes: () => true, page: missingPage },
 ];
