@@ -19,6 +19,7 @@ from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.dashboard import open_dashboard
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
+from airflow_flinklike.cli.history import history
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.migrate import migrate
 from airflow_flinklike.cli.process_views import log_level, process_log, thread_dump
@@ -51,6 +52,7 @@ app.add_typer(tokens)
 app.command("delegation-tokens")(delegation_tokens)
 app.command()(migrate)
 app.command("open")(open_dashboard)
+app.command()(history)
 app.command("process-log")(process_log)
 app.command("thread-dump")(thread_dump)
 app.command("log-level")(log_level)

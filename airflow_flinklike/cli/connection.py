@@ -15,6 +15,7 @@ from runtime.common.printable import printable
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.loading import load
+from runtime.config.options.history import HISTORY_ADDRESS, HISTORY_PORT
 from runtime.config.options.jobmanager import REST_ADDRESS, REST_ADDRESSES, REST_PORT
 from runtime.config.options.security import (
     SECURITY_AUTHENTICATION,
@@ -69,6 +70,14 @@ def local_address() -> str:
     return (
         ",".join(dict.fromkeys(known)) or f"{scheme}://{configuration.get(REST_ADDRESS)}:{configuration.get(REST_PORT)}"
     )
+
+
+def local_history() -> str:
+    """The address of this host's history server, else the one in conf/."""
+    configuration = _configuration(Layout.from_environment(os.environ))
+    scheme = "https" if configuration.get(SSL_REST_ENABLED) else "http"
+    configured = f"{scheme}://{configuration.get(HISTORY_ADDRESS)}:{configuration.get(HISTORY_PORT)}"
+    return local_addresses(process="historyserver").partition(",")[0] or configured
 
 
 def _tls() -> ClientTls:

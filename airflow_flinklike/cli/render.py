@@ -98,6 +98,23 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
     return table(("job", "name", "state", "started", "time", "tasks", "of", ""), rows)
 
 
+def history_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
+    """One line for each job of a history server."""
+    rows = [
+        (
+            str(job["jid"]),
+            str(job.get("cluster", "")),
+            str(job["name"]),
+            state_text(job["state"]),
+            time_text(job["start-time"]),
+            duration_text(job["duration"]),
+            whose_text(job),
+        )
+        for job in jobs
+    ]
+    return table(("job", "cluster", "name", "state", "started", "time", "of"), rows)
+
+
 def whose_text(job: Mapping[str, Any]) -> str:
     """`namespace/submitter`; a job without submitter is the admin's. "" in answers of earlier releases."""
     return f"{job['namespace']}/{job.get('submitter') or 'admin'}" if job.get("namespace") else ""

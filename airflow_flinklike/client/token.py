@@ -34,9 +34,9 @@ def find_address(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get("FLINKLIKE_ADDRESS") or local_addresses(environment) or DEFAULT_ADDRESS
 
 
-def local_addresses(environment: Mapping[str, str] = os.environ) -> str:
-    """The addresses of the JobManagers of the local run directory; "" without one."""
-    said = _said(environment)
+def local_addresses(environment: Mapping[str, str] = os.environ, *, process: str = "jobmanager") -> str:
+    """The addresses of the JobManagers, or history servers, of the local run directory; "" without one."""
+    said = _said(environment, process)
     return ",".join(one.get("url") or f"http://{one['address']}" for one in said if "address" in one)
 
 
@@ -45,9 +45,9 @@ def local_ca(environment: Mapping[str, str] = os.environ) -> str:
     return next((one["ca"] for one in _said(environment) if one.get("ca")), "")
 
 
-def _said(environment: Mapping[str, str]) -> list[dict[str, str]]:
+def _said(environment: Mapping[str, str], process: str = "jobmanager") -> list[dict[str, str]]:
     found = []
-    for file in sorted((_run_directory(environment) / "pid").glob("jobmanager-*.json")):
+    for file in sorted((_run_directory(environment) / "pid").glob(f"{process}-*.json")):
         with suppress(OSError, ValueError, TypeError, KeyError):
             found.append({str(key): str(value) for key, value in dict(parse_json(file.read_bytes())).items()})
     return found

@@ -75,11 +75,14 @@ class StorageDirectory(Protocol):
         """Delete a file. Idempotent."""
 
 
-def open_directory(url: str) -> StorageDirectory:
-    """The directory at a local path or URL; made if it does not exist. Raises UnavailableError."""
+def open_directory(url: str, *, is_read_only: bool = False) -> StorageDirectory:
+    """The directory at a local path or URL; made if it does not exist, unless it `is_read_only`.
+
+    Raises UnavailableError.
+    """
     if "://" not in url or url.startswith("file://"):
-        return LocalDirectory(Path(url.removeprefix("file://")))
-    return RemoteDirectory(url)
+        return LocalDirectory(Path(url.removeprefix("file://")), is_read_only=is_read_only)
+    return RemoteDirectory(url, is_read_only=is_read_only)
 
 
 @contextmanager
@@ -112,8 +115,10 @@ def translated(what: str) -> Iterator[None]:
 class LocalDirectory:
     """A path of this host, or a shared file system mounted on it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_read_only: bool = False) -> None:
         self._root = root.absolute()
+        if is_read_only:
+            return
         with translated(f"storage directory {root}"):
             (self._root / TMP).mkdir(parents=True, exist_ok=True)
 
@@ -215,7 +220,7 @@ def _sync_folder(folder: Path) -> None:
 class RemoteDirectory:
     """A URL for fsspec. A closed file counts as durable."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, is_read_only: bool = False) -> None:
         self._url = url
         try:
             file_system, root = url_to_fs(url)
@@ -224,6 +229,8 @@ class RemoteDirectory:
             raise UnavailableError(message) from error
         self._fs: fsspec.AbstractFileSystem = file_system
         self._root = root.rstrip("/")
+        if is_read_only:
+            return
         with translated(f"storage directory {url}"):
             self._fs.makedirs(f"{self._root}/{TMP}", exist_ok=True)
 

@@ -7,7 +7,16 @@ from types import ModuleType
 from typing import Any
 
 from runtime.config.option import ConfigOption
-from runtime.config.options import cluster, failures, high_availability, jobmanager, metrics, security, taskmanager
+from runtime.config.options import (
+    cluster,
+    failures,
+    high_availability,
+    history,
+    jobmanager,
+    metrics,
+    security,
+    taskmanager,
+)
 
 AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("Cluster", cluster),
@@ -17,6 +26,7 @@ AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("Failures and restarts", failures),
     ("TaskManager, slots, Spark", taskmanager),
     ("Metrics", metrics),
+    ("History of ended jobs", history),
 )
 
 SPARK_PREFIX = "spark."

@@ -18,6 +18,7 @@ _HEAP = "the JobManager is a Python process without a heap setting: remove it"
 _ETCD = "use high-availability.type: etcd and high-availability.etcd.endpoints"
 _FINISHED_JOBS = "finished jobs stay in REST: use jobstore.max-capacity and jobstore.expiration-time"
 _EXCHANGE = "result partitions travel through exchange.dir: remove it"
+_HISTORY = "a history is bounded by jobmanager.archive.fs.max-size and historyserver.archive.retained-jobs: remove it"
 _ONE_SCHEDULER = "there is one scheduler, and a job waits for slots as long as it takes: remove it"
 _SLOTS = "the number of slots is taskmanager.numberOfTaskSlots times the TaskManagers that are started: remove it"
 _NO_TUNING = "it has no counterpart to tune: remove it"
@@ -74,12 +75,11 @@ FOREIGN_KEYS: dict[str, str] = {
     "high-availability.zookeeper": _ETCD,
     "high-availability.zookeeper.path.namespace": "use high-availability.cluster-id",
     "high-availability.zookeeper.storagedir": "use high-availability.storageDir",
-    "historyserver": _FINISHED_JOBS,
+    "historyserver": _HISTORY,
     "io.tmp.dirs": "use exchange.dir, or FLINKLIKE_RUN_DIR to move all files",
     "job-manager.max-attempts-history-size": "use jobmanager.execution.attempts-history-size",
     "job-result-store": "results are in etcd and below high-availability.storageDir: remove it",
     "jobmanager.adaptive-scheduler": _ONE_SCHEDULER,
-    "jobmanager.archive.fs.dir": "archives are below high-availability.storageDir: remove it",
     "jobmanager.execution": _NO_TUNING,
     "jobmanager.future-pool.size": _NO_TUNING,
     "jobmanager.io-pool.size": _NO_TUNING,
@@ -166,7 +166,8 @@ def explain_unknown(key: str, spelling: Mapping[str, str]) -> str:
         return "is no option: conf/REFERENCE.md lists them"
     if lower in REMOVED_KEYS:
         return f"is no option any more: {REMOVED_KEYS[lower]}"
-    meant = _abbreviated(lower, spelling) or _nearest(lower, spelling, _TYPING_ERROR)
+    is_flinks = lower in FOREIGN_KEYS
+    meant = (None if is_flinks else _abbreviated(lower, spelling)) or _nearest(lower, spelling, _TYPING_ERROR)
     if meant is not None:
         return f"is no option; did you mean {meant}?"
     advice = advice_for(lower)

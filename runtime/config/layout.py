@@ -8,8 +8,12 @@ from pathlib import Path
 
 from runtime.config.configuration import Configuration
 from runtime.config.options.high_availability import HA_STORAGE_DIR
+from runtime.config.options.history import ARCHIVE_DIR
 from runtime.config.options.security import INTERNAL_TOKEN_FILE, SECURITY_CLUSTER_KEY_FILE, SECURITY_TOKEN_FILE
 from runtime.config.options.taskmanager import EXCHANGE_DIR
+
+HISTORY_FOLDER = "history"
+"""In the storage directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,10 @@ class Layout:
     def storage_url(self, configuration: Configuration) -> str:
         """high-availability.storageDir, or its default here."""
         return configuration.get(HA_STORAGE_DIR) or str(self.run / "storage")
+
+    def history_url(self, configuration: Configuration) -> str:
+        """jobmanager.archive.fs.dir, or its default in the storage directory."""
+        return configuration.get(ARCHIVE_DIR) or f"{self.storage_url(configuration).rstrip('/')}/{HISTORY_FOLDER}"
 
     def exchange_url(self, configuration: Configuration) -> str:
         """exchange.dir, or its default here."""

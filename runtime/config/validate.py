@@ -27,6 +27,7 @@ from runtime.config.options.high_availability import (
     HA_TYPE,
     LEASE_TIMEOUT,
 )
+from runtime.config.options.history import HISTORY_ADDRESS
 from runtime.config.options.jobmanager import (
     JOBMANAGER_ADDRESS,
     JOBMANAGER_BIND_HOST,
@@ -113,6 +114,12 @@ def _open_ports(configuration: Configuration) -> Iterator[str]:
     get = configuration.get
     if get(SECURITY_AUTHENTICATION) != "none" or get(SECURITY_ALLOW_UNAUTHENTICATED):
         return
+    if not is_loopback(get(HISTORY_ADDRESS)):
+        yield (
+            f"{HISTORY_ADDRESS.key}: {get(HISTORY_ADDRESS)} with {SECURITY_AUTHENTICATION.key}: none shows the jobs "
+            f"of all clusters to every client that reaches this host: remove one of them, or set "
+            f"{SECURITY_ALLOW_UNAUTHENTICATED.key}: true too"
+        )
     for option in (REST_BIND_ADDRESS, JOBMANAGER_BIND_HOST, JOBMASTER_BIND_HOST, TASKMANAGER_BIND_HOST):
         if not is_loopback(get(option)):
             yield (

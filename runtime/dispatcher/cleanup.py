@@ -19,6 +19,7 @@ from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.stored_jobs import decode_summary, encode_summary
 from runtime.highavailability.jobs.job_store import Cleaning
 from runtime.highavailability.records import DoneRecord, ResultRecord
+from runtime.history.pack import EndedJob
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class JobCleaner:
             size = len(data)
             if size > self._settings.pack_bytes_max and result is not None and result.archive.object_key:
                 # The archive has an object of its own already.
+                await self._keep({job_id: data})
                 pointers[job_id] = ArchivePointer(result.archive.object_key, 0, size, result.archive.sha256)
                 continue
             if size > room:
@@ -80,6 +82,8 @@ class JobCleaner:
             if data:
                 pack[job_id] = data
                 room -= size
+            elif result is not None:
+                await self._keep({job_id: data})
         pointers |= await self._pack(pack)
         if found:
             revisions = {job_id: results[job_id].revision for job_id in found if job_id in results}
@@ -91,8 +95,15 @@ class JobCleaner:
             pointers = await self._services.archives.pack(list(archives.values()))
         except PermanentError:
             logger.exception("%d archives cannot be stored, their jobs keep none: %s", len(archives), list(archives))
-            return {}
-        return dict(zip(archives, pointers, strict=True))
+            pointers = []
+        await self._keep(archives)
+        return dict(zip(archives, pointers, strict=bool(pointers)))
+
+    async def _keep(self, archives: dict[JobId, bytes]) -> None:
+        """D-115. Before the job is cleaned: who follows repeats it, and readers take the latest of two."""
+        entries = ((self._registry.entry(job_id), data) for job_id, data in archives.items())
+        ended = [EndedJob(entry.summary, data) for entry, data in entries if entry is not None]
+        await self._services.history.write(ended)
 
     async def _store(
         self, jobs: Sequence[JobId], pointers: dict[JobId, ArchivePointer], results: dict[JobId, int]

@@ -14,6 +14,7 @@ from runtime.dispatcher.dispatcher_metrics import DispatcherMetrics
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.highavailability.jobs.job_store import LeaderJobStore
 from runtime.highavailability.records import Payload
+from runtime.history.pack import EndedJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,20 @@ class PayloadStore(Protocol):
 
     async def load(self, payload: Payload, /) -> bytes:
         """Read the bytes of a payload."""
+
+
+class JobHistory(Protocol):
+    """What outlives the memory of the cluster: `runtime.history.writer.HistoryWriter` (D-115)."""
+
+    async def write(self, jobs: Sequence[EndedJob], /) -> None:
+        """Write ended jobs. Never raises: what cannot be written is logged."""
+
+
+class NoHistory:
+    """Implements `JobHistory` where none is kept."""
+
+    async def write(self, jobs: Sequence[EndedJob], /) -> None:
+        """No effect."""
 
 
 class BlobReferences(Protocol):
@@ -99,4 +114,5 @@ class DispatcherServices:
     address: str
     stops: TaskStops | None
     tell_cancel: Callable[[JobId, str], None] = without_audit
+    history: JobHistory = field(default_factory=NoHistory)
     metrics: DispatcherMetrics = field(default_factory=DispatcherMetrics)

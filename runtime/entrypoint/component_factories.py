@@ -36,6 +36,7 @@ from runtime.highavailability.leadership.registration import GuardedTaskManager,
 from runtime.highavailability.records import DRAINING, JobMasterRecord
 from runtime.highavailability.services import HighAvailabilityServices
 from runtime.highavailability.store_mark import StoreMark
+from runtime.history.writer import HistoryWriter
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.metrics.registry import NO_METRICS, MetricRegistry
 from runtime.resourcemanager.endpoint import ResourceManager
@@ -60,6 +61,7 @@ class JobManagerServices:
     compactor: Compactor
     mark: StoreMark
     token_providers: Sequence[ProviderCalls]
+    history: HistoryWriter
     clock: Clock
     entropy: Entropy
     tell_cancel: Callable[[JobId, str], None]
@@ -100,6 +102,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             address=services.rpc.server.address,
             stops=self._task_stops(),
             tell_cancel=services.tell_cancel,
+            history=services.history,
             metrics=DispatcherMetrics(services.metrics),
         )
         return DispatcherLeaderProcess(

@@ -39,8 +39,7 @@ from runtime.entrypoint.job_manager_options import (
     audit_log,
     dispatcher_settings,
     forward_seal,
-    jwt_keys,
-    jwt_settings,
+    jwt_sign_in,
     limit_settings,
     page_cookie,
     resource_manager_settings,
@@ -59,6 +58,7 @@ from runtime.entrypoint.storage import (
     BlobCollector,
     RestBlobs,
     StoredGraphs,
+    history_writer,
     mark_file,
     open_blob_store,
     storage_probe,
@@ -73,12 +73,10 @@ from runtime.highavailability.kv.follower import patiently
 from runtime.highavailability.records import LeaderRecord
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.rest.access.audit import Audit, AuditLog
-from runtime.rest.access.key_sets import FetchedKeys
 from runtime.rest.access.principals import Principals
 from runtime.rest.access.sign_in import SignIn, TokenSignIn
 from runtime.rest.context import LeaderComponents, RestContext
 from runtime.rest.server import RestServer, RestSettings
-from runtime.security.json_web_tokens import JwtVerifier
 from runtime.security.tokens import Token
 
 logger = logging.getLogger(__name__)
@@ -170,6 +168,7 @@ class ClusterEntrypoint:
                 trusts_refusal=options.trusts_refusal(configuration),
                 compactor=ha.compactor(),
                 mark=mark,
+                history=history_writer(configuration, context.layout, io, context.clock, context.entropy),
                 token_providers=token_providers(configuration, SystemClock()),
                 clock=context.clock,
                 entropy=context.entropy,
@@ -218,14 +217,7 @@ class ClusterEntrypoint:
             scope.spawn_eternal("leader-retrieval", leading.retrieval.run())
             scope.spawn_eternal("other-leader", leading.follow())
             await rest.start(scope)
-            compaction = Reconciler("job-manager/compaction", services.compactor.activate, period=LOOK_PERIOD)
-            scope.spawn_eternal("compaction", _while_leading(runner, compaction.run))
-            if services.ha.is_durable:
-                marking = Reconciler("job-manager/store-mark", services.mark.note, period=MARK_PERIOD)
-                scope.spawn_eternal("store-mark", _while_leading(runner, marking.run))
-            collector = BlobCollector(services.blobs, services.ha)
-            collection = Reconciler("job-manager/blob-collection", collector.activate, period=COLLECTION_PERIOD)
-            scope.spawn_eternal("blob-collection", _while_leading(runner, collection.run))
+            _do_leaders_work(scope, runner, services)
             scope.spawn_eternal("dispatcher-runner", runner.run())
             await self._wait_ready(runner, leading.other, predecessor)
             context.ready({"rpc": record.address, **rest_facts(configuration, record.rest_address)})
@@ -324,13 +316,7 @@ def _sign_in(
     """The sign-in of REST clients, None without authentication."""
     if token is None or principals is None:
         return None
-    settings = jwt_settings(context.configuration)
-    if settings is None:
-        return TokenSignIn(token, principals)
-    keys = jwt_keys(context.configuration, context.clock)
-    if isinstance(keys, FetchedKeys):
-        scope.spawn_eternal("keys of JWTs", keys.run())
-    return TokenSignIn(token, principals, JwtVerifier(settings, keys, context.clock))
+    return TokenSignIn(token, principals, jwt_sign_in(context.configuration, context.clock, scope))
 
 
 def _preparation(principals: Principals | None) -> Callable[[], Awaitable[None]]:
@@ -396,6 +382,20 @@ def _predecessor(context: ProcessContext, services: JobManagerServices) -> Prede
     guards, rpc = services.guards, services.rpc
     dialler = ProcessDialler(rpc.identify, services.trusts_refusal, guards.timeout)
     return Predecessor(context.incarnation, rpc, dialler.prove_death, services.entropy, timeout=guards.timeout)
+
+
+def _do_leaders_work(scope: Scope, runner: DispatcherRunner, services: JobManagerServices) -> None:
+    """What a leader does now and then."""
+    work: dict[str, tuple[Callable[[], Awaitable[object]], float]] = {
+        "compaction": (services.compactor.activate, LOOK_PERIOD),
+        "blob-collection": (BlobCollector(services.blobs, services.ha).activate, COLLECTION_PERIOD),
+        "history": (services.history.bound, COLLECTION_PERIOD),
+    }
+    if services.ha.is_durable:
+        work["store-mark"] = (services.mark.note, MARK_PERIOD)
+    for name, (activate, period) in work.items():
+        reconciler = Reconciler(f"job-manager/{name}", activate, period=period)
+        scope.spawn_eternal(name, _while_leading(runner, reconciler.run))
 
 
 async def _while_leading(runner: DispatcherRunner, work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from runtime.aio.clock import SystemClock
+from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
@@ -34,7 +35,7 @@ from runtime.rest.server import RestSettings
 from runtime.security.cluster_key import load_or_create_cluster_key
 from runtime.security.core.token_renewal import RenewalSettings
 from runtime.security.delegation_tokens import ProviderCalls
-from runtime.security.json_web_tokens import JwtSettings
+from runtime.security.json_web_tokens import JwtSettings, JwtVerifier
 from runtime.security.own_certificate import check_own_certificate
 from runtime.security.principals import Role
 from runtime.security.tls_files import TlsFiles
@@ -82,13 +83,20 @@ def limit_settings(configuration: Configuration) -> LimitSettings:
     return LimitSettings(configuration.get(security.PRINCIPAL_REQUESTS), configuration.get(security.PRINCIPAL_RUNNING))
 
 
-def audit_log(configuration: Configuration, layout: Layout, environment: Mapping[str, str], clock: Clock) -> AuditLog:
+def audit_log(
+    configuration: Configuration,
+    layout: Layout,
+    environment: Mapping[str, str],
+    clock: Clock,
+    *,
+    process: str = "jobmanager",
+) -> AuditLog:
     """The audit log (R49): beside the log of this process, or named by host and process when it has none."""
     log_file = environment.get(LOG_FILE_VARIABLE)
     if log_file:
         path = Path(log_file).with_name(f"audit-{Path(log_file).stem.removeprefix('flinklike-')}.jsonl")
     else:
-        path = layout.log / f"audit-jobmanager-{socket.gethostname()}-{os.getpid()}.jsonl"
+        path = layout.log / f"audit-{process}-{socket.gethostname()}-{os.getpid()}.jsonl"
     return AuditLog(path, clock, files_max=configuration.get(c.LOG_MAX))
 
 
@@ -98,7 +106,7 @@ def rest_settings(configuration: Configuration) -> RestSettings:
         bind_address=configuration.get(jm.REST_BIND_ADDRESS),
         port=configuration.get(jm.REST_PORT),
         content_length_max=configuration.get(jm.REST_MAX_CONTENT),
-        hosts=_rest_hosts(configuration),
+        hosts=rest_hosts(configuration),
         allowed_hosts=configuration.get(jm.REST_ALLOWED_HOSTS),
     )
 
@@ -122,7 +130,7 @@ def rest_facts(configuration: Configuration, address: str) -> dict[str, str]:
     return {"address": address, "url": f"https://{address}", "ca": configuration.get(security.SSL_REST_CA)}
 
 
-def _rest_hosts(configuration: Configuration) -> tuple[str, ...]:
+def rest_hosts(configuration: Configuration) -> tuple[str, ...]:
     """Host names of this endpoint that need not be configured: those that others are told, and this host's."""
     told = [
         configuration.get(jm.REST_ADDRESS),
@@ -156,6 +164,17 @@ def jwt_settings(configuration: Configuration) -> JwtSettings | None:
         namespace_claim=get(security.JWT_CLAIM_NAMESPACE),
         roles={value: Role.parse(role) for value, role in get(security.JWT_ROLES)},
     )
+
+
+def jwt_sign_in(configuration: Configuration, clock: Clock, scope: Scope) -> JwtVerifier | None:
+    """What verifies JSON Web Tokens, with keys that are fetched in `scope`; None where none sign in."""
+    settings = jwt_settings(configuration)
+    if settings is None:
+        return None
+    keys = jwt_keys(configuration, clock)
+    if isinstance(keys, FetchedKeys):
+        scope.spawn_eternal("keys of JWTs", keys.run())
+    return JwtVerifier(settings, keys, clock)
 
 
 def jwt_keys(configuration: Configuration, clock: Clock) -> FileKeys | FetchedKeys:

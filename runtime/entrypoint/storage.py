@@ -16,9 +16,11 @@ from runtime.common.errors import InvalidInputError, MessageTooLargeError
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options.high_availability import BLOB_MAX_SIZE, HA_CLUSTER_ID
+from runtime.config.options.history import ARCHIVE_MAX_SIZE
 from runtime.gateways.blob import BlobKey
 from runtime.highavailability.jobs.references import referenced_objects
 from runtime.highavailability.services import HighAvailabilityServices
+from runtime.history.writer import HistoryWriter
 
 
 def open_blob_store(
@@ -60,6 +62,15 @@ class BlobCollector:
         """Of jobs, and of uploaded programs (R54)."""
         of_jars = await self._ha.jar_store().object_keys()
         return of_jars | await referenced_objects(self._ha.job_reader())
+
+
+def history_writer(
+    configuration: Configuration, layout: Layout, io: BlockingIo, clock: Clock, entropy: Entropy
+) -> HistoryWriter:
+    """The history of this cluster (D-115)."""
+    bytes_max = configuration.get(ARCHIVE_MAX_SIZE)
+    directory = open_directory(layout.history_url(configuration))
+    return HistoryWriter(directory, configuration.get(HA_CLUSTER_ID), io, clock, entropy, bytes_max=bytes_max)
 
 
 class StoredGraphs:

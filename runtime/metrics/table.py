@@ -85,7 +85,10 @@ BUILD_INFO = Metric(
     _GAUGE,
     Owner.EACH,
     "1, with the release and the kind of process.",
-    (Label("version", meaning="the release"), Label("component", ("jobmanager", "jobmaster", "taskmanager", "local"))),
+    (
+        Label("version", meaning="the release"),
+        Label("component", ("jobmanager", "jobmaster", "taskmanager", "local", "historyserver")),
+    ),
 )
 START_TIME = Metric(
     "flinklike_process_start_time_seconds", _GAUGE, Owner.EACH, "When the process has started, in seconds since 1970."

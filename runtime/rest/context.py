@@ -11,6 +11,7 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import UnavailableError
+from runtime.common.ids import JobId
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.process import ProcessGateway
@@ -76,6 +77,13 @@ class MetricsView(Protocol):
         """Every process of the cluster that serves metrics."""
 
 
+class HistoryView(Protocol):
+    """Whose history a history server shows."""
+
+    def cluster(self, job_id: JobId, /) -> str:
+        """The id of the cluster that has run a job; "" for an unknown one."""
+
+
 @dataclass(frozen=True, slots=True)
 class RestContext:
     """Handed to every router. `task_executor` connects to a TaskManager by address, `process` to any process.
@@ -108,6 +116,8 @@ class RestContext:
     """None where REST is in plain text, here and at the leader."""
     metrics: MetricsView | None = None
     """None without a reporter."""
+    history: HistoryView | None = None
+    """None in a JobManager. A history server has a leader that shows what has ended, and no route that changes it."""
 
     @property
     def components(self) -> LeaderComponents:

@@ -41,6 +41,7 @@ class RestSettings:
     """Where to listen, how large a request may be, and by which names clients ask. Port 0 picks a free one.
 
     `hosts`: names of this host. `allowed_hosts`: those of proxies, with or without a port.
+    `port_option`: its name in the configuration.
     """
 
     bind_address: str
@@ -48,6 +49,7 @@ class RestSettings:
     content_length_max: int
     hosts: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
+    port_option: str = "rest.port"
 
 
 _UVICORN_WARNINGS = RateLimitFilter(SystemClock())
@@ -126,7 +128,7 @@ class RestServer:
             listener.close()
             message = (
                 f"cannot listen on {self._settings.bind_address}:{self._settings.port} ({error.strerror}): "
-                "stop what uses it, or move REST with -D rest.port=<port>"
+                f"stop what uses it, or move it with -D {self._settings.port_option}=<port>"
             )
             raise UnavailableError(message) from error
         listener.listen(_BACKLOG)

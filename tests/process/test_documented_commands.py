@@ -24,6 +24,7 @@ CONFIGURATION = """
 taskmanager.spark.enabled: false
 taskmanager.numberOfTaskSlots: 2
 rest.port: {port}
+historyserver.web.port: 0
 """
 SALES = """
 import time

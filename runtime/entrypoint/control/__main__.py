@@ -21,7 +21,15 @@ from runtime.entrypoint.control.airflow import (
     standalone_environment,
 )
 from runtime.entrypoint.control.cluster import ROLL, ClusterControl
-from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, Daemon, drain_patience
+from runtime.entrypoint.control.daemon import (
+    HISTORYSERVER,
+    JOBMANAGER,
+    JOBMASTER,
+    KINDS,
+    TASKMANAGER,
+    Daemon,
+    drain_patience,
+)
 from runtime.entrypoint.control.plan import options_of_next
 from runtime.entrypoint.control.remote import SCRIPTS, show
 from runtime.entrypoint.control.run_directory import prepare_run_directory
@@ -38,6 +46,7 @@ _CLUSTER_VERBS = frozenset(
         "airflow-standalone",
     }
 )
+_DAEMONS = {**KINDS, HISTORYSERVER.name: HISTORYSERVER}
 _NOT_RUNNING = 3
 _INTERRUPTED = 130
 
@@ -58,17 +67,18 @@ def _drain_patience(dynamic: list[str]) -> float:
 
 def _run_daemon(name: str, arguments: list[str]) -> int:
     layout = Layout.from_environment(os.environ)
-    if arguments[:1] == ["ensure"]:
-        return _ensure(Daemon(KINDS[name], layout, os.environ, sys.stderr), layout, arguments[1:])
-    if arguments[:1] == [ROLL]:
-        ClusterControl(layout, os.environ, parse_dynamic(arguments[1:]), sys.stdout).restart_here(KINDS[name])
+    kind = _DAEMONS[name]
+    if arguments[:1] == ["ensure"] and name in KINDS:
+        return _ensure(Daemon(kind, layout, os.environ, sys.stderr), layout, arguments[1:])
+    if arguments[:1] == [ROLL] and name in KINDS:
+        ClusterControl(layout, os.environ, parse_dynamic(arguments[1:]), sys.stdout).restart_here(kind)
         return 0
-    verbs = [verb for verb in _VERBS if verb != "drain" or KINDS[name].drains]
+    verbs = [verb for verb in _VERBS if verb != "drain" or kind.drains]
     if not arguments or arguments[0] not in verbs:
-        sys.stdout.write(f"Usage: {SCRIPTS[KINDS[name]]} ({'|'.join(verbs)}) [-D key=value ...]\n")
+        sys.stdout.write(f"Usage: {SCRIPTS[kind]} ({'|'.join(verbs)}) [-D key=value ...]\n")
         return 1
     dynamic = parse_dynamic(arguments[1:])
-    daemon = Daemon(KINDS[name], layout, os.environ, sys.stdout)
+    daemon = Daemon(kind, layout, os.environ, sys.stdout)
     if arguments[0].startswith("start"):
         dynamic = [*options_of_next(daemon.kind, layout, daemon.instances()), *dynamic]
         load(layout.conf, environment=os.environ, dynamic=dynamic)
@@ -143,7 +153,7 @@ def main(arguments: list[str]) -> int:
     keep_files_private(os.environ)
     name, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     try:
-        if name in KINDS:
+        if name in _DAEMONS:
             return _run_daemon(name, rest)
         if name in _CLUSTER_VERBS:
             return _run_cluster(name, rest)

@@ -67,6 +67,8 @@ _COMPLAINT_BYTES = 64 * 1024
 JOBMANAGER = DaemonKind("jobmanager", "runtime.entrypoint.job_manager")
 JOBMASTER = DaemonKind("jobmaster", "jobmaster_process")
 TASKMANAGER = DaemonKind("taskmanager", "runtime.entrypoint.task_manager", drains=True, keeps_id=True, is_guarded=True)
+HISTORYSERVER = DaemonKind("historyserver", "runtime.entrypoint.history_server")
+"""No process of a cluster: it is started for itself, and shows the jobs of any clusters."""
 KINDS = {kind.name: kind for kind in (JOBMANAGER, JOBMASTER, TASKMANAGER)}
 
 

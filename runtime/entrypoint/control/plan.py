@@ -121,7 +121,7 @@ def options_of_next(kind: DaemonKind, layout: Layout, running: Sequence[Instance
 
     Raises InvalidInputError for a file that cannot be read.
     """
-    path = layout.conf / FILES[kind]
+    path = layout.conf / FILES[JOBMANAGER]
     if kind is not JOBMANAGER or not path.exists():
         return ()
     absent = missing([Planned(kind, host) for host in read_hosts(path) if host.is_local], running)

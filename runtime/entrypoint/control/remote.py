@@ -20,10 +20,23 @@ from runtime.common.printable import printable
 from runtime.config.layout import Layout
 from runtime.config.loading import ENVIRONMENT_PREFIX
 from runtime.config.option import is_host
-from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, KINDS, TASKMANAGER, DaemonKind, Instance
+from runtime.entrypoint.control.daemon import (
+    HISTORYSERVER,
+    JOBMANAGER,
+    JOBMASTER,
+    KINDS,
+    TASKMANAGER,
+    DaemonKind,
+    Instance,
+)
 from runtime.entrypoint.control.pending import DaemonError
 
-SCRIPTS = {JOBMANAGER: "jobmanager.sh", JOBMASTER: "start-jobmaster.sh", TASKMANAGER: "taskmanager.sh"}
+SCRIPTS = {
+    JOBMANAGER: "jobmanager.sh",
+    JOBMASTER: "start-jobmaster.sh",
+    TASKMANAGER: "taskmanager.sh",
+    HISTORYSERVER: "historyserver.sh",
+}
 _PASSED_ON = ("FLINKLIKE_RUN_DIR", "FLINKLIKE_CONF_DIR", "FLINKLIKE_IDENT_STRING")
 # After the user's own options: ssh takes the first value of each option.
 _SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")

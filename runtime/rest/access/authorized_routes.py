@@ -18,7 +18,7 @@ from runtime.common.errors import (
 )
 from runtime.common.ids import parse_job_id
 from runtime.gateways.dispatcher import JobSummary
-from runtime.rest.access.roles import TABLE, Access
+from runtime.rest.access.roles import NOT_IN_HISTORY, TABLE, Access, is_in_history
 from runtime.rest.access.sign_in import check_still_signed_in, principal_of
 from runtime.rest.connections.body_limits import BodyRefusedError
 from runtime.rest.connections.tls import told_name
@@ -52,9 +52,16 @@ def authorized_router(context: RestContext, *, tried: Tried | None = None, **mor
             handler = super().get_route_handler()
             (method,) = self.methods
             path = self.path.removeprefix("/v1")
+            # R56
+            if context.history is not None and not is_in_history(method, path):
+                handler = _not_in_history
             return _authorized(context, TABLE[method, path], handler, tried, has_job="{job_id}" in path)
 
     return APIRouter(route_class=AuthorizedRoute, **more)
+
+
+async def _not_in_history(request: Request) -> Response:
+    raise NotFoundError(f"{NOT_IN_HISTORY} (asked for {request.url.path[:200]})")
 
 
 def _authorized(

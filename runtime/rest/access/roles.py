@@ -106,6 +106,31 @@ TABLE: dict[tuple[str, str], Access] = {
 }
 
 
+_IN_HISTORY = frozenset(
+    {
+        ("GET", "/"),
+        ("GET", "/changes"),
+        ("GET", "/config"),
+        ("GET", "/principal"),
+        ("GET", "/ui"),
+        ("GET", "/ui/static/{digest}/{name:path}"),
+        ("GET", "/ui/{page:path}"),
+        ("GET", "/jobs"),
+        ("POST", "/jobs/wait"),
+        ("POST", "/jobs/{job_id}/logs"),
+    }
+)
+NOT_IN_HISTORY = (
+    "a history server shows jobs that have ended, and knows nothing of what runs: ask the JobManager of the cluster"
+)
+
+
+def is_in_history(method: str, path: str) -> bool:
+    """R56. True for the routes of a history server (D-115): what is read of jobs, and what the dashboard is made of."""
+    is_read_of_jobs = method == "GET" and path.startswith("/jobs/") and not TABLE[method, path].action
+    return is_read_of_jobs or (method, path) in _IN_HISTORY
+
+
 def role_for(method: str, path: str) -> str:
     """The least role that may ask this, "" where there is no such route: for the message of a refused sign-in."""
     for expression, access in _patterns(method):

@@ -4,12 +4,12 @@ the certificate of its connection."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from starlette.requests import Request
 from starlette.types import Scope
 
 from runtime.common.errors import UnauthenticatedError
-from runtime.rest.access.principals import Principals
 from runtime.rest.connections.tls import client_name_of
 from runtime.security.json_web_tokens import JWT_LENGTH_MAX, JwtVerifier
 from runtime.security.principals import ADMIN, Principal
@@ -27,13 +27,51 @@ _BEARER = "flinklike.bearer"
 _JWT_DOTS = 2
 
 
+class KnownPrincipals(Protocol):
+    """Who signs in by tokens and certificates of `flinklike tokens`: `Principals`."""
+
+    def find(self, token: str, /) -> Principal | None:
+        """The principal of a token. Raises UnavailableError while that cannot be told."""
+
+    def check_not_ended(self, token: str, /) -> None:
+        """Raises UnauthenticatedError for a token that has ended."""
+
+    def find_by_certificate(self, name: str, /) -> Principal | None:
+        """The principal of a certificate of that name. Raises as `find`."""
+
+    def has(self, name: str, /) -> bool:
+        """True for a name that signs in by those only."""
+
+
+class NoPrincipals:
+    """Implements `KnownPrincipals` where no store of a cluster is read: nobody signs in so."""
+
+    def find(self, token: str, /) -> Principal | None:
+        """None."""
+        del token
+        return None
+
+    def check_not_ended(self, token: str, /) -> None:
+        """No token has ended."""
+
+    def find_by_certificate(self, name: str, /) -> Principal | None:
+        """None."""
+        del name
+        return None
+
+    def has(self, name: str, /) -> bool:
+        """False."""
+        del name
+        return False
+
+
 class TokenSignIn:
     """By tokens, and without a token by certificates. `jwts` None: JSON Web Tokens are not taken.
 
     Raises UnavailableError before the principals are known.
     """
 
-    def __init__(self, token: Token, principals: Principals, jwts: JwtVerifier | None = None) -> None:
+    def __init__(self, token: Token, principals: KnownPrincipals, jwts: JwtVerifier | None = None) -> None:
         self._token = token
         self._principals = principals
         self._jwts = jwts

@@ -34,9 +34,10 @@ class _Row:
 
 
 class JobRows:
-    """The rows of all jobs that are shown."""
+    """The rows of all jobs that are shown. `cluster_of`: what a history server says of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster_of: Callable[[JobId], str] | None = None) -> None:
+        self._cluster_of = cluster_of
         self._rows: dict[JobId, _Row] = {}
         self.made = 0
         """How many rows were made so far."""
@@ -53,7 +54,7 @@ class JobRows:
     def _row(self, summary: JobSummary) -> _Row:
         row = self._rows.get(summary.job_id)
         if row is None or row.summary is not summary:
-            row = self._rows[summary.job_id] = _make_row(summary)
+            row = self._rows[summary.job_id] = _make_row(summary, self._cluster_of)
             self.made += 1
         return row
 
@@ -81,8 +82,11 @@ def _jobs(rows: list[bytes], more: bytes) -> bytes:
     return b",".join(rows)
 
 
-def _make_row(summary: JobSummary) -> _Row:
-    body = encoded(job_overview(summary, summary.start_millis))
+def _make_row(summary: JobSummary, cluster_of: Callable[[JobId], str] | None = None) -> _Row:
+    overview = job_overview(summary, summary.start_millis)
+    if cluster_of is not None:
+        overview["cluster"] = cluster_of(summary.job_id)
+    body = encoded(overview)
     if summary.end_millis >= 0 or summary.start_millis < 0:
         return _Row(summary, body, b"")
     # Texts cannot hold it: a quote in them is escaped.

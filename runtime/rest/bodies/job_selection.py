@@ -21,7 +21,8 @@ class JobSelection:
     """What is asked for; the defaults are all jobs, newest first.
 
     `state`: a JobStatus or UNFINISHED. `name`: a part of the name in any case, or the beginning of the id. `after`: the
-    id of the last job of the page before. `limit` 0: no pages.
+    id of the last job of the page before. `limit` 0: no pages. `since`, `until`: the jobs that were submitted from then
+    on, and before then, in milliseconds since 1970; 0: at any time.
     """
 
     state: str = ""
@@ -29,6 +30,8 @@ class JobSelection:
     sort: str = ""
     after: str = ""
     limit: int = 0
+    since: int = 0
+    until: int = 0
 
     def __post_init__(self) -> None:
         states = [UNFINISHED, *(one.value for one in JobStatus)]
@@ -45,7 +48,7 @@ class JobSelection:
     @property
     def is_everything(self) -> bool:
         """True for all jobs as they stand."""
-        return not (self.state or self.name or self.sort or self.limit)
+        return not (self.state or self.name or self.sort or self.limit or self.since or self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ def _is_wanted(one: JobSummary, wanted: JobSelection) -> bool:
         if one.status.is_globally_terminal:
             return False
     elif wanted.state and one.status.value != wanted.state:
+        return False
+    if (wanted.since and one.start_millis < wanted.since) or (wanted.until and one.start_millis >= wanted.until):
         return False
     text = wanted.name.lower()
     return not text or text in one.name.lower() or one.job_id.startswith(text)

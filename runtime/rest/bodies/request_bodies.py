@@ -52,10 +52,12 @@ class OverviewQuery(BaseModel):
     sort: Annotated[str, Field(max_length=40, description="newest, oldest, longest or name")] = ""
     after: Annotated[str, Field(max_length=64, description="`next` of the page before")] = ""
     limit: Annotated[int, Field(ge=0, le=LIMIT_MAX, description="jobs of a page, 0: all")] = 0
+    since: Annotated[int, Field(ge=0, le=MILLIS_MAX, description="submitted from then on, milliseconds")] = 0
+    until: Annotated[int, Field(ge=0, le=MILLIS_MAX, description="submitted before then, milliseconds; 0: ever")] = 0
 
     def selection(self) -> JobSelection:
         """Raises InvalidInputError."""
-        return JobSelection(self.state, self.name, self.sort, self.after, self.limit)
+        return JobSelection(self.state, self.name, self.sort, self.after, self.limit, self.since, self.until)
 
 
 class LogsRequest(BaseModel):

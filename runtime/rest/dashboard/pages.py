@@ -81,6 +81,7 @@ def _document(context: RestContext, request: Request) -> HTMLResponse:
     facts = {
         "signed-in-by": "cookie" if is_by_cookie(request.scope) else "",
         "refresh-interval": str(context.refresh_interval_millis),
+        "mode": "history" if context.history is not None else "",
     }
     metas = "".join(f'<meta name="{name}" content="{escape(value)}">' for name, value in facts.items() if value)
     text = (

@@ -80,7 +80,12 @@ def cluster_router(context: RestContext) -> APIRouter:
             "timezone-offset": 0,
             "flink-version": VERSION,
             "flink-revision": f"flinklike @ {VERSION}",
-            "features": {"web-submit": True, "web-cancel": True, "web-rescale": False, "web-history": False},
+            "features": {
+                "web-submit": context.history is None,
+                "web-cancel": context.history is None,
+                "web-rescale": False,
+                "web-history": context.history is not None,
+            },
             "high-availability": dict(context.configuration).get("high-availability.type", "none"),
         }
         return JsonAnswer(body)

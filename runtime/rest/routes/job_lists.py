@@ -23,7 +23,7 @@ from runtime.security.principals import Principal
 def job_lists_router(context: RestContext) -> APIRouter:
     """Both lists."""
     router = authorized_router(context, tags=["jobs"])
-    rows = JobRows()
+    rows = JobRows(context.history.cluster if context.history is not None else None)
 
     @router.get("/jobs", responses=answers(schema.Jobs))
     async def list_jobs(request: Request) -> Response:

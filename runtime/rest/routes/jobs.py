@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
@@ -36,6 +37,8 @@ from runtime.rest.openapi import answers, takes
 from runtime.rest.routes.submission import Submission, read_submission
 from runtime.security.principals import Principal
 
+logger = logging.getLogger(__name__)
+
 _SOON_MILLIS = 10_000
 """A client that is to be back so soon may as well cancel."""
 
@@ -49,7 +52,18 @@ Since = Annotated[int, Query(ge=0, description="long poll: the last-modification
 async def archived_graph(context: RestContext, job_id: JobId) -> ArchivedExecutionGraph:
     """The execution graph of a job, from its owner or the archive. NotFoundError."""
     response = await context.dispatcher.request_job(JobRequest(job_id))
-    return ArchivedExecutionGraph.from_json(response.archived_graph)
+    try:
+        graph = ArchivedExecutionGraph.from_json(response.archived_graph)
+    except InvalidInputError as error:
+        if context.history is None:
+            raise
+        message = f"the archive of job {job_id} cannot be read: {error}"
+        logger.warning("%s", message)
+        raise NotFoundError(message) from error
+    if graph.job_id != job_id:  # only who writes into a history could do that
+        message = f"the archive of job {job_id} is that of another job"
+        raise NotFoundError(message)
+    return graph
 
 
 async def known_summary(context: RestContext, job_id: JobId) -> JobSummary:
@@ -157,7 +171,10 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
         graph = await archived_graph(context, job)
         owner = context.dispatcher.job_owner(job)
         now = context.clock.epoch_millis()
-        return JsonAnswer(job_bodies.job_details(graph, owner, summary, now))
+        body = job_bodies.job_details(graph, owner, summary, now)
+        if context.history is not None:
+            body["cluster"] = context.history.cluster(job)
+        return JsonAnswer(body)
 
     @router.patch("/jobs/{job_id}", status_code=202, responses=answers(Empty, 202))
     async def cancel(job_id: str, mode: str = "cancel") -> Response:

@@ -25,12 +25,17 @@ def _host(address: str) -> str:
     return address.rpartition(":")[0]
 
 
-def gone(attempt: ArchivedExecution) -> str:
-    """No registered TaskManager can read it."""
+def gone(attempt: ArchivedExecution, *, is_history: bool = False) -> str:
+    """No registered TaskManager can read it; a history server asks none."""
+    where = (
+        f"on host {_host(attempt.endpoint)} in log/attempts/{attempt.task_manager_id}/{attempt.attempt_id} of the run "
+        "directory, as long as logs are kept"
+    )
+    if is_history:
+        return f"a history has no logs. TaskManager {attempt.task_manager_id} has written it {where}"
     return (
-        f"TaskManager {attempt.task_manager_id} is not registered. It is on host {_host(attempt.endpoint)} in "
-        f"log/attempts/{attempt.task_manager_id}/{attempt.attempt_id} of the run directory, as long as logs are kept, "
-        "and is shown again when bin/taskmanager.sh has started a TaskManager there"
+        f"TaskManager {attempt.task_manager_id} is not registered. It is {where}, and is shown again when "
+        "bin/taskmanager.sh has started a TaskManager there"
     )
 
 

@@ -73,7 +73,7 @@ async def _read(
     for one in attempts:
         address = places.address(one.attempt)
         if address is None:
-            one.missing = gone(one.attempt)
+            one.missing = gone(one.attempt, is_history=context.history is not None)
         else:
             groups.setdefault(address, []).append(one)
     room = max(asked.limit // max(1, len(groups)), PIECE_BYTES_MAX)

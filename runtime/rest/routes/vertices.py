@@ -58,7 +58,7 @@ async def read_log(context: RestContext, attempt: ArchivedExecution, request: At
         raise NotFoundError(message)
     address = LogPlaces(context.components.resource_manager.task_managers()).address(attempt)
     if address is None:
-        message = f"the log of attempt {attempt.attempt_id}: {gone(attempt)}"
+        message = f"the log of attempt {attempt.attempt_id}: {gone(attempt, is_history=context.history is not None)}"
         raise NotFoundError(message)
     try:
         piece = await context.task_executor(address).request_attempt_log(request)

@@ -31,7 +31,7 @@ from tests.kit.rest.server import RestThread
 OTHER = JobId("b" * 32)
 COMMANDS = [
     *["run", "list", "info", "status", "logs", "cancel", "taskmanagers", "jobmasters", "jobs move", "explain"],
-    *["delegation-tokens", "open", "process-log", "thread-dump", "log-level"],
+    *["delegation-tokens", "open", "history", "process-log", "thread-dump", "log-level"],
     *["certs init", "certs issue", "certs renew"],
 ]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.records import GraphRecord, OwnerRecord, Payload, ResultRecord
+from runtime.history.pack import EndedJob
 from tests.kit.control_plane.process_events import process_registered
 from tests.kit.control_plane.virtual_time import ManualClock
 
@@ -216,3 +217,20 @@ async def test_storage_that_is_away_costs_nobody_its_archive(box: Box, tmp_path:
     aside.rename(path)
     assert await box.clean() == 1
     assert await box.services.archives.unpack(await box.pointer(job_id)) == b"d" * 40_000
+
+
+@pytest.mark.asyncio
+async def test_a_job_is_in_the_history_before_it_is_cleaned(box: Box) -> None:
+    """D-115: small and large archives, and a job whose archive is lost."""
+    written: list[tuple[JobId, bytes, bool]] = []
+
+    class Told:
+        async def write(self, jobs: Sequence[EndedJob], /) -> None:
+            for job in jobs:
+                is_cleaned = await box.services.store.done(job.summary.job_id) is not None
+                written.append((job.summary.job_id, job.archive, is_cleaned))
+
+    box.services = replace(box.services, history=Told())
+    small, large = await box.finish(1, b"s"), await box.finish(2, b"l" * 90_000)
+    assert await box.clean() == 2
+    assert sorted(written) == [(small, b"s", False), (large, b"l" * 90_000, False)]

@@ -39,7 +39,7 @@ from tests.kit.rest.server import TOKEN, RestThread
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _KEY = re.compile(r"[a-z][a-z-]*(\.[a-zA-Z][a-zA-Z-]*)+\Z")
-_DAEMON_SCRIPTS = {"bin/jobmanager.sh", "bin/start-jobmaster.sh", "bin/taskmanager.sh"}
+_DAEMON_SCRIPTS = {"bin/jobmanager.sh", "bin/historyserver.sh", "bin/start-jobmaster.sh", "bin/taskmanager.sh"}
 _VERBS = {"start", "start-foreground", "stop", "stop-all"}
 
 

@@ -48,10 +48,14 @@ class TaskCountPerState(TypedDict):
 
 
 class Ownership(TypedDict):
-    """The namespace of a job and the principal that has submitted it, "" for the admin."""
+    """The namespace of a job and the principal that has submitted it, "" for the admin.
+
+    `cluster`: of a history server only, the `high-availability.cluster-id` of the cluster that has run it.
+    """
 
     namespace: str
     submitter: str
+    cluster: NotRequired[str]
 
 
 _JobOverviewFields = TypedDict(

@@ -1,5 +1,9 @@
 /** Requests to the cluster: relative to the page's base, so that the page works behind the path of a proxy. */
 
+import { MODE } from "./mode.js";
+
+const ASKED = { "": "JobManager", history: "history server", airflow: "API server of Airflow" }[MODE];
+
 export class ApiError extends Error {
   /**
    * @param {number} status 0: there was no answer
@@ -49,7 +53,7 @@ async function request(method, path, more = {}) {
     return await fetch(path, { method, headers, body, signal: more.signal ?? null, credentials: "same-origin" });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "The JobManager does not answer.");
+    throw new ApiError(0, `The ${ASKED} does not answer.`);
   }
 }
 
@@ -61,7 +65,7 @@ async function bodyOf(answer) {
   const body = await answer.json().catch((error) => {
     if (!answer.ok) return null;
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, "The answer of the JobManager broke off.");
+    throw new ApiError(0, `The answer of the ${ASKED} broke off.`);
   });
   if (answer.ok) return body;
   const told = Array.isArray(body?.errors) ? body.errors.join(" ") : `${answer.status} ${answer.statusText}`;

@@ -2,6 +2,7 @@
 
 import { ApiError, get, send, signInBy } from "./api.js";
 import { Live } from "./live.js";
+import { hasPage, meta, MODE } from "./mode.js";
 import { ROUTES } from "./routes.js";
 import { h, patch } from "./view.js";
 
@@ -180,6 +181,7 @@ export class App {
 
   /** May the person who is signed in do that? @param {"viewer" | "submitter" | "operator" | "admin"} role */
   may(role) {
+    if (MODE === "history") return false; // nothing of what has ended changes
     const roles = ["viewer", "submitter", "operator", "admin"];
     return roles.indexOf(this.principal?.role ?? "viewer") >= roles.indexOf(role);
   }
@@ -211,8 +213,9 @@ export class App {
 
   /** @returns {Content} */
   header() {
-    const links = NAVIGATION.map(([href, name, part]) =>
-      h("a", { href, key: href, "aria-current": (this.place.parts[0] ?? "") === part ? "page" : null }, name),
+    const isHere = (/** @type {string} */ part) => (this.place.parts[0] ?? "") === part || (MODE !== "" && part === "jobs" && !this.place.parts.length);
+    const links = NAVIGATION.filter(([href, , part]) => hasPage(href) && (part || !MODE)).map(([href, name, part]) =>
+      h("a", { href, key: href, "aria-current": isHere(part) ? "page" : null }, name),
     );
     const theme = this.theme();
     const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "auto";
@@ -222,6 +225,7 @@ export class App {
       h("a", { class: "skip", href: "#main", onclick: (/** @type {Event} */ event) => this.skip(event) }, "Skip to content"),
       h("a", { class: "brand", href: "ui" }, "flinklike"),
       h("nav", { "aria-label": "Pages" }, links),
+      MODE === "history" ? h("span", { class: "muted" }, "History server: jobs that have ended, of all clusters whose histories it reads") : null,
       h(
         "div",
         { class: "who" },
@@ -316,11 +320,6 @@ function decoded(part) {
   } catch {
     return part;
   }
-}
-
-/** What the JobManager tells the page in its head. @param {string} name */
-function meta(name) {
-  return document.querySelector(`meta[name="${name}"]`)?.getAttribute("content") ?? "";
 }
 
 new App().start();

@@ -1,6 +1,7 @@
 /** The parts that pages are made of. */
 
 import { duration, exact, moment, percent } from "./format.js";
+import { hasPage } from "./mode.js";
 import { h, svg } from "./view.js";
 
 /** @typedef {import("./view.js").Content} Content */
@@ -46,8 +47,9 @@ export function time(millis, none = "") {
   return h("time", { datetime: new Date(millis).toISOString(), title: exact(millis) }, moment(millis));
 }
 
-/** A link within the dashboard. @param {string} href @param {...Content} children */
+/** A link within the dashboard; the text alone where there is no such page. @param {string} href @param {...Content} children */
 export function link(href, ...children) {
+  if (!hasPage(href)) return h("span", null, ...children);
   return h("a", { href }, ...children);
 }
 

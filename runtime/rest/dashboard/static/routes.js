@@ -7,6 +7,7 @@ import { jobsPage } from "./pages/jobs.js";
 import { overviewPage } from "./pages/overview.js";
 import { programPage, submitPage } from "./pages/submit.js";
 import { taskManagerPage, taskManagersPage } from "./pages/task_managers.js";
+import { MODE } from "./mode.js";
 import { h } from "./view.js";
 
 /** @typedef {import("./app.js").Page} Page */
@@ -15,12 +16,12 @@ import { h } from "./view.js";
 const missingPage = {
   title: () => "No such page",
   load: async () => ({}),
-  view: () => h("div", { class: "trouble" }, h("h1", null, "No such page"), h("p", null, "Begin with the ", h("a", { href: "ui" }, "overview"), ".")),
+  view: () => h("div", { class: "trouble" }, h("h1", null, "No such page"), h("p", null, "Begin with the ", h("a", { href: "ui" }, MODE ? "jobs" : "overview"), ".")),
 };
 
-/** The first that takes the address shows it; the last takes all. @type {{takes: (parts: string[]) => boolean, page: Page}[]} */
-export const ROUTES = [
-  { takes: (parts) => parts.length === 0, page: overviewPage },
+/** @type {{takes: (parts: string[]) => boolean, page: Page}[]} */
+const ALL = [
+  { takes: (parts) => parts.length === 0, page: MODE ? jobsPage : overviewPage },
   { takes: (parts) => parts.length === 1 && parts[0] === "jobs", page: jobsPage },
   { takes: (parts) => parts.length >= 2 && parts[0] === "jobs", page: jobPage },
   { takes: (parts) => parts.length === 1 && parts[0] === "taskmanagers", page: taskManagersPage },
@@ -32,3 +33,6 @@ export const ROUTES = [
   { takes: (parts) => parts.length === 2 && parts[0] === "submit", page: programPage },
   { takes: () => true, page: missingPage },
 ];
+
+/** The first that takes the address shows it; the last takes all. */
+export const ROUTES = ALL.filter(({ page }) => !MODE || page === jobsPage || page === jobPage || page === missingPage);

@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { counted } from "../format.js";
 import { facts, id, link, spent, state, time } from "../parts.js";
+import { hasPage } from "../mode.js";
 import { h } from "../view.js";
 import { configurationTab } from "./job_configuration.js";
 import { exceptionsTab } from "./job_exceptions.js";
@@ -73,6 +74,7 @@ function head(job, result, app) {
       ["time", spent(job["start-time"], job["end-time"], Date.now())],
       ["submitted by", job.submitter || "admin"],
       ["namespace", job.namespace],
+      ["cluster", job.cluster],
       ["JobMaster process", job["jobmaster-id"] ? link(`ui/jobmasters/${job["jobmaster-id"]}`, job.jobmaster) : ""],
       ["takeovers", job.takeovers.length ? h("details", null, h("summary", null, counted(job.takeovers.length, "takeover")), h("ul", null, job.takeovers.map(takeover))) : ""],
     ]),
@@ -112,5 +114,5 @@ function actions(job, app) {
         return `${job.name} is being cancelled.`;
       },
     });
-  return h("div", { class: "actions" }, app.may("submitter") ? h("button", { type: "button", class: "danger", onclick: cancel }, "Cancel job") : null, app.may("operator") && job["jobmaster-id"] ? h("a", { class: "button", href: `ui/jobmasters?move=${job.jid}` }, "Move") : null);
+  return h("div", { class: "actions" }, app.may("submitter") && job["may-cancel"] !== false ? h("button", { type: "button", class: "danger", onclick: cancel }, "Cancel job") : null, app.may("operator") && job["jobmaster-id"] && hasPage("ui/jobmasters") ? h("a", { class: "button", href: `ui/jobmasters?move=${job.jid}` }, "Move") : null);
 }

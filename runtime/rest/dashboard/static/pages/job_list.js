@@ -1,9 +1,10 @@
 /** A job as the row of a list. */
 
 import { id, link, progress, spent, state, time } from "../parts.js";
+import { MODE } from "../mode.js";
 import { h } from "../view.js";
 
-export const JOB_HEAD = ["Job", "State", "Subtasks", "Started", "Time", "Submitter"];
+export const JOB_HEAD = ["Job", "State", "Subtasks", "Started", "Time", MODE === "history" ? "Cluster" : "Submitter"];
 
 /** @param {any} job a row of /jobs/overview @param {import("../app.js").App} app */
 export function jobRow(job, app) {
@@ -17,6 +18,6 @@ export function jobRow(job, app) {
     h("td", null, progress(job.tasks)),
     h("td", null, time(job["start-time"], "not yet")),
     h("td", null, spent(job["start-time"], job["end-time"], Date.now())),
-    h("td", null, `${job.submitter || "admin"}${namespace}`),
+    h("td", null, MODE === "history" ? `${job.cluster}${namespace}` : `${job.submitter || "admin"}${namespace}`),
   );
 }

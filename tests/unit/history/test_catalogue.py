@@ -1,0 +1,238 @@
+"""The writer and the catalogue over real directories: several clusters, damage, deletion, repeats, bounds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runtime.common.errors import NotFoundError
+from runtime.common.states import JobStatus
+from runtime.history import catalogue as catalogue_module
+from runtime.history import reader as reader_module
+from runtime.history.catalogue import Catalogue
+from tests.kit.history.histories import Histories, ended, job_id
+
+pytestmark = pytest.mark.asyncio
+DAY = 24 * 3600.0
+
+
+@pytest.fixture
+def histories(tmp_path: Path) -> Iterator[Histories]:
+    made = Histories(tmp_path / "history")
+    yield made
+    made.io.close()
+
+
+def shown(catalogue: Catalogue) -> list[str]:
+    return [one.job_id[-2:] for one in catalogue.newest_first()]
+
+
+async def test_jobs_of_two_clusters_with_their_archives(histories: Histories) -> None:
+    await histories.write(ended(1), ended(2, JobStatus.FAILED))
+    await histories.write(ended(3), cluster="two")
+    catalogue = histories.catalogue()
+    assert await catalogue.refresh() == 2
+    assert sorted(shown(catalogue)) == ["01", "02", "03"]
+    assert [catalogue.cluster(job_id(number)) for number in (1, 3, 9)] == ["one", "two", ""]
+    assert await catalogue.archive(job_id(2)) == ended(2, JobStatus.FAILED).archive
+    assert catalogue.counts() == {JobStatus.FINISHED: 2, JobStatus.FAILED: 1}
+    changes = catalogue.changes
+    assert await catalogue.refresh() == 0
+    assert catalogue.changes == changes
+    await histories.write(ended(4), cluster="two")
+    assert await catalogue.refresh() == 1
+    assert catalogue.changes > changes
+
+
+async def test_a_storage_directory_is_read_too(histories: Histories) -> None:
+    await histories.write(ended(1))
+    storage = Histories(histories.root.parent)
+    catalogue = storage.catalogue()
+    await catalogue.refresh()
+    assert shown(catalogue) == ["01"]
+    assert await catalogue.archive(job_id(1)) == ended(1).archive
+    storage.io.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"flinklike-history 1 9\n", b"\0" * 4096, None])
+async def test_a_damaged_file_is_named_once_and_left_out(
+    histories: Histories, caplog: pytest.LogCaptureFixture, content: bytes | None
+) -> None:
+    await histories.write(ended(1))
+    bad = await histories.write(ended(2))
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[:-20] if content is None else content)
+    catalogue = histories.catalogue()
+    for _ in range(3):
+        await catalogue.refresh()
+    assert shown(catalogue) == ["01"]
+    named = [one for one in caplog.messages if bad.name in one]
+    assert len(named) == 1
+    assert "is left out" in named[0]
+    # It was being copied: now it is all there.
+    bad.write_bytes(whole)
+    await catalogue.refresh()
+    assert sorted(shown(catalogue)) == ["01", "02"]
+
+
+async def test_a_flood_of_damaged_files_does_not_fill_the_log(
+    histories: Histories, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = await histories.write(ended(1))
+    for number in range(50):
+        (first.parent / f"{number:013d}-{'0' * 32}.jobs").write_bytes(b"no")
+        (first.parent / f"stranger-{number}").write_bytes(b"no")
+    catalogue = histories.catalogue()
+    await catalogue.refresh()
+    await catalogue.refresh()
+    assert len([one for one in caplog.messages if "left out" in one]) == 20
+    assert "and 30 more files" in caplog.text
+
+
+async def test_what_a_cluster_deletes_goes(histories: Histories) -> None:
+    file = await histories.write(ended(1))
+    await histories.write(ended(2), cluster="two")
+    catalogue = histories.catalogue()
+    await catalogue.refresh()
+    file.unlink()
+    with pytest.raises(NotFoundError, match=r"cannot be read.*not found"):
+        await catalogue.archive(job_id(1))
+    await catalogue.refresh()
+    assert shown(catalogue) == ["02"]
+    with pytest.raises(NotFoundError, match="in no history"):
+        await catalogue.archive(job_id(1))
+
+
+async def test_a_day_that_is_over_is_listed_again_now_and_then(
+    histories: Histories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue_module, "FULL_LOOK_EVERY", 3)
+    old = await histories.write(ended(1))
+    kept = await histories.write(ended(2))
+    histories.clock.advance(5 * DAY)
+    catalogue = histories.catalogue()
+    await catalogue.refresh()
+    old.unlink()
+    await catalogue.refresh()
+    assert len(shown(catalogue)) == 2
+    for _ in range(2):
+        await catalogue.refresh()
+    assert shown(catalogue) == ["02"]
+    kept.unlink()
+    kept.parent.rmdir()
+    await catalogue.refresh()
+    assert shown(catalogue) == []
+
+
+async def test_a_job_that_was_written_twice_is_there_once(histories: Histories) -> None:
+    await histories.write(ended(1, name="first"))
+    await histories.write(ended(1, name="second"))
+    catalogue = histories.catalogue()
+    await catalogue.refresh()
+    assert [one.name for one in catalogue.newest_first()] == ["second"]
+
+
+async def test_nobody_hides_the_jobs_of_a_directory_that_comes_first(
+    histories: Histories, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Histories(tmp_path / "other", histories.clock)
+    await histories.write(ended(1, name="right"))
+    await other.write(ended(1, name="false"), ended(2), cluster="evil")
+    catalogue = histories.catalogue(other.root)
+    await catalogue.refresh()
+    assert {one.name for one in catalogue.newest_first()} == {"right", "daily"}
+    assert catalogue.cluster(job_id(1)) == "one"
+    assert "1 jobs of cluster evil" in caplog.text
+    other.io.close()
+
+
+async def test_the_jobs_that_ended_last_stay(histories: Histories) -> None:
+    await histories.write(*(ended(number, end=10_000 - number) for number in range(1, 6)))
+    catalogue = histories.catalogue(jobs_max=2)
+    await catalogue.refresh()
+    assert sorted(shown(catalogue)) == ["01", "02"]
+    await histories.write(ended(9, end=20_000))
+    await catalogue.refresh()
+    assert sorted(shown(catalogue)) == ["01", "09"]
+
+
+async def test_a_directory_that_is_away_keeps_what_was_read(
+    histories: Histories, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await histories.write(ended(1))
+    catalogue = histories.catalogue()
+    await catalogue.refresh()
+    aside = histories.root.rename(tmp_path / "aside")
+    histories.root.write_bytes(b"")
+    caplog.set_level(logging.INFO)
+    for _ in range(3):
+        await catalogue.refresh()
+    assert caplog.text.count("what was read before stays") == 1
+    assert shown(catalogue) == ["01"]
+    histories.root.unlink()
+    aside.rename(histories.root)
+    await catalogue.refresh()
+    assert "can be listed again" in caplog.text
+    assert shown(catalogue) == ["01"]
+
+
+async def test_names_that_lead_elsewhere_are_no_files_of_a_history(histories: Histories, tmp_path: Path) -> None:
+    file = await histories.write(ended(1))
+    secret = tmp_path / "secret"
+    secret.write_bytes(file.read_bytes())
+    day = file.parent
+    (day / "..jobs").write_bytes(b"")
+    (day.parent / "not-a-day").mkdir()
+    (day.parent / "not-a-day" / file.name).write_bytes(file.read_bytes())
+    reader_module.logger.setLevel(logging.WARNING)
+    catalogue = histories.catalogue()
+    assert await catalogue.refresh() == 1
+
+
+@pytest.mark.parametrize("cluster", ["..", "tmp", "a.b"])
+async def test_any_name_of_a_cluster_stays_below_the_directory(histories: Histories, cluster: str) -> None:
+    file = await histories.write(ended(1), cluster=cluster)
+    assert file.is_relative_to(histories.root / f"cluster-{cluster}")
+    catalogue = histories.catalogue()
+    await catalogue.refresh()
+    assert catalogue.cluster(job_id(1)) == cluster
+
+
+async def test_the_oldest_files_go_above_the_size(histories: Histories) -> None:
+    files = []
+    for number in range(1, 5):
+        files.append(await histories.write(ended(number)))
+        histories.clock.advance(DAY)
+    other = await histories.write(ended(9), cluster="two")
+    size = files[0].stat().st_size
+    assert await histories.writer(bytes_max=2 * size + 10).bound() == 2
+    assert [path.exists() for path in (*files, other)] == [False, False, True, True, True]
+    assert await histories.writer(bytes_max=0).bound() == 2
+    assert histories.files() == [other]
+
+
+async def test_what_was_never_finished_goes_after_an_hour(histories: Histories) -> None:
+    histories.writer()
+    left = histories.root / "tmp" / f"{histories.clock.millis:013d}-{'a' * 32}.jobs"
+    left.write_bytes(b"half")
+    assert await histories.writer().bound() == 0
+    histories.clock.advance(3700)
+    assert await histories.writer().bound() == 1
+    assert not left.exists()
+
+
+async def test_no_history_is_written_where_its_size_is_0(histories: Histories) -> None:
+    await histories.writer(bytes_max=0).write([ended(1)])
+    assert histories.files() == []
+
+
+async def test_what_cannot_be_written_is_told_and_ends_nothing(
+    histories: Histories, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = histories.writer()
+    (histories.root / "cluster-one").write_bytes(b"in the way")
+    await writer.write([ended(1)])
+    assert f"missing in the history ({job_id(1)})" in caplog.text
