@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         FailureRateRestartStrategy,
         FixedDelayRestartStrategy,
     )
+    from runtime.jobgraph.task_accumulators import task_counter, task_gauge, task_histogram
     from runtime.jobgraph.task_context import TaskContext
     from runtime.jobgraph.task_credentials import task_credentials
     from runtime.jobgraph.task_secrets import task_secrets
@@ -44,7 +45,10 @@ _HOMES = {
     "function_job": "airflow_flinklike.api.function",
     "jar_job": "airflow_flinklike.api.application",
     "script_job": "airflow_flinklike.api.script",
+    "task_counter": "runtime.jobgraph.task_accumulators",
     "task_credentials": "runtime.jobgraph.task_credentials",
+    "task_gauge": "runtime.jobgraph.task_accumulators",
+    "task_histogram": "runtime.jobgraph.task_accumulators",
     "task_secrets": "runtime.jobgraph.task_secrets",
 }
 
@@ -65,7 +69,10 @@ __all__ = [
     "function_job",
     "jar_job",
     "script_job",
+    "task_counter",
     "task_credentials",
+    "task_gauge",
+    "task_histogram",
     "task_secrets",
 ]
 

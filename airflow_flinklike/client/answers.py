@@ -99,6 +99,7 @@ _RESULT = {
     "id?": JOB_ID,
     "application-status": TEXT,
     "net-runtime?": NUMBER,
+    "accumulators?": {None: ANYTHING},
     "failure-cause?": {
         **dict.fromkeys(("class?", "message?", "stack-trace?", "kind?"), TEXT),
         "recoverable?": FLAG,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_flinklike.exceptions import JobCanceledError, JobFailedError
@@ -54,7 +54,8 @@ class JobNews:
 class JobExecutionResult:
     """The end of a job. `value` is the result of a FINISHED job, `failure` Flink's failure-cause of a FAILED one.
 
-    A CANCELED job has a failure-cause when the cluster cancelled it by itself.
+    A CANCELED job has a failure-cause when the cluster cancelled it by itself. `accumulators`: by name what its
+    finished attempts have counted: an int of `ctx.counter`, else `{"count", "sum", "min", "max"}`.
     """
 
     job_id: JobId
@@ -62,6 +63,7 @@ class JobExecutionResult:
     value: Any
     failure: Mapping[str, Any]
     net_runtime_millis: int
+    accumulators: Mapping[str, Any] = field(default_factory=dict)
 
     def value_or_raise(self) -> Any:
         """The value of a FINISHED job. Raises JobFailedError or JobCanceledError."""

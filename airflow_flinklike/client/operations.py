@@ -137,6 +137,7 @@ def parse_result(job_id: JobId, body: Mapping[str, Any]) -> JobExecutionResult:
         value=body.get("result"),
         failure=dict(body.get("failure-cause") or {}),
         net_runtime_millis=int(body.get("net-runtime", 0)),
+        accumulators=dict(body.get("accumulators") or {}),
     )
 
 

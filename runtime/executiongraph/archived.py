@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
 
+from runtime.common.accumulators import UserAccumulator, merged
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, VertexId
 from runtime.common.json_text import parse_json
@@ -43,7 +44,10 @@ class ArchivedProgress:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedExecution:
-    """One attempt. `attempt` is its ordinal; `attempt_id` names its log on the TaskManager at `endpoint`."""
+    """One attempt. `attempt` is its ordinal; `attempt_id` names its log on the TaskManager at `endpoint`.
+
+    `accumulators`: what its code has counted, whatever came of it.
+    """
 
     attempt: int
     attempt_id: str
@@ -54,6 +58,7 @@ class ArchivedExecution:
     failure: FailureInfo | None
     metrics: TaskMetrics
     progress: ArchivedProgress | None
+    accumulators: tuple[UserAccumulator, ...] = ()
 
     @property
     def start_millis(self) -> int:
@@ -94,7 +99,10 @@ class ArchivedSubtask:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedVertex:
-    """One vertex, with the names of its chained operators in order."""
+    """One vertex, with the names of its chained operators in order.
+
+    `accumulators`: of the current attempts together that have finished or still run (D-116).
+    """
 
     id: VertexId
     name: str
@@ -104,6 +112,7 @@ class ArchivedVertex:
     slot_sharing_group: str
     is_exclusive: bool
     subtasks: tuple[ArchivedSubtask, ...]
+    accumulators: tuple[UserAccumulator, ...] = ()
 
     def counts(self) -> Counter[ExecutionState]:
         """Subtasks by state."""
@@ -201,6 +210,7 @@ class ArchivedExecutionGraph:
     """The archive of one job under one owner. `result` is the job's value as JSON text, "" until FINISHED.
 
     `exceptions` are newest first, `takeovers` oldest first. `graph_digest` is the sha256 of the JobGraph.
+    `accumulators_left_out`: of the vertices together, those above the bound.
     """
 
     schema_version: int
@@ -220,6 +230,7 @@ class ArchivedExecutionGraph:
     takeovers: tuple[Takeover, ...] = ()
     job_type: JobType = JobType.BATCH
     scheduler_type: SchedulerType = SchedulerType.DEFAULT
+    accumulators_left_out: int = 0
 
     @property
     def start_millis(self) -> int:
@@ -241,6 +252,10 @@ class ArchivedExecutionGraph:
         """Why the cluster itself has cancelled a CANCELED job; None if a person wanted it."""
         latest = self.failure
         return latest if self.status is JobStatus.CANCELED and latest and latest.class_name == CANCELLATION else None
+
+    def accumulators(self) -> tuple[UserAccumulator, ...]:
+        """Of all vertices together."""
+        return merged(vertex.accumulators for vertex in self.vertices)
 
     def vertex(self, vertex_id: str) -> ArchivedVertex | None:
         """The vertex with that id, None for an unknown id."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from runtime.common.accumulators import UserAccumulator
 from runtime.common.exchange import ExchangeMode as ExchangeMode  # noqa: PLC0414 - re-exported
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
@@ -264,7 +265,8 @@ class TaskExecutionReport:
     """The report of a state change of one attempt. The TaskManager keeps terminal reports until acknowledged (R10).
 
     `value` is the JSON result of a terminal vertex's function (FINISHED only); b"" when there is none. `has_not_begun`:
-    no user code of the attempt ran or will run; False from older processes.
+    no user code of the attempt ran or will run; False from older processes. `accumulators`: what its code has counted;
+    they count in the job's result if the attempt is FINISHED.
     """
 
     attempt_id: ExecutionAttemptId
@@ -276,11 +278,12 @@ class TaskExecutionReport:
     outputs: tuple[OutputDirectory, ...]
     metrics: TaskMetrics
     has_not_begun: bool = False
+    accumulators: tuple[UserAccumulator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """Progress of a running attempt: the text of report_progress(), and Spark's stages and tasks."""
+    """Progress of a running attempt: the text of report_progress(), Spark's stages and tasks, what it has counted."""
 
     attempt_id: ExecutionAttemptId
     fraction: float
@@ -289,3 +292,4 @@ class TaskProgress:
     spark_stages_active: int
     spark_tasks_completed: int
     spark_tasks_total: int
+    accumulators: tuple[UserAccumulator, ...] = ()

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from runtime.jobgraph.task_accumulators import Counter, Gauge, Histogram
 from runtime.jobgraph.task_credentials import Credentials
 
 if TYPE_CHECKING:
@@ -82,6 +83,20 @@ class TaskContext(Protocol):
 
     def report_progress(self, fraction: float, text: str = "") -> None:
         """Show progress between 0 and 1, with a few words, in REST, CLI and UI. Cheap: may be called often."""
+
+    def counter(self, name: str) -> Counter:
+        """A sum that the task counts, `ctx.counter("rows").add(n)`, in REST and UI while it runs.
+
+        The job's result has the sum over the subtasks: of each the attempt that has finished, so that a restart counts
+        nothing twice. A task counts under 100 names at most. Raises ValueError. Thread-safe. Code that Spark runs in
+        other processes (UDFs) has Spark's own accumulators.
+        """
+
+    def gauge(self, name: str) -> Gauge:
+        """A value that the task sets, `ctx.gauge("accuracy").set(x)`; as `counter`, with lowest and highest."""
+
+    def histogram(self, name: str) -> Histogram:
+        """Values that the task records, `ctx.histogram("seconds").record(x)`: number, sum, lowest, highest."""
 
     def output_path(self, base: str, mode: OutputMode = "overwrite") -> str:
         """A directory of this attempt below `base`, for a sink to write into.

@@ -15,7 +15,7 @@ from itertools import accumulate
 from runtime.common.errors import FlinklikeError
 from runtime.metrics import table
 from runtime.metrics.metric import Metric, MetricKind
-from runtime.metrics.registry import NO_COUNTER, NO_HISTOGRAM, Counter, Histogram, Reader, Sample
+from runtime.metrics.registry import NO_COUNTER, NO_GAUGE, NO_HISTOGRAM, Counter, Gauge, Histogram, Reader, Sample
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ Labels = tuple[str, ...]
 
 
 class _Count:
-    """Implements `Counter`."""
+    """Implements `Counter` and `Gauge`."""
 
     __slots__ = ("value",)
 
@@ -33,6 +33,10 @@ class _Count:
     def inc(self, by: float = 1, /) -> None:
         """Add `by`."""
         self.value += by
+
+    def set(self, value: float, /) -> None:
+        """Replace the value."""
+        self.value = value
 
 
 class _Distribution:
@@ -92,13 +96,21 @@ class CountedMetrics:
     def counter(self, metric: Metric, /, *labels: str) -> Counter:
         """The series with these label values, made at its first use."""
         assert metric.kind is MetricKind.COUNTER, metric.name
+        return self._count(metric, labels) or NO_COUNTER
+
+    def gauge(self, metric: Metric, /, *labels: str) -> Gauge:
+        """The same of a gauge."""
+        assert metric.kind is MetricKind.GAUGE, metric.name
+        return self._count(metric, labels) or NO_GAUGE
+
+    def _count(self, metric: Metric, labels: Labels) -> _Count | None:
         assert len(labels) == len(metric.labels), metric.name
         series = self._counts.setdefault(metric, {})
         found = series.get(labels)
         if found is None:
             if len(series) >= self._series_max:
                 self._drop(metric)
-                return NO_COUNTER
+                return None
             found = series[labels] = _Count()
         return found
 

@@ -22,6 +22,16 @@ class Counter(Protocol):
         """Add `by`, at least 0."""
 
 
+class Gauge(Protocol):
+    """One series whose value is set, or changed by a difference."""
+
+    def inc(self, by: float = 1, /) -> None:
+        """Add `by`."""
+
+    def set(self, value: float, /) -> None:
+        """Replace the value."""
+
+
 class Histogram(Protocol):
     """One series of measured values."""
 
@@ -52,6 +62,9 @@ class MetricRegistry(Protocol):
     def counter(self, metric: Metric, /, *labels: str) -> Counter:
         """The series with these values of the metric's labels, in their order."""
 
+    def gauge(self, metric: Metric, /, *labels: str) -> Gauge:
+        """The same of a gauge that no component reads from its state."""
+
     def histogram(self, metric: Metric, /, *labels: str) -> Histogram:
         """The same of a histogram."""
 
@@ -65,12 +78,16 @@ class _Nothing:
     def inc(self, by: float = 1, /) -> None:
         """Count nothing."""
 
+    def set(self, value: float, /) -> None:
+        """Count nothing."""
+
     def observe(self, value: float, /) -> None:
         """Count nothing."""
 
 
 _NOTHING = _Nothing()
 NO_COUNTER: Counter = _NOTHING
+NO_GAUGE: Gauge = _NOTHING
 NO_HISTOGRAM: Histogram = _NOTHING
 
 
@@ -87,6 +104,10 @@ class NoMetrics:
     def counter(self, _metric: Metric, /, *_labels: str) -> Counter:
         """One that counts nothing."""
         return NO_COUNTER
+
+    def gauge(self, _metric: Metric, /, *_labels: str) -> Gauge:
+        """One that counts nothing."""
+        return NO_GAUGE
 
     def histogram(self, _metric: Metric, /, *_labels: str) -> Histogram:
         """One that counts nothing."""

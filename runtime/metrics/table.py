@@ -76,6 +76,7 @@ STREAM_KINDS = (
 _METHOD = Label("method", meaning="`Gateway.method`, of the gateways between processes")
 _DIRECTION = Label("direction", DIRECTIONS)
 _STREAM = Label("kind", STREAM_KINDS)
+_USER_NAME = Label("accumulator", meaning="as users' code says it")
 _TRANSACTION = Label("kind", STORE_KINDS)
 
 # --- every process ------------------------------------------------------------------------------------------------
@@ -348,6 +349,37 @@ SPARK_WARM = Metric(
     _GAUGE,
     Owner.TASK_MANAGER,
     "1 while the default Spark can take tasks at once; absent without Spark.",
+)
+USER_COUNTER = Metric(
+    "flinklike_taskmanager_user_counter_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "What attempts that have FINISHED here have counted with `ctx.counter(name)`.",
+    (_USER_NAME,),
+    flink="Counter",
+)
+USER_GAUGE = Metric(
+    "flinklike_taskmanager_user_gauge",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "`ctx.gauge(name)` of the attempt that has FINISHED here last.",
+    (_USER_NAME,),
+    flink="Gauge",
+)
+USER_VALUES = Metric(
+    "flinklike_taskmanager_user_histogram_values_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "How many values attempts that have FINISHED here have recorded with `ctx.histogram(name)`.",
+    (_USER_NAME,),
+    flink="Histogram",
+)
+USER_VALUES_SUM = Metric(
+    "flinklike_taskmanager_user_histogram_added_up",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "The sum of those values.",
+    (_USER_NAME,),
 )
 
 TABLE: tuple[Metric, ...] = tuple(value for value in globals().copy().values() if isinstance(value, Metric))

@@ -33,6 +33,7 @@ from runtime.rest.dashboard.pages import dashboard_router
 from runtime.rest.forwarding.forward_seal import ForwardSealMiddleware
 from runtime.rest.forwarding.leader_forwarding import LeaderForwarding
 from runtime.rest.openapi import DescribedApp
+from runtime.rest.routes.accumulators import accumulators_router
 from runtime.rest.routes.blobs import blobs_router
 from runtime.rest.routes.changes import ActivityHistory, changes_router
 from runtime.rest.routes.cluster import cluster_router
@@ -66,6 +67,7 @@ def create_app(
         job_lists_router,
         jobs_router,
         logs_router,
+        accumulators_router,
         vertices_router,
         cluster_router,
         blobs_router,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.gateways.task import FailureInfo, TaskExecutionReport
 from runtime.metrics import table
 from runtime.metrics.registry import NO_METRICS, MetricRegistry, Sample
@@ -28,8 +29,21 @@ class TaskManagerMetrics:
     def ended(self, report: TaskExecutionReport, seconds: float) -> None:
         """An attempt has reported its end, `seconds` after its begin."""
         self._seconds[report.state.value].observe(seconds)
+        if self.registry.is_on and report.state.value == "FINISHED":
+            for one in report.accumulators:
+                self._count(one)
         if report.state.value == "FAILED":
             self._failed[_kind(report.failure)].inc()
+
+    def _count(self, one: UserAccumulator) -> None:
+        match one.kind:
+            case AccumulatorKind.COUNTER:
+                self.registry.counter(table.USER_COUNTER, one.name).inc(one.count)
+            case AccumulatorKind.GAUGE:
+                self.registry.gauge(table.USER_GAUGE, one.name).set(one.total)
+            case AccumulatorKind.HISTOGRAM:
+                self.registry.counter(table.USER_VALUES, one.name).inc(one.count)
+                self.registry.gauge(table.USER_VALUES_SUM, one.name).inc(one.total)
 
 
 def _kind(failure: FailureInfo | None) -> str:

@@ -111,6 +111,19 @@ def test_each_state_has_an_address_and_back_works(visit: Visits, cluster: Cluste
     expect(person.page.locator("tbody tr")).to_have_count(1)
 
 
+def test_what_the_code_counts_is_shown_of_the_job_and_of_each_subtask(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open(f"ui/jobs/{cluster.jobs['running']}/accumulators")
+    rows = person.page.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.filter(has_text="orders read")).to_contain_text("1,204,311")
+    expect(rows.filter(has_text="seconds of a file")).to_contain_text("48 values, mean 1.27708, from 0.4 to 7.25")
+    person.page.select_option("form.filters select", label="read orders")
+    expect(rows).to_have_count(3 + 4 * 3)
+    person.open(f"ui/jobs/{cluster.jobs['failed']}/accumulators")
+    expect(person.page.locator("main")).to_contain_text("ctx.counter(name).add(n)")
+
+
 def test_typing_in_the_search_is_not_disturbed_by_news(visit: Visits, cluster: Cluster) -> None:
     person = visit()
     person.open("ui/jobs")

@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import TaskProgresses, TaskReports
@@ -29,7 +31,14 @@ from runtime.gateways.task import (
 )
 from runtime.rpc import codec
 from runtime.rpc.settings import RpcLimits
-from runtime.taskexecutor.slot_protocol.wire import Frame, FrameKind, TaskOutcome, encode_fields, encode_outcome
+from runtime.taskexecutor.slot_protocol.wire import (
+    Frame,
+    FrameKind,
+    TaskOutcome,
+    encode_accumulators,
+    encode_fields,
+    encode_outcome,
+)
 from runtime.taskexecutor.slots.slot_handle import SlotProcess, SlotProcessState
 from runtime.taskexecutor.slots.template_handle import ProcessExit
 from runtime.taskexecutor.spark_protocol.frames import FrameError, decode_body
@@ -58,6 +67,10 @@ class _Listener:
     def spark_used(self, _process: SlotProcess) -> None: ...
 
     def attach_failed(self, _process: SlotProcess) -> None: ...
+
+    def accumulated(self, _process: SlotProcess, accumulators: tuple[UserAccumulator, ...]) -> None:
+        progress = TaskProgress(ATTEMPT, 0.0, "", 0, 0, 0, 0, accumulators)
+        _check_sent(TaskProgresses(ATTEMPT.job_id, 7, (progress,)), _MESSAGE_MAX)
 
     def progress_reported(self, _process: SlotProcess, fraction: float, text: str) -> None:
         assert 0.0 <= fraction <= 1.0, fraction
@@ -132,7 +145,7 @@ def _begin() -> Callable[[bytes], object]:
                 assert isinstance(outcome, TaskOutcome)
                 assert outcome.state.is_terminal
                 assert (outcome.failure is not None) == (outcome.state is ExecutionState.FAILED)
-                names = ("state", "failure", "value", "partitions", "outputs", "metrics")
+                names = ("state", "failure", "value", "partitions", "outputs", "metrics", "accumulators")
                 _check_report(**{name: getattr(outcome, name) for name in names})
             process._note_exit(ProcessExit(-9, 0, 0))
             assert process.exit.value is not None
@@ -157,6 +170,10 @@ def _seeds() -> Sequence[bytes]:
     failure = FailureInfo("E", "m", "s", "USER", is_recoverable=False, timestamp_millis=1)
     metrics = TaskMetrics(cpu_millis=3)
     output = OutputDirectory("/b", "/b/.attempt-x", "append")
+    counted = (
+        UserAccumulator("rows", AccumulatorKind.COUNTER, 3),
+        UserAccumulator("seconds", AccumulatorKind.HISTOGRAM, 2, 1.5, 0.5, 1.0),
+    )
     good = TaskOutcome(ExecutionState.FINISHED, None, b'"x"', (partition,), (output,), metrics, True, True, False)
     bad = TaskOutcome(ExecutionState.FAILED, failure, b"", (), (), metrics, True, False, False)
     frames = [
@@ -164,7 +181,8 @@ def _seeds() -> Sequence[bytes]:
         Frame(FrameKind.OUTPUT, encode_fields(base="/b", directory="/b/.attempt-x", mode="append")),
         Frame(FrameKind.SIGNAL, encode_fields(number=15, to_template=False)),
         Frame(FrameKind.ATTACH_FAILED, encode_fields(reason="because")),
-        Frame(FrameKind.DONE, encode_outcome(good)),
+        Frame(FrameKind.ACCUMULATORS, encode_accumulators(counted)),
+        Frame(FrameKind.DONE, encode_outcome(replace(good, accumulators=counted))),
         Frame(FrameKind.DONE, encode_outcome(bad)),
         Frame(FrameKind.SPARK_USED),
         Frame(FrameKind.NEED_SPARK),
@@ -182,7 +200,14 @@ def _seeds() -> Sequence[bytes]:
 
 # --- one payload, whose length is right ---------------------------------------------------------------------------
 
-_KINDS = (FrameKind.DONE, FrameKind.PROGRESS, FrameKind.OUTPUT, FrameKind.SIGNAL, FrameKind.ATTACH_FAILED)
+_KINDS = (
+    FrameKind.DONE,
+    FrameKind.PROGRESS,
+    FrameKind.OUTPUT,
+    FrameKind.SIGNAL,
+    FrameKind.ATTACH_FAILED,
+    FrameKind.ACCUMULATORS,
+)
 
 
 def _begin_payloads() -> Callable[[bytes], object]:

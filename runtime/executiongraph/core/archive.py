@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import (
@@ -19,6 +19,7 @@ from runtime.executiongraph.archived import (
     ArchivedSubtask,
     ArchivedVertex,
 )
+from runtime.executiongraph.core.accumulators import Accumulators, counted
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.task import TaskProgress
@@ -46,6 +47,7 @@ def archive(
     result: str,
 ) -> ArchivedExecutionGraph:
     """The archived form of the graph. `status` and `timestamps` of a result may be ahead of the graph's."""
+    accumulators = counted(graph)
     return ArchivedExecutionGraph(
         schema_version=ARCHIVE_SCHEMA_VERSION,
         job_id=graph.job_id,
@@ -56,7 +58,8 @@ def archive(
         timestamps=dict(timestamps),
         last_modification_millis=last_modification_millis,
         pending_reason=pending_reason,
-        vertices=tuple(_vertex(vertex) for vertex in graph.vertices.values()),
+        vertices=tuple(_vertex(vertex, accumulators) for vertex in graph.vertices.values()),
+        accumulators_left_out=accumulators.left_out,
         edges=_edges(graph),
         exceptions=exceptions,
         config=_config(graph.job_graph, policy) if graph.job_graph is not None else NO_CONFIG,
@@ -83,7 +86,8 @@ def _value(execution: Execution) -> str:
     return execution.value.decode() or "null"
 
 
-def _vertex(vertex: ExecutionJobVertex) -> ArchivedVertex:
+def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators) -> ArchivedVertex:
+    shown = _execution if accumulators.has_each else _without_accumulators
     return ArchivedVertex(
         id=vertex.id,
         name=vertex.vertex.name,
@@ -93,9 +97,10 @@ def _vertex(vertex: ExecutionJobVertex) -> ArchivedVertex:
         slot_sharing_group=vertex.vertex.slot_sharing_group,
         is_exclusive=vertex.is_exclusive,
         subtasks=tuple(
-            ArchivedSubtask(index, _execution(execution), tuple(map(_execution, vertex.prior.get(index, ()))))
+            ArchivedSubtask(index, shown(execution), tuple(map(_execution, vertex.prior.get(index, ()))))
             for index, execution in enumerate(vertex.executions)
         ),
+        accumulators=accumulators.of_vertices.get(vertex.id, ()),
     )
 
 
@@ -111,7 +116,12 @@ def _execution(execution: Execution) -> ArchivedExecution:
         failure=execution.failure,
         metrics=execution.metrics,
         progress=_progress(execution.progress) if execution.progress is not None else None,
+        accumulators=execution.accumulators,
     )
+
+
+def _without_accumulators(execution: Execution) -> ArchivedExecution:
+    return replace(_execution(execution), accumulators=())
 
 
 def _progress(progress: TaskProgress) -> ArchivedProgress:

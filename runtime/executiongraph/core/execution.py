@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from runtime.common.accumulators import UserAccumulator
 from runtime.common.fsm import StateMachine
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation
 from runtime.common.states import EXECUTION_TRANSITIONS, ExecutionState
@@ -30,6 +31,7 @@ class Execution:
     """One attempt. Its state is changed by the execution graph, which keeps the counts."""
 
     __slots__ = (
+        "accumulators",
         "allocation_id",
         "attempt_id",
         "failure",
@@ -58,6 +60,7 @@ class Execution:
         self.allocation_id: AllocationId | None = None
         self.failure: FailureInfo | None = None
         self.metrics = NO_METRICS
+        self.accumulators: tuple[UserAccumulator, ...] = ()
         self.progress: TaskProgress | None = None
         self.value = b""
         self.partitions: tuple[PartitionDescriptor, ...] = ()
@@ -94,8 +97,9 @@ class Execution:
         self.timestamps[target] = at_millis
 
     def forget_results(self) -> None:
-        """Drop partitions, outputs and value: the attempt was replaced."""
+        """Drop partitions, outputs, value and accumulators: the attempt was replaced."""
         self.value = b""
+        self.accumulators = ()
         self.partitions = ()
         self.outputs = ()
         self.progress = None

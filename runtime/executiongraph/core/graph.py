@@ -195,6 +195,7 @@ class ExecutionGraph:
             execution = self.execution(progress.attempt_id)
             if execution is not None and not execution.state.is_terminal:
                 execution.progress = progress
+                execution.accumulators = progress.accumulators
 
     def vertex_of(self, execution: Execution) -> ExecutionJobVertex:
         """The vertex of an attempt of this job."""

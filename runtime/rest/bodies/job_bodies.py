@@ -15,6 +15,7 @@ from runtime.executiongraph.archived import ArchivedException, ArchivedExecution
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.gateways.overview import JobMasterInfo, Takeover
 from runtime.gateways.task import FailureInfo, TaskMetrics
+from runtime.rest.bodies.accumulator_bodies import values_by_name
 from runtime.rest.bodies.java_throwable import serialized_throwable
 from runtime.rest.bodies.schema import jobs as schema
 from runtime.rest.bodies.schema.common import IOMetrics
@@ -262,6 +263,7 @@ def execution_result(graph: ArchivedExecutionGraph, *, is_for_flink: bool = Fals
         "name": graph.name,
         "application-status": _APPLICATION_STATUS[graph.status],
         "accumulator-results": {},
+        "accumulators": values_by_name(graph),
         "net-runtime": max(0, graph.end_millis - graph.start_millis),
         "application-id": graph.job_id,
         "start-time": graph.start_millis,

@@ -26,6 +26,9 @@ RIDERS_MAX = 64
 RIDER_BYTES_MAX = 256 * 1024
 """This many bytes of their values make it due, too."""
 
+ACCUMULATOR_BYTES = 200
+"""About what a stored accumulator takes."""
+
 
 class Batch:
     """The content of one events transaction: finished attempts, released partitions, failures, and resets."""
@@ -83,7 +86,7 @@ class Acceptance:
     def finished(self, execution: Execution) -> None:
         """An attempt is FINISHED."""
         self._unrecorded.append(execution)
-        self._rider_bytes += len(execution.value)
+        self._rider_bytes += len(execution.value) + ACCUMULATOR_BYTES * len(execution.accumulators)
         vertex = self._graph.vertex_of(execution)
         if vertex.outputs or execution.outputs:
             self._is_due = True
@@ -162,4 +165,5 @@ def _finished(execution: Execution) -> AttemptFinished:
         partitions=execution.partitions,
         outputs=execution.outputs,
         metrics=execution.metrics,
+        accumulators=execution.accumulators,
     )

@@ -243,6 +243,7 @@ class DefaultScheduler:
                 self._transition(execution, report.state, report.timestamp_millis)
             return
         execution.metrics = report.metrics
+        execution.accumulators = report.accumulators
         execution.may_have_begun = not report.has_not_begun
         problem = self._graph.incomplete(execution, report)
         conflict = "" if problem else self._commit.conflict(execution, report.outputs)

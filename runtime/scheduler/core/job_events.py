@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from runtime.common.accumulators import UserAccumulator
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
@@ -33,7 +34,10 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True)
 class AttemptFinished:
-    """An attempt is accepted: its partitions may be read, its outputs moved, its report acknowledged."""
+    """An attempt is accepted: its partitions may be read, its outputs moved, its report acknowledged.
+
+    `accumulators`: what it has counted, for the result (D-116); earlier releases counted nothing.
+    """
 
     attempt_id: ExecutionAttemptId
     ordinal: int
@@ -44,6 +48,7 @@ class AttemptFinished:
     outputs: tuple[OutputDirectory, ...]
     metrics: TaskMetrics
     type: Literal["attempt-finished"] = "attempt-finished"
+    accumulators: tuple[UserAccumulator, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

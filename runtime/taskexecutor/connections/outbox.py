@@ -11,7 +11,7 @@ from runtime.gateways.job_master import TaskProgresses, TaskReports
 from runtime.gateways.resource_manager import SlotsFreed
 from runtime.gateways.task import TaskExecutionReport, TaskProgress
 from runtime.taskexecutor.core.events import SendProgress, SendReport
-from runtime.taskexecutor.core.reports import messages_of
+from runtime.taskexecutor.core.reports import messages_of, progress_size_bytes, report_size_bytes
 
 RUNNING_DELAY = 0.005
 """Seconds that the news of a task's begin wait for the news of its end."""
@@ -64,12 +64,13 @@ class Outbox:
         if self._reports:
             reports, self._reports, self._has_end = self._reports, {}, False
             for (owner, job_id, epoch), listed in reports.items():
-                for group in messages_of(listed):
+                for group in messages_of(listed, report_size_bytes):
                     self._tell_owner(owner, TaskReports(job_id, epoch, group))
         if self._progress:
             progress, self._progress = self._progress, {}
             for (owner, job_id, epoch), latest in progress.items():
-                self._tell_owner(owner, TaskProgresses(job_id, epoch, tuple(latest.values())))
+                for told in messages_of(latest.values(), progress_size_bytes):
+                    self._tell_owner(owner, TaskProgresses(job_id, epoch, told))
         if self._freed:
             freed, self._freed = self._freed, []
             self._tell_leader(SlotsFreed(tuple(freed)))

@@ -7,15 +7,19 @@ bytes of kept reports are bounded by `has_room`: without room no further attempt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
+from runtime.common.accumulators import UserAccumulator
 from runtime.common.fsm import IllegalTransitionError, TransitionTable
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import HeldAttempt
-from runtime.gateways.task import TaskExecutionReport
+from runtime.gateways.task import TaskExecutionReport, TaskProgress
+
+_Told = TypeVar("_Told", TaskExecutionReport, TaskProgress)
 
 MESSAGE_SIZE_BYTES_MAX = 1 << 20
 """Reports are split into messages of about this size: a quarter of the transport's default limit."""
@@ -191,27 +195,38 @@ def report_size_bytes(report: TaskExecutionReport) -> int:
     for partition in report.partitions:
         size += _ID_BYTES + len(partition.inline) + _size(partition.schema) + _size(partition.directory)
         size += sum(_size(file.path) + _FILE_BYTES for file in partition.files)
+    size += _accumulators_size(report.accumulators)
     return size + sum(_size(one.base) + _size(one.directory) + _size(one.mode) + 16 for one in report.outputs)
+
+
+def _accumulators_size(accumulators: tuple[UserAccumulator, ...]) -> int:
+    return sum(_size(one.name) + _ACCUMULATOR_BYTES for one in accumulators)
 
 
 _ID_BYTES = 160
 _FILE_BYTES = 48
+_ACCUMULATOR_BYTES = 48
 
 
 def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
 
 
-def messages_of(reports: Iterable[TaskExecutionReport]) -> Iterator[tuple[TaskExecutionReport, ...]]:
-    """Split reports into message-sized groups, in order."""
-    group: list[TaskExecutionReport] = []
+def progress_size_bytes(progress: TaskProgress) -> int:
+    """What a progress takes on the wire, at most."""
+    return REPORT_OVERHEAD_BYTES + _size(progress.text) + _accumulators_size(progress.accumulators)
+
+
+def messages_of(told: Iterable[_Told], size_of: Callable[[_Told], int]) -> Iterator[tuple[_Told, ...]]:
+    """Split reports, or progress, into message-sized groups, in order."""
+    group: list[_Told] = []
     size = 0
-    for report in reports:
-        report_size = report_size_bytes(report)
-        if group and size + report_size > MESSAGE_SIZE_BYTES_MAX:
+    for one in told:
+        own_size = size_of(one)
+        if group and size + own_size > MESSAGE_SIZE_BYTES_MAX:
             yield tuple(group)
             group, size = [], 0
-        group.append(report)
-        size += report_size
+        group.append(one)
+        size += own_size
     if group:
         yield tuple(group)

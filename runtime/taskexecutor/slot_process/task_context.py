@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.common.errors import FlinklikeError
 from runtime.gateways.task import ERROR, OUTPUT_MODES, OVERWRITE, OutputDirectory
+from runtime.jobgraph import task_accumulators
+from runtime.jobgraph.task_accumulators import Counter, Gauge, Histogram
 from runtime.jobgraph.task_credentials import Credentials, task_credentials
 from runtime.jobgraph.task_secrets import enter_task
 from runtime.taskexecutor.containment.users import STORAGE_SCHEMES, is_of_other_hosts
 from runtime.taskexecutor.slot_process.attempt_scope import USER_LOGGER
 from runtime.taskexecutor.slot_process.causes import TaskError
 from runtime.taskexecutor.slot_process.channel import Channel
+from runtime.taskexecutor.slot_process.live_accumulators import LiveAccumulators
 from runtime.taskexecutor.slot_protocol.wire import (
     OUTPUTS_LENGTH_MAX,
     TEXT_LENGTH_MAX,
@@ -92,6 +95,8 @@ class AttemptState:
         self.channel = channel
         self.session = session
         self.progress = ProgressReporter(channel)
+        self.live = LiveAccumulators(channel)
+        self.accumulators = task_accumulators.enter_task(self.live.accumulators)
         self.params: Mapping[str, Any] = MappingProxyType(json.loads(order.params or b"{}"))
         self.secrets = enter_task(order.secrets)
         self.splits: tuple[Any, ...] = tuple(json.loads(order.splits or b"[]"))
@@ -178,6 +183,18 @@ class SlotTaskContext:
         """Show progress between 0 and 1, with a few words."""
         bounded = min(max(float(fraction), 0.0), 1.0)
         self._state.progress.report(bounded if bounded == bounded else 0.0, str(text)[:TEXT_LENGTH_MAX])  # noqa: PLR0124 - NaN
+
+    def counter(self, name: str) -> Counter:
+        """A sum of this attempt."""
+        return self._state.accumulators.counter(name)
+
+    def gauge(self, name: str) -> Gauge:
+        """A value of this attempt."""
+        return self._state.accumulators.gauge(name)
+
+    def histogram(self, name: str) -> Histogram:
+        """Measured values of this attempt."""
+        return self._state.accumulators.histogram(name)
 
     def output_path(self, base: str, mode: str = OVERWRITE) -> str:
         """The attempt's hidden directory below `base`. It does not exist yet: Spark wants to make it itself."""

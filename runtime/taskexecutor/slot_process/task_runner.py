@@ -186,6 +186,7 @@ class TaskRunner:
         """True if nothing of the attempt is left in this process, below it, or in Spark (R15, R29)."""
         if state is not None:
             state.progress.close()
+            state.live.close()
         # A cancelled attempt's process and session are ended whatever is in them: no need to tidy up first.
         if self._channel.is_cancelled:
             return False
@@ -227,6 +228,7 @@ class TaskRunner:
             is_reusable=is_finished and is_clean and result.script is None,
             is_spark_lost=result.is_spark_lost,
             needed_conf=result.needed_conf,
+            accumulators=state.accumulators.snapshot() if state is not None else (),
         )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from runtime.common.accumulators import UserAccumulator
 from runtime.common.errors import BugError, MessageTooLargeError
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.json_text import parse_json
@@ -57,6 +58,7 @@ class FrameKind(IntEnum):
     DONE = 16
     OUTPUT = 17
     SIGNAL = 18
+    ACCUMULATORS = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +175,12 @@ class TaskOutcome:
     is_reusable: bool
     is_spark_lost: bool
     needed_conf: dict[str, str] = field(default_factory=dict)
+    accumulators: tuple[UserAccumulator, ...] = ()
 
 
 _ORDERS = TypeAdapter(WorkOrder)
 _OUTCOMES = TypeAdapter(TaskOutcome)
+_ACCUMULATORS = TypeAdapter(tuple[UserAccumulator, ...])
 
 
 def encode_order(order: WorkOrder) -> bytes:
@@ -200,6 +204,20 @@ def decode_outcome(payload: bytes) -> TaskOutcome:
         return _OUTCOMES.validate_json(payload)
     except ValidationError as error:
         message = f"an outcome of {len(payload)} bytes cannot be read"
+        raise FrameError(message) from error
+
+
+def encode_accumulators(accumulators: tuple[UserAccumulator, ...]) -> bytes:
+    """The payload of ACCUMULATORS."""
+    return _ACCUMULATORS.dump_json(accumulators)
+
+
+def decode_accumulators(payload: bytes) -> tuple[UserAccumulator, ...]:
+    """The accumulators of ACCUMULATORS' payload. Raises FrameError."""
+    try:
+        return _ACCUMULATORS.validate_json(payload)
+    except ValidationError as error:
+        message = f"accumulators of {len(payload)} bytes cannot be read"
         raise FrameError(message) from error
 
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from runtime.aio.scope import ScopeClosedError, ServiceScope
 from runtime.aio.watch import Watch
+from runtime.common.accumulators import UserAccumulator
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId
@@ -473,6 +474,11 @@ class SlotProcessPool:
         """User code has called report_progress()."""
         if (found := self._attempt_of(process)) is not None:
             found[1].tell_reported_progress(fraction, text)
+
+    def accumulated(self, process: SlotProcess, accumulators: tuple[UserAccumulator, ...]) -> None:
+        """User code has counted."""
+        if (found := self._attempt_of(process)) is not None:
+            found[1].tell_accumulators(accumulators)
 
     def output_announced(self, process: SlotProcess, output: OutputDirectory) -> None:
         """The attempt's report will name it, however the attempt ends."""

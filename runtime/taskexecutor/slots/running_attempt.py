@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from functools import cached_property
 
+from runtime.common.accumulators import UserAccumulator
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
@@ -53,6 +54,7 @@ class RunningAttempt:
         self._clock = clock
         self._fraction, self._text, self._waits = 0.0, "", ""
         self._spark = SparkProgress()
+        self._accumulators: tuple[UserAccumulator, ...] = ()
         self._is_over = self._is_running = False
 
     def note_memory(self, used: int) -> None:
@@ -67,6 +69,7 @@ class RunningAttempt:
     def move(self, spec: EnvironmentSpec) -> None:
         """Its script begins again, in another process, with that environment, and not once more."""
         self.spec, self.may_move = spec, False
+        self._accumulators = ()  # R57: what was counted before is counted again
         del self._order
 
     @property
@@ -148,6 +151,11 @@ class RunningAttempt:
             self._spark = spark
             self._tell_progress()
 
+    def tell_accumulators(self, accumulators: tuple[UserAccumulator, ...]) -> None:
+        """What its code has counted so far."""
+        self._accumulators = accumulators
+        self._tell_progress()
+
     def _tell_progress(self) -> None:
         if self._is_over:
             return
@@ -161,6 +169,7 @@ class RunningAttempt:
                 spark_stages_active=spark.stages_active,
                 spark_tasks_completed=spark.tasks_completed,
                 spark_tasks_total=spark.tasks_total,
+                accumulators=self._accumulators,
             )
         )
 
@@ -216,6 +225,7 @@ class RunningAttempt:
             partitions=outcome.partitions,
             outputs=outcome.outputs,
             metrics=outcome.metrics,
+            accumulators=outcome.accumulators,
         )
 
     def _report(
@@ -230,6 +240,7 @@ class RunningAttempt:
             partitions=(),
             outputs=tuple(self._outputs),
             metrics=metrics,
+            accumulators=self._accumulators if state.is_terminal else (),
         )
 
 

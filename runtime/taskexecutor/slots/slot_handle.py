@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from runtime.aio.watch import Watch
+from runtime.common.accumulators import UserAccumulator
 from runtime.common.fsm import StateMachine, TransitionTable
 from runtime.common.ids import JobId
 from runtime.gateways.task import OutputDirectory
@@ -39,6 +40,7 @@ _READ_BYTES = 64 * 1024
 _PROGRESS_MAX = 100
 _FRAMES_MAX = 10_000
 """In a second. A task's own progress comes ten times a second at most, and waits in the socket until it is read."""
+_TOLD_AT_INTERVALS = frozenset({FrameKind.PROGRESS, FrameKind.ACCUMULATORS})
 _LAST_WORDS = frozenset({FrameKind.SIGNAL, FrameKind.SPARK_USED, FrameKind.OUTPUT})
 """Frames that count also from a process that has ended: they say what ended it, and what it leaves behind."""
 
@@ -109,6 +111,9 @@ class SlotProcessListener(Protocol):
 
     def progress_reported(self, process: SlotProcess, fraction: float, text: str, /) -> None:
         """User code has called report_progress()."""
+
+    def accumulated(self, process: SlotProcess, accumulators: tuple[UserAccumulator, ...], /) -> None:
+        """User code has counted."""
 
     def output_announced(self, process: SlotProcess, output: OutputDirectory, /) -> None:
         """User code has called output_path()."""
@@ -330,7 +335,7 @@ class SlotProcess(asyncio.Protocol):
     def _count(self, frame: Frame) -> None:
         """R43: each message is read by the process that all tasks here depend on. Raises FrameError for a flood."""
         self._frames += 1
-        self._progress += frame.kind is FrameKind.PROGRESS
+        self._progress += frame.kind in _TOLD_AT_INTERVALS
         if self._frames > _FRAMES_MAX or self._progress > self._progress_max:
             message = f"{self._frames} messages in a second, {self._progress} of them about its progress"
             raise FrameError(message)
@@ -342,6 +347,8 @@ class SlotProcess(asyncio.Protocol):
             case FrameKind.PROGRESS:
                 progress = said.progress(frame.payload)
                 self._listener.progress_reported(self, progress.fraction, progress.text)
+            case FrameKind.ACCUMULATORS:
+                self._listener.accumulated(self, said.accumulators(frame.payload))
             case FrameKind.OUTPUT:
                 self._listener.output_announced(self, said.output(frame.payload))
             case FrameKind.NEED_SPARK:

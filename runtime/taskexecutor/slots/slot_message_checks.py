@@ -11,13 +11,21 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from runtime.common.accumulators import UserAccumulator, problem_of
 from runtime.common.errors import InvalidInputError
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor
 from runtime.rpc import codec
 from runtime.taskexecutor.containment.users import is_of_other_hosts
 from runtime.taskexecutor.slot_protocol.failures import CLASS_LENGTH_MAX, MESSAGE_LENGTH_MAX, STACK_LENGTH_MAX
-from runtime.taskexecutor.slot_protocol.wire import TEXT_LENGTH_MAX, FrameError, TaskOutcome, WorkOrder, decode_outcome
+from runtime.taskexecutor.slot_protocol.wire import (
+    TEXT_LENGTH_MAX,
+    FrameError,
+    TaskOutcome,
+    WorkOrder,
+    decode_accumulators,
+    decode_outcome,
+)
 
 T = TypeVar("T")
 
@@ -68,6 +76,18 @@ def progress(payload: bytes) -> Progress:
     return _read(_PROGRESS, payload)
 
 
+def accumulators(payload: bytes) -> tuple[UserAccumulator, ...]:
+    """ACCUMULATORS. Raises FrameError."""
+    return _counted(decode_accumulators(payload))
+
+
+def _counted(said: tuple[UserAccumulator, ...]) -> tuple[UserAccumulator, ...]:
+    if problem := problem_of(said):
+        message = f"accumulators that no attempt has: {problem}"
+        raise FrameError(message)
+    return said
+
+
 def output(payload: bytes) -> OutputDirectory:
     """OUTPUT. Raises FrameError."""
     said = _read(_OUTPUT, payload)
@@ -87,6 +107,7 @@ def why_not_attached(payload: bytes) -> str:
 def outcome(payload: bytes) -> TaskOutcome:
     """DONE. Raises FrameError."""
     said = decode_outcome(payload)
+    _counted(said.accumulators)
     failure = said.failure
     if said.state not in {ExecutionState.FINISHED, ExecutionState.FAILED}:
         message = f"an attempt does not end {said.state.name}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from runtime.common.accumulators import UserAccumulator
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.core.execution import TaskManagerLocation
@@ -108,7 +109,7 @@ def durable_view(graph: ExecutionGraph) -> dict[str, list[object]]:
             (
                 execution.ordinal,
                 execution.attempt_id if execution.is_accepted else None,
-                (execution.value, execution.outputs) if execution.is_accepted else None,
+                (execution.value, execution.outputs, execution.accumulators) if execution.is_accepted else None,
                 tuple(edge.partition(index) for edge in vertex.outputs),
             )
             for index, execution in enumerate(vertex.executions)
@@ -322,12 +323,13 @@ class JobMasterDriver:
         partitions: tuple[PartitionDescriptor, ...] | None = None,
         outputs: tuple[OutputDirectory, ...] = (),
         has_not_begun: bool = False,
+        accumulators: tuple[UserAccumulator, ...] = (),
     ) -> list[Effect]:
         """A TaskManager reports one attempt; partitions are made up if it finished and none are given."""
         report = self.make_report(
             attempt_id, state, value=value, failure=failure, partitions=partitions, outputs=outputs
         )
-        return self.reports(replace(report, has_not_begun=has_not_begun))
+        return self.reports(replace(report, has_not_begun=has_not_begun, accumulators=accumulators))
 
     def make_report(
         self,

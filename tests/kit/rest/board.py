@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.common.ids import JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import (
@@ -33,6 +34,11 @@ TRACE = """Traceback (most recent call last):
     raise KeyError(item)
 KeyError: 'prise'
 """
+COUNTED = (
+    UserAccumulator("orders read", AccumulatorKind.COUNTER, 1_204_311),
+    UserAccumulator(HOSTILE.replace("\u202e", ""), AccumulatorKind.COUNTER, 2),
+    UserAccumulator("seconds of a file", AccumulatorKind.HISTOGRAM, 48, 61.3, 0.4, 7.25),
+)
 _END = (ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED)
 
 
@@ -56,6 +62,7 @@ def attempt(
         None,
         TaskMetrics(1 << 20, 1 << 18, 1000 * (subtask + 1), 100, spent // 2, 200 << 20),
         ArchivedProgress(0.4, text, 1, 1, 40, 100) if state is ExecutionState.RUNNING else None,
+        COUNTED if vertex == 1 and state is ExecutionState.FINISHED else (),
     )
 
 
@@ -93,6 +100,7 @@ class Board:
             ),
             vertex(4, "write", [[attempt(4, 0, 0, ExecutionState.SCHEDULED, now - 40_000, 0)]]),
         ]
+        running[0] = replace(running[0], accumulators=COUNTED)
         edges = [(1, 3, ExchangeMode.HASH), (2, 3, ExchangeMode.BROADCAST), (3, 4, ExchangeMode.FORWARD)]
         again = [attempt(1, 0, n, ExecutionState.FAILED, now - 90_000 + 20_000 * n, 9000) for n in range(3)]
         failing = [vertex(1, "total", [[*again, attempt(1, 0, 3, ExecutionState.RUNNING, now - 8000, 8000)]])]

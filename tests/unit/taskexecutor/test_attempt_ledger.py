@@ -120,7 +120,7 @@ def test_there_is_no_room_above_the_bytes_of_reports_until_the_job_ends() -> Non
 
 def test_reports_are_split_into_messages_by_size_in_order() -> None:
     reports = [report(1, subtask, value=b"x" * 300_000) for subtask in range(10)]
-    groups = list(messages_of(reports))
+    groups = list(messages_of(reports, report_size_bytes))
     assert [entry for group in groups for entry in group] == reports
     assert len(groups) == 4
     assert all(sum(map(report_size_bytes, group)) <= MESSAGE_SIZE_BYTES_MAX for group in groups)
@@ -128,4 +128,5 @@ def test_reports_are_split_into_messages_by_size_in_order() -> None:
 
 def test_a_report_above_the_size_travels_alone() -> None:
     huge = report(1, 0, value=b"x" * (MESSAGE_SIZE_BYTES_MAX + 1))
-    assert list(messages_of([report(1, 1), huge, report(1, 2)])) == [(report(1, 1),), (huge,), (report(1, 2),)]
+    groups = messages_of([report(1, 1), huge, report(1, 2)], report_size_bytes)
+    assert list(groups) == [(report(1, 1),), (huge,), (report(1, 2),)]

@@ -42,7 +42,7 @@ LOST = tuple(PartitionId(attempt_id(1, number, epoch=7), 0) for number in range(
     ids=["four bytes a letter", "long classes", "many lost partitions", "names that are no text"],
 )
 def test_no_message_is_larger_than_one_may_be(one: FailureInfo, outputs: tuple[OutputDirectory, ...]) -> None:
-    groups = list(messages_of(report(number, one, *outputs) for number in range(40)))
+    groups = list(messages_of((report(number, one, *outputs) for number in range(40)), report_size_bytes))
     sizes = [len(codec.encode(TaskReports(job_id(1), 7, group))) for group in groups]
     assert max(sizes) <= MESSAGE_MAX
     assert all(len(codec.encode(single)) <= report_size_bytes(single) for single in groups[0])

@@ -7,6 +7,7 @@ from typing import NotRequired
 from pydantic import JsonValue
 from typing_extensions import TypedDict
 
+from runtime.rest.bodies.schema.accumulators import AccumulatorValue
 from runtime.rest.bodies.schema.common import CountPerState, Empty, IOMetrics, MillisPerStatus
 
 
@@ -301,6 +302,7 @@ ResultOfJob = TypedDict(
         "name": str,
         "application-status": str,
         "accumulator-results": dict[str, str],
+        "accumulators": dict[str, AccumulatorValue],
         "net-runtime": int,
         "application-id": str,
         "start-time": int,

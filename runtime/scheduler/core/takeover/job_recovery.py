@@ -126,6 +126,7 @@ class RecoveredJob:
         execution.partitions = event.partitions
         execution.outputs = event.outputs
         execution.metrics = event.metrics
+        execution.accumulators = event.accumulators  # R57
         if event.outputs:
             self.graph.vertex_of(execution).has_output_directories = True
         self.graph.restore(execution)

@@ -5,6 +5,7 @@ import { counted } from "../format.js";
 import { facts, id, link, spent, state, time } from "../parts.js";
 import { hasPage } from "../mode.js";
 import { h } from "../view.js";
+import { accumulatorsTab } from "./job_accumulators.js";
 import { configurationTab } from "./job_configuration.js";
 import { exceptionsTab } from "./job_exceptions.js";
 import { graphTab } from "./job_graph.js";
@@ -24,7 +25,7 @@ import { timelineTab } from "./job_timeline.js";
  * @property {(job: any, more: any, place: Place, app: App) => Content} view
  */
 
-const TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, configurationTab];
+const TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, accumulatorsTab, configurationTab];
 const RESULT_OPEN_CHARACTERS = 200;
 const ENDED = ["FINISHED", "FAILED", "CANCELED"];
 
