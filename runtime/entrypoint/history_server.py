@@ -36,7 +36,7 @@ from runtime.entrypoint.process import ProcessContext, run_process
 from runtime.entrypoint.process_gateway import OwnProcess
 from runtime.history.catalogue import Catalogue
 from runtime.history.reader import HistoryReader
-from runtime.history.views import HistoryDispatcher, NoBlobs, NoResourceManager
+from runtime.history.views import HistoryDispatcher, NoBlobs, NoJars, NoResourceManager
 from runtime.rest.access.audit import AuditLog
 from runtime.rest.access.sign_in import NoPrincipals, TokenSignIn
 from runtime.rest.context import LeaderComponents, RestContext
@@ -104,7 +104,7 @@ def _rest_settings(configuration: Configuration) -> RestSettings:
 
 def _rest_context(context: ProcessContext, catalogue: Catalogue, audit: AuditLog) -> RestContext:
     configuration = context.configuration
-    leading = LeaderComponents(HistoryDispatcher(catalogue), NoResourceManager(), NoBlobs(), "")
+    leading = LeaderComponents(HistoryDispatcher(catalogue), NoResourceManager(), NoBlobs(), NoJars(), "")
     return RestContext(
         leader=lambda: leading,
         other_leader=Watch(""),

@@ -21,6 +21,8 @@ from runtime.gateways.dispatcher import (
 )
 from runtime.gateways.overview import JobActivity, JobMasterInfo
 from runtime.gateways.resource_manager import TaskManagerInfo
+from runtime.highavailability.jars import StoredJar
+from runtime.highavailability.records import JarRecord
 from runtime.history.catalogue import Catalogue
 from runtime.jobgraph.graph import JobGraph
 
@@ -151,7 +153,7 @@ class NoBlobs:
         del digests
         _refuse()
 
-    async def upload(self, sha256: str, chunks: AsyncIterator[bytes], /) -> BlobKey:
+    async def upload(self, sha256: str | None, chunks: AsyncIterator[bytes], /) -> BlobKey:
         """Refused."""
         del sha256, chunks
         _refuse()
@@ -159,4 +161,32 @@ class NoBlobs:
     def download(self, key: BlobKey, /) -> AsyncIterator[bytes]:
         """Refused."""
         del key
+        _refuse()
+
+    async def read_range(self, key: str, /, *, offset: int, size_bytes: int) -> bytes:
+        """Refused."""
+        del key, offset, size_bytes
+        _refuse()
+
+
+class NoJars:
+    """Implements REST's `JarEndpoint`: there are none."""
+
+    async def add(self, record: JarRecord, /) -> None:
+        """Refused."""
+        del record
+        _refuse()
+
+    async def get(self, jar_id: str, /) -> StoredJar | None:
+        """Refused."""
+        del jar_id
+        _refuse()
+
+    async def all(self) -> Sequence[StoredJar]:
+        """Refused."""
+        _refuse()
+
+    async def delete(self, jar_id: str, /) -> None:
+        """Refused."""
+        del jar_id
         _refuse()

@@ -16,7 +16,8 @@ from runtime.gateways.blob import BlobKey
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import TaskExecutorGateway
-from runtime.highavailability.jars import JarStore
+from runtime.highavailability.jars import StoredJar
+from runtime.highavailability.records import JarRecord
 from runtime.metrics.reporting import Exposition
 from runtime.rest.access.audit import Audit, NoAudit
 from runtime.rest.access.page_cookie import PageCookie
@@ -44,6 +45,22 @@ class BlobEndpoint(Protocol):
         """A piece of an object, shorter at its end. NotFoundError."""
 
 
+class JarEndpoint(Protocol):
+    """The records of uploaded programs (R54), as REST uses them."""
+
+    async def add(self, record: JarRecord, /) -> None:
+        """Store a new record."""
+
+    async def get(self, jar_id: str, /) -> StoredJar | None:
+        """One of them."""
+
+    async def all(self) -> Sequence[StoredJar]:
+        """All of them."""
+
+    async def delete(self, jar_id: str, /) -> None:
+        """Forget one. Idempotent."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeaderComponents:
     """What exists only while this process leads."""
@@ -51,8 +68,7 @@ class LeaderComponents:
     dispatcher: DispatcherView
     resource_manager: ResourceManagerView
     blobs: BlobEndpoint
-    jars: JarStore
-    """The records of uploaded programs (R54)."""
+    jars: JarEndpoint
     rest_address: str
     """Where clients reach this process."""
 

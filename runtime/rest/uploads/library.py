@@ -10,7 +10,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import ConflictError, InvalidInputError, NotFoundError
 from runtime.gateways.blob import BlobKey
-from runtime.highavailability.jars import JarStore, StoredJar
+from runtime.highavailability.jars import StoredJar
 from runtime.highavailability.records import JarRecord
 from runtime.jobgraph.graph import Artifact
 from runtime.rest.context import BlobEndpoint, LeaderComponents
@@ -33,7 +33,7 @@ class Library:
     """Of the leader; made for each request."""
 
     def __init__(self, components: LeaderComponents, clock: Clock, entropy: Entropy) -> None:
-        self._jars: JarStore = components.jars
+        self._jars = components.jars
         self._blobs: BlobEndpoint = components.blobs
         self._clock = clock
         self._entropy = entropy

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from runtime.common.states import JobStatus
 from runtime.history.pack import EndedJob
-from runtime.history.views import HistoryDispatcher, NoBlobs, NoResourceManager
+from runtime.history.views import HistoryDispatcher, NoBlobs, NoJars, NoResourceManager
 from runtime.rest.access.roles import TABLE, is_in_history
 from runtime.rest.app import create_app
 from runtime.rest.context import LeaderComponents
@@ -36,7 +36,7 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     )
     catalogue = histories.catalogue()
     await catalogue.refresh()
-    leading = LeaderComponents(HistoryDispatcher(catalogue), NoResourceManager(), NoBlobs(), "")
+    leading = LeaderComponents(HistoryDispatcher(catalogue), NoResourceManager(), NoBlobs(), NoJars(), "")
     context = replace(RestFakes().context(), leader=lambda: leading, history=catalogue)
     app = create_app(context, sign_in=None, content_length_max=1 << 20, hosts={"test"})
     transport = httpx.ASGITransport(app=app)
