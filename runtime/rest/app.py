@@ -34,15 +34,18 @@ from runtime.rest.forwarding.forward_seal import ForwardSealMiddleware
 from runtime.rest.forwarding.leader_forwarding import LeaderForwarding
 from runtime.rest.openapi import DescribedApp
 from runtime.rest.routes.accumulators import accumulators_router
+from runtime.rest.routes.applications import applications_router
 from runtime.rest.routes.blobs import blobs_router
 from runtime.rest.routes.changes import ActivityHistory, changes_router
 from runtime.rest.routes.cluster import cluster_router
+from runtime.rest.routes.flink_pages import flink_pages_router
 from runtime.rest.routes.jars import jars_router
 from runtime.rest.routes.job_lists import job_lists_router
 from runtime.rest.routes.jobs import jobs_router
 from runtime.rest.routes.logs import logs_router
 from runtime.rest.routes.metrics import metrics_router
 from runtime.rest.routes.process_views import process_router
+from runtime.rest.routes.refused import refused_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
 
@@ -75,6 +78,9 @@ def create_app(
         tokens_router,
         process_router,
         metrics_router,
+        applications_router,
+        flink_pages_router,
+        refused_router,
     )
     made = [*(make(context) for make in routers), changes_router(context, history or ActivityHistory(context))]
     for router in made:

@@ -48,6 +48,11 @@ def takes_file(field: str) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
+def refuses() -> dict[int | str, dict[str, Any]]:
+    """For `responses=` of a route that always refuses."""
+    return {"4XX": _json("refused", Errors), "5XX": _json("not now", Errors)}
+
+
 def answers_bytes(media_type: str) -> dict[int | str, dict[str, Any]]:
     """`answers` for a route whose answer is no JSON."""
     content = {media_type: {"schema": {"type": "string", "format": "binary"}}}

@@ -33,6 +33,8 @@ _CANCEL = replace(_OWN, action="cancel")
 _DRAIN = replace(_OPERATE_ALL, action="drain")
 _UNDRAIN = replace(_OPERATE_ALL, action="undrain")
 
+_CHECKPOINTS = "/jobs/{job_id}/checkpoints"
+_RESCALES = "/jobs/{job_id}/rescales"
 _VERTEX = "/jobs/{job_id}/vertices/{vertex_id}"
 _PROCESSES = ("/jobmanager", "/taskmanagers/{task_manager_id}", "/jobmasters/{job_master_id}")
 _VIEWS = ("logs", "logs/{file_name}", "log", "stdout", "thread-dump")
@@ -95,6 +97,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/jars/{jar_id}/plan"): replace(_UPLOAD, action="plan-jar"),
     ("POST", "/jars/{jar_id}/plan"): replace(_UPLOAD, action="plan-jar"),
     ("POST", "/jars/{jar_id}/run"): replace(_UPLOAD, action="run-jar"),
+    ("POST", "/jars/{jar_id}/run-application"): replace(_UPLOAD, action="run-jar"),
     # A submitter deletes its own: the handler looks.
     ("DELETE", "/jars/{jar_id}"): replace(_UPLOAD, action="delete-jar"),
     # Code of all jobs, and nothing that a client needs.
@@ -104,6 +107,41 @@ TABLE: dict[tuple[str, str], Access] = {
     ("POST", "/tokens/{name}/rotate"): replace(_ADMINISTER, action="rotate-token"),
     ("DELETE", "/tokens/{name}"): replace(_ADMINISTER, action="revoke-token"),
     ("POST", "/tokens/{name}/forget"): replace(_ADMINISTER, action="forget-token"),
+    ("GET", "/applications/overview"): _LOOK,
+    ("GET", "/applications/{job_id}"): _LOOK,
+    ("POST", "/applications/{job_id}/cancel"): _CANCEL,
+    ("GET", "/applications/{job_id}/exceptions"): _LOOK,
+    ("GET", "/applications/{job_id}/jobmanager/config"): _LOOK,
+    ("GET", "/jobs/{job_id}/jobmanager/config"): _LOOK,
+    ("GET", "/jobs/{job_id}/jobmanager/environment"): _OPERATE_ALL,
+    ("GET", "/jobs/{job_id}/jobmanager/log-url"): _LOOK,
+    ("GET", "/jobs/{job_id}/taskmanagers/{task_manager_id}/log-url"): _LOOK,
+    ("GET", "/datasets"): _LOOK,
+    # All that follow are refused: they change nothing, whoever asks.
+    ("GET", _CHECKPOINTS): _LOOK,
+    ("GET", f"{_CHECKPOINTS}/config"): _LOOK,
+    ("GET", f"{_CHECKPOINTS}/details/{{checkpoint_id}}"): _LOOK,
+    ("GET", f"{_CHECKPOINTS}/details/{{checkpoint_id}}/subtasks/{{vertex_id}}"): _LOOK,
+    ("POST", _CHECKPOINTS): _OWN,
+    ("GET", f"{_CHECKPOINTS}/{{trigger_id}}"): _LOOK,
+    ("POST", "/jobs/{job_id}/savepoints"): _OWN,
+    ("GET", "/jobs/{job_id}/savepoints/{trigger_id}"): _LOOK,
+    ("POST", "/jobs/{job_id}/stop"): _OWN,
+    ("GET", "/jobs/{job_id}/yarn-stop"): _OWN,
+    ("POST", "/savepoint-disposal"): _UPLOAD,
+    ("GET", "/savepoint-disposal/{trigger_id}"): _LOOK,
+    ("GET", f"{_RESCALES}/overview"): _LOOK,
+    ("GET", f"{_RESCALES}/history"): _LOOK,
+    ("GET", f"{_RESCALES}/config"): _LOOK,
+    ("GET", f"{_RESCALES}/summary"): _LOOK,
+    ("GET", f"{_RESCALES}/details/{{rescale_id}}"): _LOOK,
+    ("PATCH", "/jobs/{job_id}/rescaling"): _OWN,
+    ("GET", "/jobs/{job_id}/rescaling/{trigger_id}"): _LOOK,
+    ("GET", "/jobs/{job_id}/resource-requirements"): _LOOK,
+    ("PUT", "/jobs/{job_id}/resource-requirements"): _OWN,
+    ("POST", "/jobs/{job_id}/coordinators/{operator_id}"): _OWN,
+    ("DELETE", "/datasets/{dataset_id}"): _UPLOAD,
+    ("GET", "/datasets/delete/{trigger_id}"): _LOOK,
     ("GET", "/ui"): _LOOK,
     ("GET", "/ui/static/{digest}/{name:path}"): _LOOK,
     ("GET", "/ui/{page:path}"): _LOOK,

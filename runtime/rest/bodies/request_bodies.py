@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, FailFast, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from runtime.common.errors import InvalidInputError
@@ -109,7 +109,12 @@ class JarRunBody(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     entry_class: Annotated[
         str | None,
-        Field(alias="entryClass", max_length=1024, description="module:pipeline, a script, or a jar's main class"),
+        Field(
+            # flink-rest-client writes the second one.
+            validation_alias=AliasChoices("entryClass", "entry-class"),
+            max_length=1024,
+            description="module:pipeline, a script, or a jar's main class",
+        ),
     ] = None
     program_args: Annotated[
         str | None, Field(alias="programArgs", max_length=1 << 20, description="split as a shell splits them")
@@ -121,6 +126,9 @@ class JarRunBody(BaseModel):
     ] = None
     parallelism: Annotated[int | None, Field(ge=1, le=PARALLELISM_MAX)] = None
     job_id: Annotated[JobIdText | None, Field(alias="jobId", description="id of the job; random without it")] = None
+    application_id: Annotated[
+        JobIdText | None, Field(alias="applicationId", description="of run-application: the same as jobId")
+    ] = None
     flink_configuration: Annotated[
         dict[_Text, _Text] | None,
         FailFast(),

@@ -23,6 +23,7 @@ from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies.graph_plans import plan_of_graph
 from runtime.rest.bodies.request_bodies import JarRunBody, parse_body
 from runtime.rest.bodies.schema import jars as schema
+from runtime.rest.bodies.schema.applications import StartedApplication
 from runtime.rest.bodies.schema.common import Empty
 from runtime.rest.bodies.schema.jobs import JobPlan
 from runtime.rest.context import RestContext
@@ -111,6 +112,22 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
     )
     async def run(jar_id: str, request: Request) -> Response:
         """Run a program as a job of its namespace, submitted by the caller. Idempotent with a `jobId`."""
+        job_id = await _run(jar_id, request)
+        body: schema.StartedJar = {"jobid": job_id, "applicationId": job_id}
+        return JsonAnswer(body)
+
+    @router.post(
+        "/{jar_id}/run-application",
+        status_code=202,
+        responses=answers(StartedApplication, 202),
+        openapi_extra=takes(JarRunBody, is_required=False),
+    )
+    async def run_application(jar_id: str, request: Request) -> Response:
+        """The same: an application is one job."""
+        body: StartedApplication = {"applicationid": await _run(jar_id, request)}
+        return JsonAnswer(body, status_code=202)
+
+    async def _run(jar_id: str, request: Request) -> JobId:
         record = await _readable(context, principal_of(request), jar_id)
         asked = await _asked(request)
         job_id = _job_id(context, asked)
@@ -119,8 +136,7 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
         graph: JobGraph = await runs.graph(record, _wish(request, asked), job_id, submitter)
         check_still_signed_in(request.scope)  # the plan may have taken long
         await runs.submit(graph, job_id, submitter, client="jars")
-        body: schema.StartedJar = {"jobid": job_id, "applicationId": job_id}
-        return JsonAnswer(body)
+        return job_id
 
 
 def _library(context: RestContext) -> Library:
@@ -160,7 +176,11 @@ async def _asked(request: Request) -> JarRunBody:
 
 
 def _job_id(context: RestContext, asked: JarRunBody) -> JobId:
-    return parse_job_id(asked.job_id or context.entropy.hex_id())
+    """The id of the job, which is that of its application. Raises InvalidInputError."""
+    if asked.job_id and asked.application_id and asked.job_id != asked.application_id:
+        message = "jobId and applicationId: an application is one job here, give one id"
+        raise InvalidInputError(message)
+    return parse_job_id(asked.job_id or asked.application_id or context.entropy.hex_id())
 
 
 def _wish(request: Request, asked: JarRunBody) -> RunWish:

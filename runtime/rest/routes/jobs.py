@@ -182,7 +182,7 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
         if mode != "cancel":
             message = f"mode={mode[:40]}: the only mode is cancel"
             raise InvalidInputError(message)
-        return await _cancel(context, parse_job_id(job_id))
+        return await cancel_job(context, parse_job_id(job_id))
 
     @router.patch(
         "/jobs/{job_id}/clientHeartbeat",
@@ -205,7 +205,7 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
     @router.get("/jobs/{job_id}/yarn-cancel", status_code=202, responses=answers(Empty, 202))
     async def cancel_by_get(job_id: str) -> Response:
         """The same for pages that can only GET."""
-        return await _cancel(context, parse_job_id(job_id))
+        return await cancel_job(context, parse_job_id(job_id))
 
     @router.post(
         "/jobs/{job_id}/move", status_code=202, responses=answers(Empty, 202), openapi_extra=takes(MoveRequest)
@@ -296,7 +296,8 @@ def _known_by(dispatcher: DispatcherView, job_id: JobId, since: int) -> int:
     return since if summary is None else min(since, summary.last_modification_millis)
 
 
-async def _cancel(context: RestContext, job_id: JobId) -> Response:
+async def cancel_job(context: RestContext, job_id: JobId) -> Response:
+    """Cancel; idempotent. Raises ConflictError for a job that has ended in another way."""
     summary = await known_summary(context, job_id)
     if summary.status.is_globally_terminal and summary.status is not JobStatus.CANCELED:
         message = f"Job cancellation failed: the job already reached another terminal state ({summary.status.value})."

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response, StreamingResponse
 
 from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError, PermanentError, UnavailableError
+from runtime.common.ids import parse_job_id
 from runtime.common.log_position import OFFSET_MAX
 from runtime.gateways.process import (
     LOG_BYTES_MAX,
@@ -26,6 +27,7 @@ from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies.schema import processes as schema
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, answers_bytes
+from runtime.rest.routes.jobs import known_summary
 from runtime.rest.routes.log_levels import add_log_level
 
 WHOLE_BYTES_MAX = 32 << 20
@@ -98,6 +100,14 @@ def process_router(context: RestContext) -> APIRouter:
         message = f"JobMaster process {job_master_id[:120]} not found"
         raise NotFoundError(message)
 
+    async def owner_of_job(job_id: str) -> _Process:
+        """The JobMaster process that runs the job; the JobManager when none does."""
+        job = parse_job_id(job_id)
+        await known_summary(context, job)
+        owner = context.dispatcher.job_owner(job)
+        return await job_manager() if owner is None else await job_master(owner.incarnation)
+
+    _add_environment(router, "/jobs/{job_id}/jobmanager", owner_of_job)
     _add_views(router, "/jobmanager", job_manager)
     _add_environment(router, "/jobmanager", job_manager)
     _add_views(router, "/taskmanagers/{task_manager_id}", task_manager)

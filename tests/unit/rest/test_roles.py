@@ -96,6 +96,23 @@ SENSITIVE = {
     ("GET", "/jars/{jar_id}/plan"): Access(Role.SUBMITTER, action="plan-jar"),
     ("POST", "/jars/{jar_id}/plan"): Access(Role.SUBMITTER, action="plan-jar"),
     ("POST", "/jars/{jar_id}/run"): Access(Role.SUBMITTER, action="run-jar"),
+    ("POST", "/jars/{jar_id}/run-application"): Access(Role.SUBMITTER, action="run-jar"),
+    ("POST", "/applications/{job_id}/cancel"): Access(Role.SUBMITTER, is_own=True, action="cancel"),
+    ("GET", "/jobs/{job_id}/jobmanager/environment"): Access(Role.OPERATOR, is_of_all=True),
+    **{
+        (method, f"/jobs/{{job_id}}/{what}"): Access(Role.SUBMITTER, is_own=True)
+        for method, what in (
+            ("POST", "checkpoints"),
+            ("POST", "savepoints"),
+            ("POST", "stop"),
+            ("GET", "yarn-stop"),
+            ("PATCH", "rescaling"),
+            ("PUT", "resource-requirements"),
+            ("POST", "coordinators/{operator_id}"),
+        )
+    },
+    ("POST", "/savepoint-disposal"): Access(Role.SUBMITTER),
+    ("DELETE", "/datasets/{dataset_id}"): Access(Role.SUBMITTER),
     ("DELETE", "/jars/{jar_id}"): Access(Role.SUBMITTER, action="delete-jar"),
     ("POST", "/jobs"): Access(Role.SUBMITTER, action="submit"),
     ("PATCH", "/jobs/{job_id}"): Access(Role.SUBMITTER, is_own=True, action="cancel"),
@@ -149,6 +166,11 @@ VALUES = {
     "task_manager_id": "tm-1",
     "job_master_id": JOB_MASTER,
     "jar_id": f"{'a' * 32}_etl.py",
+    "trigger_id": "e" * 32,
+    "dataset_id": "e" * 32,
+    "checkpoint_id": "1",
+    "rescale_id": "e" * 32,
+    "operator_id": "e" * 32,
     "file_name": "x.log",
 }
 
@@ -210,7 +232,11 @@ async def test_lists_show_what_one_may_see(as_: Connect, fakes: RestFakes, who: 
 @pytest.mark.asyncio
 async def test_what_one_may_not_see_is_told_like_what_is_not_there(as_: Connect) -> None:
     async with as_("operator") as client:
-        for path in [path for method, path in TABLE if method == "GET" and "{job_id}" in path]:
+        for path in [
+            path
+            for method, path in TABLE
+            if method == "GET" and "{job_id}" in path and not TABLE[method, path].is_of_all
+        ]:
             headers = {"x-requested-with": "test"}
             foreign = await client.get(path.format(**{**VALUES, "job_id": FOREIGN}), headers=headers)
             unknown = await client.get(path.format(**{**VALUES, "job_id": UNKNOWN}), headers=headers)

@@ -1,0 +1,125 @@
+"""Routes of Flink that mean nothing here, or not yet: each is refused with the reason and with what helps instead.
+
+docs/rest.md lists them. A job in the path is looked for first, so that a wrong id is told as such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request, Response
+
+from runtime.common.errors import ConflictError, InvalidInputError, NotFoundError
+from runtime.common.ids import parse_job_id
+from runtime.rest.access.authorized_routes import authorized_router
+from runtime.rest.context import RestContext
+from runtime.rest.openapi import refuses
+from runtime.rest.routes.jobs import known_summary
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`error` decides the status; `sentence` may name `{trigger_id}` and `{job_id}`."""
+
+    method: str
+    path: str
+    error: type[ConflictError | InvalidInputError | NotFoundError]
+    sentence: str
+
+
+_NO_CHECKPOINTS = "Checkpointing has not been enabled."
+_NO_SAVEPOINTS = (
+    "Jobs here are batch jobs and have no savepoints: flinklike cancel (PATCH /jobs/<id>?mode=cancel) ends a job, and "
+    "a job that is submitted again begins from its sources"
+)
+_NO_TRIGGER = "There is no savepoint operation with triggerId={trigger_id} for job {job_id}."
+_NO_RESCALES = "The job `{job_id}` has not enabled the `Adaptive` scheduler: its parallelism does not change."
+_FIXED = "the parallelism of a job that runs does not change here: cancel it, and submit it with another parallelism"
+_CHECKPOINT = "/jobs/{job_id}/checkpoints"
+_RESCALE = "/jobs/{job_id}/rescales"
+
+REFUSALS = (
+    Refusal("GET", _CHECKPOINT, NotFoundError, _NO_CHECKPOINTS),
+    Refusal("GET", f"{_CHECKPOINT}/config", NotFoundError, _NO_CHECKPOINTS),
+    Refusal("GET", f"{_CHECKPOINT}/details/{{checkpoint_id}}", NotFoundError, _NO_CHECKPOINTS),
+    Refusal("GET", f"{_CHECKPOINT}/details/{{checkpoint_id}}/subtasks/{{vertex_id}}", NotFoundError, _NO_CHECKPOINTS),
+    Refusal("POST", _CHECKPOINT, ConflictError, f"{_NO_CHECKPOINTS} {_NO_SAVEPOINTS}."),
+    Refusal(
+        "GET",
+        f"{_CHECKPOINT}/{{trigger_id}}",
+        NotFoundError,
+        "There is no checkpoint operation with triggerId={trigger_id} for job {job_id}.",
+    ),
+    Refusal("POST", "/jobs/{job_id}/savepoints", ConflictError, f"{_NO_SAVEPOINTS}."),
+    Refusal("GET", "/jobs/{job_id}/savepoints/{trigger_id}", NotFoundError, _NO_TRIGGER),
+    Refusal("POST", "/jobs/{job_id}/stop", ConflictError, f"{_NO_SAVEPOINTS}."),
+    Refusal("GET", "/jobs/{job_id}/yarn-stop", ConflictError, f"{_NO_SAVEPOINTS}."),
+    Refusal("POST", "/savepoint-disposal", ConflictError, f"{_NO_SAVEPOINTS}."),
+    Refusal(
+        "GET",
+        "/savepoint-disposal/{trigger_id}",
+        NotFoundError,
+        "There is no savepoint disposal operation with triggerId={trigger_id}.",
+    ),
+    Refusal("GET", f"{_RESCALE}/overview", NotFoundError, _NO_RESCALES),
+    Refusal("GET", f"{_RESCALE}/history", NotFoundError, _NO_RESCALES),
+    Refusal("GET", f"{_RESCALE}/config", NotFoundError, _NO_RESCALES),
+    Refusal("GET", f"{_RESCALE}/summary", NotFoundError, _NO_RESCALES),
+    Refusal("GET", f"{_RESCALE}/details/{{rescale_id}}", NotFoundError, _NO_RESCALES),
+    Refusal("PATCH", "/jobs/{job_id}/rescaling", ConflictError, f"Rescaling is disabled: {_FIXED}."),
+    Refusal(
+        "GET",
+        "/jobs/{job_id}/rescaling/{trigger_id}",
+        NotFoundError,
+        "There is no rescaling operation with triggerId={trigger_id} for job {job_id}.",
+    ),
+    Refusal("GET", "/jobs/{job_id}/resource-requirements", NotFoundError, _NO_RESCALES),
+    Refusal("PUT", "/jobs/{job_id}/resource-requirements", ConflictError, f"{_NO_RESCALES} {_FIXED.capitalize()}."),
+    Refusal(
+        "POST",
+        "/jobs/{job_id}/coordinators/{operator_id}",
+        NotFoundError,
+        "Jobs here have no operator coordinators: a job's value is in GET /jobs/<id>/execution-result.",
+    ),
+    Refusal("DELETE", "/datasets/{dataset_id}", NotFoundError, "There is no such data set: results are not kept."),
+    Refusal(
+        "GET",
+        "/datasets/delete/{trigger_id}",
+        NotFoundError,
+        "There is no delete operation with triggerId={trigger_id}.",
+    ),
+)
+
+
+def refused_router(context: RestContext) -> APIRouter:
+    """All of them."""
+    router = authorized_router(context, tags=["refused"])
+    for refusal in REFUSALS:
+        _add(router, context, refusal)
+    return router
+
+
+def _add(router: APIRouter, context: RestContext, refusal: Refusal) -> None:
+    async def refuse(request: Request) -> Response:
+        told = {name: value[:64] for name, value in request.path_params.items()}
+        if "job_id" in told:
+            await known_summary(context, parse_job_id(request.path_params["job_id"]))
+        raise refusal.error(refusal.sentence.format(**told))
+
+    name = f"{refusal.method.lower()}{refusal.path.replace('/', '_')}"
+    router.add_api_route(
+        refusal.path,
+        refuse,
+        methods=[refusal.method],
+        name=name,
+        operation_id=name,
+        description="Refused, with the reason.",
+        responses=refuses(),
+        openapi_extra={
+            "parameters": [
+                {"name": part[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+                for part in refusal.path.split("/")
+                if part.startswith("{")
+            ]
+        },
+    )

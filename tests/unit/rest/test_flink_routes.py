@@ -1,0 +1,86 @@
+"""docs/rest.md has each route of Flink 2.3, and each is answered or refused as its row says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
+from tests.kit.rest.server import TOKEN, RestThread
+
+ROOT = Path(__file__).resolve().parents[3]
+ROUTES = Path(__file__).with_name("flink_routes.txt").read_text().splitlines()
+"""As `RestHandlerSpecification`s of flink-dist 2.3.0 name them."""
+_ROW = re.compile(r"^\| `((?:GET|POST|PUT|PATCH|DELETE) /\S+)` \| (same|differs|refused) \| (.*) \|$", re.MULTILINE)
+ROWS = {route: (verdict, text) for route, verdict, text in _ROW.findall((ROOT / "docs" / "rest.md").read_text())}
+JOB = JobId("a" * 32)
+VALUES = {
+    ":applicationid": JOB,
+    ":jobid": JOB,
+    ":vertexid": f"{1:032x}",
+    ":taskmanagerid": "tm-1",
+    ":subtaskindex": "0",
+    ":attempt": "0",
+    ":filename": "flinklike.log",
+}
+"""Any other part is an id that nothing has."""
+BODIES: dict[str, dict[str, Any]] = {
+    "POST /jars/upload": {"files": {"jarfile": ("etl.py", b"print(1)")}},
+    "PATCH /jobs/:jobid/clientHeartbeat": {"json": {"expiredTimestamp": 0}},
+}
+
+
+def filled(route: str, jar: str) -> tuple[str, str]:
+    method, path = route.split(" ")
+    values = {**VALUES, ":jarid": jar}
+    parts = [values.get(part, "e" * 32) if part.startswith(":") else part for part in path.split("/")]
+    return method, "/".join(parts)
+
+
+def test_the_table_has_each_route_of_flink_once() -> None:
+    assert [*ROWS] == ROUTES
+    assert len(ROUTES) == 95
+
+
+@pytest.mark.parametrize("prefix", ["", "/v1"])
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_route_is_answered_as_its_row_says(route: str, prefix: str, rest: tuple[RestThread, str]) -> None:
+    thread, jar = rest
+    verdict, text = ROWS[route]
+    method, path = filled(route, jar)
+    more = BODIES.get(route, {"json": {}} if method in {"POST", "PUT"} else {})
+    if route == "POST /jobs":
+        more = {"files": {"request": b"{}"}}
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    answer = httpx.request(method, f"{thread.address}{prefix}{path}", headers=headers, timeout=30, **more)
+    if route == "POST /jobs":
+        assert (answer.status_code, "Java job graphs" in answer.text) == (400, True)
+    elif verdict == "refused":
+        status, _, sentence = text.partition(": ")
+        assert answer.status_code == int(status), answer.text
+        (error,) = answer.json()["errors"]
+        assert error.startswith(sentence.replace("<id>", JOB)), error
+    else:
+        assert answer.status_code in {200, 202}, answer.text
+        assert method == "GET" or "errors" not in answer.json()
+
+
+@pytest.fixture
+def rest(shared: RestThread) -> tuple[RestThread, str]:
+    """With a job that runs and a program."""
+    shared.do(lambda: shared.dispatcher.put(JOB, JobStatus.RUNNING))
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    stored = httpx.post(f"{shared.address}/jars/upload", headers=headers, **BODIES["POST /jars/upload"])
+    return shared, stored.json()["filename"].rpartition("/")[2]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Any:
+    """One endpoint for all routes."""
+    with RestThread() as made:
+        yield made
