@@ -19,6 +19,7 @@ from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.dashboard import open_dashboard
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
+from airflow_flinklike.cli.events import events
 from airflow_flinklike.cli.history import history
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.migrate import migrate
@@ -27,6 +28,7 @@ from airflow_flinklike.cli.spark_submit import as_conf_options
 from airflow_flinklike.cli.streams import lasting_streams
 from airflow_flinklike.cli.targets import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.tokens import tokens
+from airflow_flinklike.cli.top import top
 from airflow_flinklike.client import new_job_id
 from airflow_flinklike.client.token import NO_TOKEN
 from runtime.common.ids import parse_job_id
@@ -53,6 +55,8 @@ app.command("delegation-tokens")(delegation_tokens)
 app.command()(migrate)
 app.command("open")(open_dashboard)
 app.command()(history)
+app.command()(events)
+app.command()(top)
 app.command("process-log")(process_log)
 app.command("thread-dump")(thread_dump)
 app.command("log-level")(log_level)

@@ -30,8 +30,12 @@ _SILENT_SECONDS = 1.5
 """A shorter absence, such as a change of leaders, is not worth a word."""
 
 
-def connect(address: str | None, token_file: Path | None, *, retry_for: float = 20.0) -> FlinklikeClient:
+def connect(
+    address: str | None, token_file: Path | None, *, retry_for: float = 20.0, is_quiet: bool = False
+) -> FlinklikeClient:
     """A client. `address` may list several addresses, separated by commas. Raises InvalidConfigurationError.
+
+    It says on stderr that no JobManager answers, unless `is_quiet`.
 
     With a certificate of `--cert` or FLINKLIKE_CERT, the client shows a token only if options or environment name one.
     """
@@ -42,7 +46,8 @@ def connect(address: str | None, token_file: Path | None, *, retry_for: float = 
     named = os.environ.get("FLINKLIKE_CERT", "") if needs_tls(addresses) else ""
     installed = None if token_file or named or is_without_token() else _configured_token_file()
     token = find_credential(token_file=str(token_file) if token_file else None, installed=installed, certificate=named)
-    return FlinklikeClient(addresses, token, retry_for=retry_for, tls=_tls(), on_retry=_Waiting(addresses).note)
+    on_retry = None if is_quiet else _Waiting(addresses).note
+    return FlinklikeClient(addresses, token, retry_for=retry_for, tls=_tls(), on_retry=on_retry)
 
 
 class _Waiting:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.highlighter import JSONHighlighter
 from rich.table import Table
 from rich.text import Text
@@ -253,3 +253,73 @@ def job_masters_table(processes: Sequence[Mapping[str, Any]]) -> Table:
         for one in processes
     ]
     return table(("jobmaster", "address", "state", "running", "jobs so far", "memory", "last heard"), rows)
+
+
+def events_table(events: Sequence[Mapping[str, Any]]) -> Table:
+    """One line for each event, oldest first."""
+    rows = [(time_text(one["timestamp"]), str(one["kind"]), str(one["message"])) for one in events]
+    return table(("time", "event", ""), rows)
+
+
+# --- for `flinklike top` ------------------------------------------------------------------------------------------
+
+_SHORT_ID = 8
+
+
+def section(title: str, content: RenderableType) -> Group:
+    """A part of a screen."""
+    return Group(Text(""), Text(title, style="bold cyan"), content)
+
+
+def _one_line(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+    """A table whose cells are cut where they do not fit: each row is one line."""
+    found = table(header, rows)
+    for column in found.columns:
+        column.overflow, column.no_wrap = "ellipsis", True
+    return found
+
+
+def short_jobs_table(jobs: Sequence[Mapping[str, Any]], *, is_narrow: bool) -> Table:
+    """One line for each job; in a narrow terminal without its whole id and its submitter."""
+    rows = []
+    for job in jobs:
+        job_id = str(job["jid"])[:_SHORT_ID] if is_narrow else str(job["jid"])
+        tasks = f"{job['tasks']['finished']}/{job['tasks']['total']}"
+        cells: list[str | Text] = [
+            job_id,
+            str(job["name"]),
+            state_text(job["state"]),
+            duration_text(job["duration"]),
+            tasks,
+        ]
+        rows.append([*cells, *([] if is_narrow else [whose_text(job)]), str(job.get("pending-reason", ""))])
+    return _one_line(("job", "name", "state", "time", "tasks", *([] if is_narrow else ["of"]), "waits for"), rows)
+
+
+def short_job_masters_table(processes: Sequence[Mapping[str, Any]], *, is_narrow: bool) -> Table:
+    """One line for each JobMaster process."""
+    rows = [
+        (
+            str(one["id"])[: _SHORT_ID if is_narrow else None],
+            str(one["address"]),
+            str(one["state"]),
+            f"{one['jobs-running']}/{one['capacity']}",
+            f"{100 * float(one.get('cpu-fraction', 0)):.0f} %",
+            f"{one['memory-bytes'] >> 20} MiB",
+        )
+        for one in processes
+    ]
+    return _one_line(("jobmaster", "address", "state", "jobs", "cpu", "memory"), rows)
+
+
+def short_task_managers_table(managers: Sequence[Mapping[str, Any]], *, is_narrow: bool) -> Table:
+    """One line for each TaskManager."""
+    rows = []
+    for one in managers:
+        used = one["slotsNumber"] - one["freeSlots"]
+        slots = f"{used}/{one['slotsNumber']}"
+        spark = ("warm" if one.get("warm") else "cold") if one.get("spark") else "-"
+        more = [] if is_narrow else [str(one["path"]), _environments(one.get("spark-environments", ()))]
+        rows.append([str(one["id"]), str(one.get("state", "")), slots, spark, *more, str(one.get("problem", ""))])
+    wide = [] if is_narrow else ["address", "environments"]
+    return _one_line(("taskmanager", "state", "slots used", "spark", *wide, ""), rows)

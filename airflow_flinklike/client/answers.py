@@ -120,6 +120,7 @@ _TASK_MANAGER = {
 _JOB_MASTER = {
     **dict.fromkeys(("id", "address", "state"), TEXT),
     **dict.fromkeys(("jobs-running", "capacity", "jobs-assigned", "memory-bytes"), COUNT),
+    "cpu-fraction?": REAL,
     "last-heartbeat": MILLIS,
 }
 _PRINCIPAL = {
@@ -129,11 +130,19 @@ _PRINCIPAL = {
     "certificate?": TEXT,
 }
 _STATUS = {"status": STATE, "last-modification?": NUMBER, "pending-reason?": TEXT, "is-own?": FLAG}
-_OVERVIEW = {**dict.fromkeys(("taskmanagers?", "slots-total?", "slots-available?"), COUNT), "leader?": TEXT}
+_OVERVIEW = {
+    **dict.fromkeys(("taskmanagers?", "slots-total?", "slots-available?"), COUNT),
+    **dict.fromkeys((f"jobs-{name}?" for name in ("running", "finished", "failed", "cancelled")), COUNT),
+    "leader?": TEXT,
+    "stand-bys?": [TEXT],
+}
+_EVENT = {**dict.fromkeys(("id", "kind", "message"), TEXT), "timestamp": MILLIS}
 
 _ID = "(?P<job>[0-9a-f]{32})"
 _SHAPES: Mapping[str, Shape] = {
     "/overview": {**_OVERVIEW, "flink-version?": TEXT},
+    "/changes": {"revision": TEXT},
+    "/events": {"events": [_EVENT], "next": TEXT},
     "/jobs": {"outcome?": TEXT},
     "/jobs/overview": {"jobs": [_JOB]},
     "/jobs/wait": {"jobs": [_NEWS], "unknown": [JOB_ID]},

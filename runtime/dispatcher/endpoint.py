@@ -36,6 +36,7 @@ from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.transactions import JobTransactions
 from runtime.dispatcher.waiters import JobWaiters
 from runtime.dispatcher.waiting_calls import AnswerT, WaitingCalls
+from runtime.gateways.cluster_events import ClusterEvents
 from runtime.gateways.dispatcher import (
     AssignJob,
     Empty,
@@ -67,7 +68,7 @@ class Dispatcher(ABC):
         self._ended: dict[JobId, bool] = {}
         """The jobs that a turn ends, with whether their outputs are kept: the ResourceManager is told all together."""
         self._is_open = False
-        self._transactions = JobTransactions(services, self._post)
+        self._transactions = JobTransactions(services, self._post, self.namespace_of)
         self._reads = JobReads(services)
         self.cleaner = JobCleaner(settings, services, self._registry, self._post)
         self._cleaning = Reconciler("dispatcher/cleaner", self.cleaner.clean, period=settings.clean_period)
@@ -306,6 +307,11 @@ class Dispatcher(ABC):
         if entry.phase.state is JobPhase.SUBMITTING:
             raise await self._reads.unknown(job_id)
         return await self._reads.unowned(entry.source, entry.summary, can_have_begun=entry.can_have_begun)
+
+    @property
+    def events(self) -> ClusterEvents:
+        """The events of this term."""
+        return self._services.events
 
     @property
     def token(self) -> FencingToken:

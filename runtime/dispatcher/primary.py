@@ -23,6 +23,7 @@ from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.services import DispatcherServices, ResourceRequests
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.storage_proofs import StorageChallenges, StorageProofs
+from runtime.gateways.cluster_events import EventKind
 from runtime.gateways.dispatcher import (
     JOB_DETAILS_SOURCE,
     AssignJob,
@@ -130,6 +131,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
             case ev.ProcessLost(incarnation):
                 logger.warning("JobMaster process %s is lost: its registration has ended", incarnation)
                 self._peers.forget(incarnation, "its lease has ended")
+                self._tell_event(EventKind.JOBMASTER_LOST, incarnation, "has ended, or has lost its lease")
             case ev.ProcessKnown(record):
                 incarnation = record.incarnation
                 if incarnation not in self._peers:
@@ -172,6 +174,9 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def registered(self, registration: RegisterJobMaster, /) -> None:
         """A process has opened a stream to this leader (again)."""
         logger.info("JobMaster process %s registered from %s", registration.incarnation, registration.address)
+        what = f"registered from {registration.address} for {registration.capacity} jobs"
+        self._tell_event(EventKind.JOBMASTER_REGISTERED, registration.incarnation, what)
+        self._tell_drain(registration.incarnation, is_draining=registration.is_draining)
         self._post(ev.ProcessRegistered(registration))
 
     def received(self, peer: Incarnation, messages: Sequence[JobMasterMessage], /) -> None:
@@ -182,6 +187,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def _take(self, peer: Incarnation, message: JobMasterMessage) -> None:
         match message:
             case JobMasterHeartbeat():
+                self._tell_drain(peer, is_draining=message.is_draining)
                 self._post(ev.InventoryReceived(peer, message))
             case JobSummaries(summaries):
                 self._post(ev.SummariesReceived(summaries))
@@ -192,6 +198,15 @@ class JobMasterPrimaryDispatcher(Dispatcher):
                 self._post(ev.AssignmentRefused(peer, message))
             case _:
                 assert_never(message)
+
+    def _tell_drain(self, peer: Incarnation, *, is_draining: bool) -> None:
+        if is_draining:
+            self._tell_event(EventKind.JOBMASTER_DRAINING, peer, "drains: its jobs go to others, and it takes no more")
+        else:
+            self._tell_event(EventKind.JOBMASTER_UNDRAINED, peer, "takes jobs again")
+
+    def _tell_event(self, kind: EventKind, peer: Incarnation, what: str) -> None:
+        self._services.events.tell(kind, f"JobMaster process {peer} {what}", subject=peer)
 
     def _declare(self, peer: Incarnation, jobs: Sequence[JobRequirements]) -> None:
         for requirements in jobs:
@@ -274,6 +289,7 @@ class JobMasterPrimaryDispatcher(Dispatcher):
 
     async def _revoke(self, peer: Incarnation, reason: str) -> None:
         logger.warning("JobMaster process %s %s: its lease is revoked", peer, reason)
+        self._tell_event(EventKind.JOBMASTER_LOST, peer, f"{reason}. Its lease is revoked")
         self._peers.forget(peer, reason)
         try:
             await self._registrations.revoke(peer)

@@ -11,6 +11,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.dispatcher.dispatcher_metrics import DispatcherMetrics
+from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.highavailability.jobs.job_store import LeaderJobStore
 from runtime.highavailability.records import Payload
@@ -116,3 +117,4 @@ class DispatcherServices:
     tell_cancel: Callable[[JobId, str], None] = without_audit
     history: JobHistory = field(default_factory=NoHistory)
     metrics: DispatcherMetrics = field(default_factory=DispatcherMetrics)
+    events: ClusterEvents = NO_EVENTS

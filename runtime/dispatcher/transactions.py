@@ -25,6 +25,8 @@ from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.stored_jobs import encode_summary, finished_job, recovered_job, unowned_archive
 from runtime.executiongraph.archived import CANCELLATION
 from runtime.executiongraph.core.failures import system_failure
+from runtime.gateways.cluster_events import EventKind
+from runtime.gateways.overview import Takeover
 from runtime.highavailability.jobs.job_store import AlreadyStored, Submitted
 from runtime.highavailability.jobs.references import object_keys_in
 from runtime.highavailability.records import (
@@ -48,8 +50,14 @@ REPEAT_POLICY = RetryPolicy(delay_initial=0.1, delay_max=2.0)
 class JobTransactions:
     """The transactions of one term."""
 
-    def __init__(self, services: DispatcherServices, post: Callable[[ev.DispatcherEvent], None]) -> None:
+    def __init__(
+        self,
+        services: DispatcherServices,
+        post: Callable[[ev.DispatcherEvent], None],
+        namespace_of: Callable[[JobId], str],
+    ) -> None:
         self._services = services
+        self._namespace_of = namespace_of
         self._store = services.store
         self._post = post
 
@@ -117,9 +125,26 @@ class JobTransactions:
             lambda: self._store.assign(effect.job_id, owner, previous_epoch=effect.previous_epoch)
         )
         if assigned is not None:
+            if effect.takeovers and not effect.takeovers[-1].millis:
+                self._tell_takeover(effect.job_id, takeovers[-1])
             self._post(ev.OwnerStored(effect.job_id, assigned.epoch, takeovers))
         else:
             self._post(ev.OwnerNotStored(effect.job_id, await self._read(effect.job_id)))
+
+    def _tell_takeover(self, job_id: JobId, takeover: Takeover) -> None:
+        message = (
+            f"job {job_id} goes from JobMaster process {takeover.former} at {takeover.former_address} to "
+            f"{takeover.owner} at {takeover.owner_address}: {takeover.reason}"
+        )
+        self._tell(EventKind.JOB_TAKEN_OVER, message, job_id, takeover.owner)
+
+    def _tell_cancel(self, job_id: JobId, reason: str) -> None:
+        """The cluster has cancelled a job by itself: the audit log and the events say so."""
+        self._services.tell_cancel(job_id, reason)
+        self._tell(EventKind.JOB_CANCELLED, f"the cluster cancels job {job_id}: {reason}", job_id)
+
+    def _tell(self, kind: EventKind, message: str, job_id: JobId, subject: str = "") -> None:
+        self._services.events.tell_of_job(kind, message, job_id, self._namespace_of(job_id), subject=subject)
 
     async def want(self, effect: ef.StoreWanted) -> None:
         """Make the wish to cancel durable."""
@@ -130,7 +155,7 @@ class JobTransactions:
         wanted = WantedRecord(wants_cancel=True, client="", reason=effect.reason)
         is_stored = await self._store.want(effect.job_id, wanted)
         if is_stored and effect.reason:
-            self._services.tell_cancel(effect.job_id, effect.reason)
+            self._tell_cancel(effect.job_id, effect.reason)
         return ev.WantedStored(effect.job_id, is_stored, effect.reason)
 
     async def promise(self, effect: ef.StorePromise) -> None:
@@ -193,7 +218,7 @@ class JobTransactions:
         result = ResultRecord(summary.status, encode_summary(summary), archive)
         is_stored = await self._store.end_without_owner(job_id, result, previous_epoch=effect.previous_epoch)
         if is_stored and effect.reason and summary.status is JobStatus.CANCELED:
-            self._services.tell_cancel(job_id, effect.reason)
+            self._tell_cancel(job_id, effect.reason)
         return ev.EndStored(job_id, summary if is_stored else None)
 
     async def _what_is_kept(self, job_id: JobId) -> Kept:

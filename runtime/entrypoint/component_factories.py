@@ -17,6 +17,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.dispatcher.archive_packs import BlobArchivePacks
+from runtime.dispatcher.cluster_events import ClusterEventLog
 from runtime.dispatcher.core.events import ProcessKnown, ProcessLost
 from runtime.dispatcher.dispatcher_metrics import DispatcherMetrics
 from runtime.dispatcher.endpoint import Dispatcher
@@ -90,6 +91,8 @@ class DispatcherResourceManagerComponentFactory(ABC):
         """A term, not yet recovered."""
         services = self._services
         services.heartbeats.judge_while(lambda: epoch.is_valid)
+        history = services.ha.cluster_history(epoch.term)
+        events = ClusterEventLog(history, epoch.token.revision, services.clock, services.entropy)
         dispatcher_services = DispatcherServices(
             store=services.ha.leader_job_store(epoch.term, services.compactor),
             payloads=services.ha.payloads,
@@ -104,12 +107,14 @@ class DispatcherResourceManagerComponentFactory(ABC):
             tell_cancel=services.tell_cancel,
             history=services.history,
             metrics=DispatcherMetrics(services.metrics),
+            events=events,
         )
         return DispatcherLeaderProcess(
             self._settings.dispatcher,
             dispatcher_services,
             known_processes=self._known_processes,
             construct=partial(self._construct, dispatcher_services, epoch.token, epoch.term),
+            events=events,
         )
 
     def _task_stops(self) -> LeaderFences | None:
@@ -136,6 +141,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             tokens=DelegationTokenManager(services.token_providers, self._settings.token_renewal, services.clock),
             clock=services.clock,
             entropy=services.entropy,
+            events=dispatcher_services.events,
         )
         return TermComponents(self._create_dispatcher(dispatcher_services, resource_manager), resource_manager)
 

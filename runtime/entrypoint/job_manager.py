@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
@@ -34,6 +34,7 @@ from runtime.entrypoint.component_factories import (
     JobMasterPrimaryComponentFactory,
     StandaloneComponentFactory,
 )
+from runtime.entrypoint.job_manager_events import JobManagerEvents
 from runtime.entrypoint.job_manager_metrics import JobManagerMetrics
 from runtime.entrypoint.job_manager_options import (
     audit_log,
@@ -217,7 +218,7 @@ class ClusterEntrypoint:
             scope.spawn_eternal("leader-retrieval", leading.retrieval.run())
             scope.spawn_eternal("other-leader", leading.follow())
             await rest.start(scope)
-            _do_leaders_work(scope, runner, services)
+            _do_leaders_work(scope, runner, services, leading)
             scope.spawn_eternal("dispatcher-runner", runner.run())
             await self._wait_ready(runner, leading.other, predecessor)
             context.ready({"rpc": record.address, **rest_facts(configuration, record.rest_address)})
@@ -298,7 +299,15 @@ class _Leading:
             return None
         resource_manager = term.resource_manager
         assert isinstance(resource_manager, ResourceManager), resource_manager
-        return LeaderComponents(term.dispatcher, resource_manager, self._blobs, self._jars, self.rest_address)
+        return LeaderComponents(
+            term.dispatcher, resource_manager, self._blobs, self._jars, self.rest_address, term.dispatcher.events
+        )
+
+    def stand_bys(self) -> Sequence[str]:
+        """REST addresses of the JobManagers that stand by."""
+        leader = self.retrieval.leader.value
+        leading = None if leader is None else leader.record.incarnation
+        return [one.rest_address for one in self.retrieval.candidates if one.incarnation != leading]
 
     def _term(self) -> TermComponents | None:
         """The term; None when a later leader is known. A process whose lease was revoked may hear of its successor
@@ -368,6 +377,7 @@ def _rest(
         page_cookie=page_cookie(configuration, context.layout, context.clock),
         tls=rest_tls(configuration),
         metrics=_metrics(context, leading),
+        stand_bys=leading.stand_bys,
     )
     return make(rest_context, rest_settings(configuration), sign_in=sign_in)
 
@@ -384,10 +394,12 @@ def _predecessor(context: ProcessContext, services: JobManagerServices) -> Prede
     return Predecessor(context.incarnation, rpc, dialler.prove_death, services.entropy, timeout=guards.timeout)
 
 
-def _do_leaders_work(scope: Scope, runner: DispatcherRunner, services: JobManagerServices) -> None:
-    """What a leader does now and then."""
+def _do_leaders_work(scope: Scope, runner: DispatcherRunner, services: JobManagerServices, leading: _Leading) -> None:
+    """What a leader does beside its components, in every term of this process."""
+    events = JobManagerEvents(runner, leading.retrieval, services.compactor)
+    scope.spawn_eternal("candidates", _while_leading(runner, events.follow_candidates))
     work: dict[str, tuple[Callable[[], Awaitable[object]], float]] = {
-        "compaction": (services.compactor.activate, LOOK_PERIOD),
+        "compaction": (events.compact, LOOK_PERIOD),
         "blob-collection": (BlobCollector(services.blobs, services.ha).activate, COLLECTION_PERIOD),
         "history": (services.history.bound, COLLECTION_PERIOD),
     }

@@ -130,6 +130,15 @@ class Keys:
         return f"{self.jars}{jar_id}"
 
     @property
+    def history(self) -> str:
+        """Prefix of the cluster's events (D-114)."""
+        return f"{self.root}history/"
+
+    def happened(self, number: str) -> str:
+        """One event of the cluster; numbers are padded, so that key order is their order."""
+        return f"{self.history}{number}"
+
+    @property
     def all_done(self) -> str:
         """Prefix of the cleaned jobs."""
         return f"{self.root}done/"

@@ -204,6 +204,21 @@ class JarRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class HappenedRecord:
+    """`history/<term>-<n>`: an event of the cluster (D-114). Fields as in ClusterEvent; `kind` is its value, which a
+    later release may have added."""
+
+    id: str
+    millis: int
+    kind: str
+    message: str
+    subject: str = ""
+    job_id: str = ""
+    namespace: str = ""
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StoredResult:
     """A result as read: the record, None when it cannot be read, and the revision at which it was written."""
 

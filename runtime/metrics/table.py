@@ -41,6 +41,7 @@ STORE_KINDS = (
     "taskmanager",
     "fence",
     "principal",
+    "history",
     "cluster",
     "read",
     "other",

@@ -22,6 +22,7 @@ from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.spark_environments import SparkOffer
+from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
 from runtime.gateways.delegation_tokens import DelegationToken, DelegationTokenStatus, NewDelegationTokens
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.resource_manager import (
@@ -65,6 +66,7 @@ class ResourceManager:
         tokens: DelegationTokenManager,
         clock: Clock,
         entropy: Entropy,
+        events: ClusterEvents = NO_EVENTS,
     ) -> None:
         self._settings = settings
         self._tokens = tokens
@@ -92,6 +94,7 @@ class ResourceManager:
             tokens=tokens,
             clock=clock,
             entropy=entropy,
+            events=events,
         )
         self._peers = self._task_managers.peers
         self._task_manager_died = task_manager_died
@@ -141,6 +144,7 @@ class ResourceManager:
                 assert_never(message)
 
     def _on_report(self, peer: Incarnation, report: SlotReport) -> None:
+        self._task_managers.tell_state(peer, report)
         self.post(ev.SlotsReported(peer, report))
         self._reports.set(self._reports.value + 1)
         # R16: what a TaskManager still holds of a job that is over, it lets go of.

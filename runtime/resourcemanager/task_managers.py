@@ -15,7 +15,13 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation
-from runtime.gateways.resource_manager import RegisterTaskManager, TaskManagerMessage, TaskManagerRegistered
+from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents, EventKind
+from runtime.gateways.resource_manager import (
+    RegisterTaskManager,
+    SlotReport,
+    TaskManagerMessage,
+    TaskManagerRegistered,
+)
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.registered_peers import RegisteredPeers
 from runtime.heartbeat.service import HeartbeatService
@@ -59,8 +65,10 @@ class TaskManagers:
         tokens: DelegationTokenManager,
         clock: Clock,
         entropy: Entropy,
+        events: ClusterEvents = NO_EVENTS,
     ) -> None:
         self._settings = settings
+        self._events = events
         self._listener = listener
         self._slots = slots
         self._token = token
@@ -137,6 +145,8 @@ class TaskManagers:
     def registered(self, registration: RegisterTaskManager, /) -> None:
         """A TaskManager has opened a stream (again): its slots are unknown until its first report."""
         logger.info("TaskManager %s registered from %s", registration.task_manager_id, registration.address)
+        what = f"registered from {registration.address} with {registration.slots} slots"
+        self._tell_of(EventKind.TASKMANAGER_REGISTERED, registration, what)
         self._held[registration.incarnation] = []
         self._listener.post(ev.TaskManagerRegistered(registration))
         self._deaths.registered(registration)
@@ -159,6 +169,7 @@ class TaskManagers:
     async def lost(self, peer: Incarnation, silence: float, /) -> None:
         """A TaskManager was silent for too long (R18)."""
         logger.warning("TaskManager %s is lost: silent for %.1f s", peer, silence)
+        self._tell(EventKind.TASKMANAGER_LOST, peer, f"is lost: silent for {silence:.1f} s")
         self._deaths.given_up(peer)
         self._listener.post(ev.TaskManagerLost(peer))
 
@@ -170,6 +181,29 @@ class TaskManagers:
 
     def _died(self, peer: Incarnation, reason: str) -> None:
         self._held.pop(peer, None)
+        self._events.tell(EventKind.TASKMANAGER_DEAD, reason, subject=peer)
         self.peers.forget(peer, reason)
         self._listener.post(ev.TaskManagerLost(peer))
         self._listener.died(peer, reason)
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def tell_state(self, peer: Incarnation, report: SlotReport) -> None:
+        """What a report says of the TaskManager itself."""
+        if report.is_draining:
+            self._tell(EventKind.TASKMANAGER_DRAINING, peer, "drains: it takes no more slots")
+        else:
+            self._tell(EventKind.TASKMANAGER_UNDRAINED, peer, "is used again")
+        if report.problem:
+            self._tell(EventKind.TASKMANAGER_TROUBLED, peer, f"has a problem: {report.problem}")
+        else:
+            self._tell(EventKind.TASKMANAGER_RECOVERED, peer, "has no problem any more")
+
+    def _tell(self, kind: EventKind, peer: Incarnation, what: str) -> None:
+        known = self._slots.task_manager(peer)
+        if known is not None:
+            self._tell_of(kind, known.registration, what)
+
+    def _tell_of(self, kind: EventKind, registration: RegisterTaskManager, what: str) -> None:
+        message = f"TaskManager {registration.task_manager_id} {what}"
+        self._events.tell(kind, message, subject=registration.incarnation)

@@ -38,6 +38,7 @@ from runtime.rest.routes.applications import applications_router
 from runtime.rest.routes.blobs import blobs_router
 from runtime.rest.routes.changes import ActivityHistory, changes_router
 from runtime.rest.routes.cluster import cluster_router
+from runtime.rest.routes.events import events_router
 from runtime.rest.routes.flink_pages import flink_pages_router
 from runtime.rest.routes.jars import jars_router
 from runtime.rest.routes.job_lists import job_lists_router
@@ -81,6 +82,7 @@ def create_app(
         applications_router,
         flink_pages_router,
         refused_router,
+        events_router,
     )
     made = [*(make(context) for make in routers), changes_router(context, history or ActivityHistory(context))]
     for router in made:

@@ -13,6 +13,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import JobId
 from runtime.gateways.blob import BlobKey
+from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import TaskExecutorGateway
@@ -71,6 +72,7 @@ class LeaderComponents:
     jars: JarEndpoint
     rest_address: str
     """Where clients reach this process."""
+    events: ClusterEvents = NO_EVENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,8 @@ class RestContext:
     """None without a reporter."""
     history: HistoryView | None = None
     """None in a JobManager. A history server has a leader that shows what has ended, and no route that changes it."""
+    stand_bys: Callable[[], Sequence[str]] = tuple
+    """REST addresses of the JobManagers that stand by."""
 
     @property
     def components(self) -> LeaderComponents:

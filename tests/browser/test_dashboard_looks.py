@@ -19,7 +19,14 @@ SIZES = [("light", 1280), ("dark", 1280), ("light", 380), ("dark", 380)]
 def test_pages_of_the_cluster(visit: Visits, scheme: str, width: int) -> None:
     person = visit(scheme=scheme, width=width)
     wanted = {
-        "ui": ["4\nunfinished jobs", "1 of 2 used", "waits for a slot: 2 of 2 are taken", "vault ended with code 1"],
+        "ui": [
+            "4\nunfinished jobs",
+            "1 of 2 used",
+            "waits for a slot: 2 of 2 are taken",
+            "vault ended with code 1",
+            "jm-2:8081",
+            "leader-elected",
+        ],
         "ui/jobs": ["orders by day", "totals of the night", "RESTARTING", "6 jobs"],
         "ui/jobs?state=FAILED": ["prices", "1 job"],
         "ui/taskmanagers": ["tm-1", "1/2", "4.3.0 warm"],
@@ -28,6 +35,10 @@ def test_pages_of_the_cluster(visit: Visits, scheme: str, width: int) -> None:
         "ui/jobmasters/" + "b" * 32: ["orders by day", "3 of 1000"],
         "ui/jobmanager": ["jm-1:8081", "rest.port"],
         "ui/submit": ["Upload", "flinklike run etl.py"],
+        "ui/jobmanager/leaders": ["leader-elected", "JobManager jm-1 leads"],
+        "ui/events": ["taskmanager-lost", "TaskManager tm-1 is lost: silent for 9.0 s", "4 events"],
+        "ui/events?kind=job-taken-over": ["job orders goes", "1 event"],
+        "ui/events/audit": ["cancel", "ann", "refused"],
         "ui/nothing": ["No such page"],
         "ui/jobmanager/logs": ["a line of the log", "flinklike.log (18 B)"],
         "ui/jobmanager/threads": ["MainThread"],

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.gateways.cluster_events import EventKind
 from runtime.gateways.process import ThreadDumpRequest
 from tests.browser.conftest import Cluster, Visits
 from tests.kit.browser.visit import Visit
@@ -57,6 +58,22 @@ def test_what_fails_is_told_where_it_was_asked(visit: Visits, cluster: Cluster) 
     cluster.rest.do(lambda: cluster.rest.dispatcher.put(cluster.jobs["running"], JobStatus.FAILED))
     person.page.click("dialog >> text=Cancel the job")
     expect(person.page.locator("dialog [role=alert]")).to_contain_text("already reached another terminal state")
+
+
+def test_an_event_is_shown_when_it_happens_and_can_be_searched(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open("ui/events")
+    rows = person.page.locator("tbody tr")
+    expect(rows).to_have_count(4)
+    cluster.rest.do(lambda: cluster.rest.fakes.events.tell(EventKind.STORE_FULL, "the store is nearly full"))
+    expect(rows.first).to_contain_text("store-full")
+    person.page.locator("input[type=search]").press_sequentially("silent")
+    expect(rows).to_have_count(1)
+    assert person.page.url.endswith("ui/events?search=silent")
+    person.page.click(".tabs >> text=Audit log")
+    expect(person.page.locator("tbody")).to_contain_text("another's")
+    person.page.go_back()
+    expect(rows).to_have_count(1)
 
 
 def test_processes_are_drained_and_jobs_are_moved(visit: Visits, cluster: Cluster) -> None:

@@ -37,6 +37,11 @@ class CompactionStatus:
     quota_bytes: int
     has_defragmented: bool
 
+    @property
+    def is_full(self) -> bool:
+        """True from 80 % of the quota on: no new jobs until it shrinks."""
+        return self.size_bytes >= self.quota_bytes * QUOTA_FRACTION
+
 
 class Compactor:
     """A reconciler: drive it with `runtime.aio.periodic.Reconciler(..., period=LOOK_PERIOD)`.

@@ -20,6 +20,7 @@ _KINDS = (
     (re.compile(r"/taskmanagers/[^/]+/fences/"), "fence"),
     (re.compile(r"/taskmanagers/"), "taskmanager"),
     (re.compile(r"/principals/"), "principal"),
+    (re.compile(r"/history/"), "history"),
     (re.compile(r"/cluster\Z"), "cluster"),
 )
 

@@ -40,13 +40,19 @@ class LeaderRetrieval:
         self._entropy = entropy
         self._timeout = timeout
         self.leader: Watch[LeaderInformation | None] = Watch(None)
-        self.candidates: tuple[LeaderRecord, ...] = ()
+        self.present: Watch[tuple[LeaderRecord, ...]] = Watch(())
         """The JobManagers that lead or stand by, the leader first; without those whose records cannot be read."""
+
+    @property
+    def candidates(self) -> tuple[LeaderRecord, ...]:
+        """The latest known ones."""
+        return self.present.value
 
     async def run(self) -> None:
         """Follow until cancelled."""
         async for candidates in follow(self._kv, self._keys.leaders, timeout=self._timeout, entropy=self._entropy):
-            self.candidates = tuple(_records(candidates))
+            if (records := tuple(_records(candidates))) != self.present.value:
+                self.present.set(records)
             leader = self._leader_of(candidates)
             if leader != self.leader.value:
                 self.leader.set(leader)

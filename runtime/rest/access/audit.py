@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from itertools import accumulate
@@ -21,6 +21,7 @@ from runtime.common.clock import Clock
 from runtime.common.ids import JobId
 from runtime.common.printable import printable
 from runtime.logs.rotating import RotatingLogHandler
+from runtime.rest.access.audit_lines import last_lines
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +63,9 @@ class Audit(Protocol):
     def sign_in(self, principal: str, via: str, address: str, *, forwarded_for: str = "", more: More = dict) -> None:
         """A request of that principal; logged when it is the first one in a while."""
 
+    async def latest(self, lines_max: int) -> Sequence[dict[str, Any]]:
+        """The last lines, oldest first."""
+
 
 class NoAudit:
     """Logs nothing: for applications of tests."""
@@ -77,6 +81,11 @@ class NoAudit:
 
     def sign_in(self, principal: str, via: str, address: str, *, forwarded_for: str = "", more: More = dict) -> None:
         """Nothing."""
+
+    async def latest(self, lines_max: int) -> Sequence[dict[str, Any]]:
+        """None."""
+        del lines_max
+        return ()
 
 
 class AuditLog:
@@ -136,6 +145,10 @@ class AuditLog:
             return
         origin = {"address": address, "forwarded_for": forwarded_for} if forwarded_for else {"address": address}
         self.tell("sign-in", "done", principal=principal, **origin, via=via, **more())
+
+    async def latest(self, lines_max: int) -> Sequence[dict[str, Any]]:
+        """Read in a thread: the disk may be slow."""
+        return await asyncio.to_thread(last_lines, Path(self._handler.baseFilename), lines_max)
 
     def _end_old_window(self) -> None:
         if self._clock.monotonic() - self._window_start >= REFUSALS_WINDOW:

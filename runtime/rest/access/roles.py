@@ -44,6 +44,8 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/overview"): _LOOK,
     ("GET", "/overview/history"): _LOOK,
     ("GET", "/changes"): _LOOK,
+    ("GET", "/events"): _LOOK,
+    ("GET", "/audit"): _ADMINISTER,
     ("GET", "/config"): _LOOK,
     ("GET", "/principal"): _LOOK,
     ("GET", "/jobmanager/config"): _LOOK,

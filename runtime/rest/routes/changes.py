@@ -42,7 +42,7 @@ def revision(context: RestContext) -> str:
         for one in components.resource_manager.task_managers()
     ]
     masters = [(one.incarnation, one.state, one.jobs_running) for one in components.dispatcher.job_masters()]
-    return obscured(activity.term, activity.changes, peers, masters)
+    return obscured(activity.term, activity.changes, peers, masters, components.events.generation)
 
 
 def obscured(*facts: object) -> str:
@@ -60,9 +60,9 @@ def changes_router(context: RestContext, history: ActivityHistory) -> APIRouter:
         since: Annotated[str, Query(max_length=200, description="the revision already known")] = "",
         wait: Annotated[float, Query(ge=0, description="long poll: answer at the latest after so many seconds")] = 0,
     ) -> Response:
-        """The revision of all that is shown: jobs, TaskManagers, JobMaster processes. With `wait` once it is another.
+        """The revision of all that is shown: jobs, TaskManagers, JobMaster processes, events.
 
-        It says that something has changed, and not what.
+        With `wait` once it is another. It says that something has changed, and not what.
         """
         found = revision(context)
         try:

@@ -86,7 +86,7 @@ def cluster_router(context: RestContext) -> APIRouter:
                 "web-rescale": False,
                 "web-history": context.history is not None,
             },
-            "high-availability": dict(context.configuration).get("high-availability.type", "none"),
+            "high-availability": _high_availability(context),
         }
         return JsonAnswer(body)
 
@@ -191,6 +191,8 @@ def cluster_overview(context: RestContext, principal: Principal) -> schema.Clust
         "flink-commit": "flinklike",
         "jobmasters": len(components.dispatcher.job_masters()),
         "leader": components.rest_address,
+        "stand-bys": list(context.stand_bys()),
+        "high-availability": _high_availability(context),
         "delegation-tokens": [
             {
                 "provider": one.provider,
@@ -202,6 +204,10 @@ def cluster_overview(context: RestContext, principal: Principal) -> schema.Clust
             for one in components.resource_manager.delegation_tokens()
         ],
     }
+
+
+def _high_availability(context: RestContext) -> str:
+    return dict(context.configuration).get("high-availability.type", "none")
 
 
 def _task_manager(info: TaskManagerInfo, principal: Principal) -> schema.TaskManager:

@@ -23,6 +23,7 @@ from runtime.common.errors import UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.dispatcher.cluster_events import ClusterEventLog
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
@@ -54,6 +55,7 @@ from runtime.heartbeat.core.death import Answered, ConnectionRefused, Dialled, N
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
+from runtime.highavailability.history import ClusterHistory
 from runtime.highavailability.jobs.fences import OwnerFences
 from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.jobs.leader_fences import LeaderFences
@@ -375,6 +377,15 @@ class ControlPlane:
         task_managers = TaskManagerRegistry(self.kv, self.keys, self.entropy, timeout=5.0).task_managers
         return LeaderFences(fences, task_managers, self.entropy, isolation_timeout=self.isolation_timeout)
 
+    async def known_processes(self) -> Sequence[ev.ProcessKnown]:
+        """The JobMaster processes that are registered."""
+        return list(self.registered.values())
+
+    def new_events(self, term: LeaderTerm) -> ClusterEventLog:
+        """The events of a term, which are stored (D-114)."""
+        history = ClusterHistory(self.kv, self.keys, term, self.entropy, timeout=5.0)
+        return ClusterEventLog(history, term.epoch, self.clock, self.entropy)
+
     async def lead(self) -> Leader:
         """Start a JobManager process that wins the election."""
         incarnation = Incarnation(self.entropy.hex_id())
@@ -384,6 +395,7 @@ class ControlPlane:
         won = await self.kv.txn(Txn((), (Put(key, incarnation.encode()),)), timeout=5.0)
         term = LeaderTerm(key, won.revision)
         token = FencingToken(self.cluster, won.revision)
+        events = self.new_events(term)
         services = DispatcherServices(
             store=KvLeaderJobStore(self.kv, self.keys, self.payloads, term, JobStoreSettings(5.0), self.entropy),
             payloads=self.payloads,
@@ -397,6 +409,7 @@ class ControlPlane:
             stops=self.leader_fences(),
             tell_cancel=lambda job_id, reason: self.told_cancels.append((job_id, reason)),
             metrics=DispatcherMetrics(self.metrics),
+            events=events,
         )
         settings = self.dispatcher_settings()
         managers: list[ResourceManager] = []
@@ -417,6 +430,7 @@ class ControlPlane:
                 tokens=DelegationTokenManager(self.token_providers, RenewalSettings(), self.clock),
                 clock=self.clock,
                 entropy=self.entropy,
+                events=events,
             )
             managers.append(manager)
             if not self.is_split:
@@ -434,10 +448,9 @@ class ControlPlane:
             )
             return TermComponents(dispatcher, manager)
 
-        async def known() -> Sequence[ev.ProcessKnown]:
-            return list(self.registered.values())
-
-        process = DispatcherLeaderProcess(settings, services, known_processes=known, construct=construct)
+        process = DispatcherLeaderProcess(
+            settings, services, known_processes=self.known_processes, construct=construct, events=events
+        )
         started: list[TermComponents] = []
         task = self.spawn(process.run(started.append))
         await eventually(lambda: bool(started) or task.done(), "the start of the term")

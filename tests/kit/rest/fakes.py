@@ -31,6 +31,7 @@ from runtime.executiongraph.archived import (
 )
 from runtime.executiongraph.core.failures import system_failure
 from runtime.gateways.blob import BlobKey
+from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
 from runtime.gateways.delegation_tokens import DelegationTokenStatus
 from runtime.gateways.dispatcher import (
     Empty,
@@ -81,6 +82,7 @@ from runtime.highavailability.jars import JarStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.jobgraph.graph import JobGraph
+from runtime.rest.access.audit import Audit, NoAudit
 from runtime.rest.access.sign_in import SignIn, bearer_of
 from runtime.rest.context import LeaderComponents, MetricsView, RestContext
 from runtime.security.principals import ADMIN
@@ -441,6 +443,9 @@ class RestFakes:
         self.own_process = FakeProcess()
         self.processes = {"127.0.0.1:1": FakeProcess(), "127.0.0.1:2": FakeProcess()}
         self.metrics: MetricsView | None = None
+        self.events: ClusterEvents = NO_EVENTS
+        self.stand_bys = ["jm-2:8081"]
+        self.audit: Audit = NoAudit()
 
     def context(self) -> RestContext:
         """The context of an application over these fakes."""
@@ -455,11 +460,13 @@ class RestFakes:
             long_poll_max=5.0,
             refresh_interval_millis=3000,
             metrics=self.metrics,
+            stand_bys=lambda: self.stand_bys,
+            audit=self.audit,
         )
 
     def _leader(self) -> LeaderComponents | None:
         return (
-            LeaderComponents(self.dispatcher, self.resource_manager, self.blobs, self.jars, "jm-1:8081")
+            LeaderComponents(self.dispatcher, self.resource_manager, self.blobs, self.jars, "jm-1:8081", self.events)
             if self.is_leading
             else None
         )

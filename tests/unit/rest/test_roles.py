@@ -133,6 +133,7 @@ SENSITIVE = {
     ("POST", "/log-level"): Access(Role.ADMIN, is_of_all=True, action="set-log-level"),
     ("GET", "/metrics"): Access(Role.VIEWER, is_of_all=True),
     ("GET", "/metrics/targets"): Access(Role.VIEWER, is_of_all=True),
+    ("GET", "/audit"): Access(Role.ADMIN, is_of_all=True),
     ("GET", "/tokens"): Access(Role.ADMIN, is_of_all=True),
     ("POST", "/tokens"): Access(Role.ADMIN, is_of_all=True, action="create-token"),
     ("POST", "/tokens/{name}/rotate"): Access(Role.ADMIN, is_of_all=True, action="rotate-token"),

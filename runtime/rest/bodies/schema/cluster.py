@@ -36,6 +36,8 @@ ClusterOverview = TypedDict(
         "flink-commit": str,
         "jobmasters": int,
         "leader": str,
+        "stand-bys": list[str],
+        "high-availability": str,
         "delegation-tokens": list[DelegationTokens],
     },
 )

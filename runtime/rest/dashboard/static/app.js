@@ -24,6 +24,7 @@ const NAVIGATION = /** @type {[string, string, string][]} */ ([
   ["ui/jobmasters", "JobMasters", "jobmasters"],
   ["ui/jobmanager", "JobManager", "jobmanager"],
   ["ui/submit", "Submit", "submit"],
+  ["ui/events", "Events", "events"],
 ]);
 const THEMES = ["auto", "light", "dark"];
 const TOLD_MILLIS = 6000;

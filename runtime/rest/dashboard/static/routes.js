@@ -1,5 +1,6 @@
 /** Which page belongs to which address. */
 
+import { eventsPage } from "./pages/events.js";
 import { jobManagerPage } from "./pages/job_manager.js";
 import { jobMasterPage, jobMastersPage } from "./pages/job_masters.js";
 import { jobPage } from "./pages/job.js";
@@ -31,6 +32,7 @@ const ALL = [
   { takes: (parts) => parts.length <= 2 && parts[0] === "jobmanager", page: jobManagerPage },
   { takes: (parts) => parts.length === 1 && parts[0] === "submit", page: submitPage },
   { takes: (parts) => parts.length === 2 && parts[0] === "submit", page: programPage },
+  { takes: (parts) => parts.length <= 2 && parts[0] === "events", page: eventsPage },
   { takes: () => true, page: missingPage },
 ];
 

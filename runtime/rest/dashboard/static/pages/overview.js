@@ -4,25 +4,28 @@ import { get, path } from "../api.js";
 import { counted } from "../format.js";
 import { facts, figure, gauge, link, section, sparkline, table, time } from "../parts.js";
 import { h } from "../view.js";
+import { EVENT_HEAD, eventRow } from "./events.js";
 import { jobRow, JOB_HEAD } from "./job_list.js";
 
 const SHOWN = 15;
 const LATEST_FAILURES = 5;
+const LATEST_EVENTS = 5;
 
 /** @type {import("../app.js").Page} */
 export const overviewPage = {
   title: () => "Overview",
   moves: true,
   async load(_, signal) {
-    const [overview, history, running, failed] = await Promise.all([
+    const [overview, history, running, failed, latest] = await Promise.all([
       get("overview", signal),
       get("overview/history", signal),
       get(path(["jobs", "overview"], { state: "unfinished", limit: SHOWN }), signal),
       get(path(["jobs", "overview"], { state: "FAILED", limit: LATEST_FAILURES }), signal),
+      get(path(["events"], { limit: LATEST_EVENTS }), signal),
     ]);
-    return { overview, history, running: running.jobs, failed: failed.jobs };
+    return { overview, history, running: running.jobs, failed: failed.jobs, events: latest.events };
   },
-  view({ overview, history, running, failed }, _, app) {
+  view({ overview, history, running, failed, events }, _, app) {
     const used = overview["slots-total"] - overview["slots-available"];
     const more = overview["jobs-running"] - running.length;
     return [
@@ -44,6 +47,7 @@ export const overviewPage = {
         more > 0 ? h("p", null, link("ui/jobs?state=unfinished", `and ${counted(more, "more job")}`)) : null,
       ),
       section("Latest failures", table("Latest failures", JOB_HEAD, failed.map((/** @type {any} */ job) => jobRow(job, app)), "No failed job is shown.")),
+      section("Latest events", table("Latest events", EVENT_HEAD, events.slice().reverse().map(eventRow), "Nothing has happened yet."), h("p", null, link("ui/events", "All events"))),
     ];
   },
 };
@@ -54,7 +58,7 @@ function cluster(overview) {
     facts([
       ["leader", overview["leader"]],
       ["high availability", overview["high-availability"]],
-      ["stand-bys", overview["stand-bys"]?.join(", ")],
+      ["stand-bys", overview["stand-bys"].join(", ") || (overview["high-availability"] === "none" ? "" : "none: a loss of the leader stops the cluster until it is started again")],
       ["version", overview["flink-version"]],
     ]),
     overview["delegation-tokens"].map((/** @type {any} */ one) =>
