@@ -411,10 +411,8 @@ class ControlPlane:
             metrics=DispatcherMetrics(self.metrics),
             events=events,
         )
-        settings = self.dispatcher_settings()
+        settings, heartbeats = self.dispatcher_settings(), self.new_heartbeats()
         managers: list[ResourceManager] = []
-        guards = GuardDialler(timeout=1.0, dial=self.dial_guard)
-        heartbeats = self.new_heartbeats()
         runners = self.runners if self.is_split else self.runner_factory(rpc, heartbeats)
 
         def construct() -> TermComponents:
@@ -423,7 +421,7 @@ class ControlPlane:
                 token=token,
                 server=rpc.server,
                 heartbeats=heartbeats,
-                guards=guards,
+                guards=GuardDialler(timeout=1.0, dial=self.dial_guard),
                 stored=self.stored_task_managers(term),
                 task_manager_died=lambda incarnation, reason: self.dead.append((incarnation, reason)),
                 blob_address=rpc.server.address,
