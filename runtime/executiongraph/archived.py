@@ -20,6 +20,7 @@ from runtime.common.json_text import parse_json
 from runtime.common.states import ExecutionState, JobStatus, JobType, SchedulerType
 from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.gateways.overview import Takeover
+from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 
 ARCHIVE_SCHEMA_VERSION = 1
@@ -46,7 +47,7 @@ class ArchivedProgress:
 class ArchivedExecution:
     """One attempt. `attempt` is its ordinal; `attempt_id` names its log on the TaskManager at `endpoint`.
 
-    `accumulators`: what its code has counted, whatever came of it.
+    `accumulators`: what its code has counted, whatever came of it. `spark_work`: once it has ended, if it used Spark.
     """
 
     attempt: int
@@ -59,6 +60,7 @@ class ArchivedExecution:
     metrics: TaskMetrics
     progress: ArchivedProgress | None
     accumulators: tuple[UserAccumulator, ...] = ()
+    spark_work: SparkWork | None = None
 
     @property
     def start_millis(self) -> int:

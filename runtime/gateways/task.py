@@ -11,6 +11,7 @@ from runtime.common.accumulators import UserAccumulator
 from runtime.common.exchange import ExchangeMode as ExchangeMode  # noqa: PLC0414 - re-exported
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
+from runtime.gateways.spark_work import SparkWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +267,7 @@ class TaskExecutionReport:
 
     `value` is the JSON result of a terminal vertex's function (FINISHED only); b"" when there is none. `has_not_begun`:
     no user code of the attempt ran or will run; False from older processes. `accumulators`: what its code has counted;
-    they count in the job's result if the attempt is FINISHED.
+    they count in the job's result if the attempt is FINISHED. `spark_work`: None without Spark.
     """
 
     attempt_id: ExecutionAttemptId
@@ -279,6 +280,7 @@ class TaskExecutionReport:
     metrics: TaskMetrics
     has_not_begun: bool = False
     accumulators: tuple[UserAccumulator, ...] = ()
+    spark_work: SparkWork | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Calls that a TaskManager answers directly: censuses and logs of attempts."""
+"""Calls that a TaskManager answers directly: censuses, logs of attempts, and looks into them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Protocol
 
 from runtime.common.ids import ExecutionAttemptId, Incarnation, JobId
+from runtime.gateways.spark_work import SparkQuery, SparkWork
 
 
 class LogStream(Enum):
@@ -79,6 +80,65 @@ class CensusAccepted:
     """From now on lower epochs are refused. The answer itself is the JobCensus on the stream to the owner."""
 
 
+ATTEMPTS_LOOKED_AT_MAX = 100
+SAMPLES_MAX = 100
+FRAMES_MAX = 60
+FRAME_LENGTH_MAX = 160
+STACKS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSparkRequest:
+    """What Spark has done for these attempts, at most ATTEMPTS_LOOKED_AT_MAX; `has_plans`: with their queries."""
+
+    attempts: tuple[ExecutionAttemptId, ...]
+    has_plans: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSpark:
+    """Of one attempt."""
+
+    attempt_id: ExecutionAttemptId
+    work: SparkWork
+    queries: tuple[SparkQuery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSparkResponse:
+    """Without attempts that are not here, have not used Spark, or of which its JVM knows nothing any more."""
+
+    found: tuple[AttemptSpark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStacksRequest:
+    """Look at the Python stacks of a running attempt `samples` times, at most SAMPLES_MAX."""
+
+    attempt_id: ExecutionAttemptId
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampledStack:
+    """A stack that was seen `count` times. `frames`: from the outermost on, "function (file:line)".
+
+    `is_on_cpu`: its thread was running, as far as that is known; of other threads than the main one it is not.
+    """
+
+    frames: tuple[str, ...]
+    count: int
+    is_on_cpu: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStacksResponse:
+    """At most STACKS_MAX, those that were seen most often. `end_millis`: when it was looked last."""
+
+    end_millis: int
+    stacks: tuple[SampledStack, ...]
+
+
 class TaskExecutorGateway(Protocol):
     """Unary calls to a TaskManager; everything that is part of running jobs goes over streams."""
 
@@ -93,3 +153,12 @@ class TaskExecutorGateway(Protocol):
 
     async def request_attempt_logs(self, request: AttemptLogsRequest, /) -> AttemptLogsResponse:
         """Pieces of many logs: one call for all logs that a reader follows on this TaskManager."""
+
+    async def request_attempt_spark(self, request: AttemptSparkRequest, /) -> AttemptSparkResponse:
+        """What Spark has done for attempts of this TaskManager, and does."""
+
+    async def request_attempt_stacks(self, request: AttemptStacksRequest, /) -> AttemptStacksResponse:
+        """The stacks of a running attempt over a second or two. Raises NotFoundError when it does not run here.
+
+        Raises UnavailableError while another attempt is looked at.
+        """

@@ -47,6 +47,7 @@ from runtime.rest.routes.logs import logs_router
 from runtime.rest.routes.metrics import metrics_router
 from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.refused import refused_router
+from runtime.rest.routes.spark import spark_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
 
@@ -72,6 +73,7 @@ def create_app(
         jobs_router,
         logs_router,
         accumulators_router,
+        spark_router,
         vertices_router,
         cluster_router,
         blobs_router,

@@ -221,6 +221,14 @@ def is_ending(pid: int) -> bool:
     return fields[0] in {b"Z", b"X"} or bool(int(fields[6]) & _PF_EXITING)
 
 
+def is_on_cpu(pid: int) -> bool:
+    """True when the main thread of the process runs, or wants to."""
+    try:
+        return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] == b"R"
+    except (OSError, IndexError):
+        return False
+
+
 def name_of(pid: int) -> str:
     """What `ps` shows, for messages, in one line: it is whatever the process has called itself."""
     try:

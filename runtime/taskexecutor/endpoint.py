@@ -171,7 +171,7 @@ class TaskExecutor:
         self._outbox = Outbox(self._job_masters.send, self._leader.send)
         self._spark = spark
         self._slot_reports = SlotReports(self._core, pool, spark, self._leader)
-        self._gateway = EndpointGateway(self._core.jobs, settings.log_directory, self._post)
+        self._gateway = EndpointGateway(self._core.jobs, settings.log_directory, self._post, pool.views)
         self._departures = JobDepartures(pool, spark, self._directories, exchange, self._attempts, self._outputs)
         self._timers: dict[AllocationId, asyncio.TimerHandle] = {}
         self.blob_address: str | None = None

@@ -5,25 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.common.errors import StaleTokenError, UnavailableError
+from runtime.common.errors import NotFoundError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.gateways.task_executor import (
     AttemptLogRequest,
     AttemptLogResponse,
     AttemptLogsRequest,
     AttemptLogsResponse,
+    AttemptSparkRequest,
+    AttemptSparkResponse,
+    AttemptStacksRequest,
+    AttemptStacksResponse,
     CensusAccepted,
     CensusRequest,
 )
 from runtime.taskexecutor.attempt_logs.log_files import LogReaders
 from runtime.taskexecutor.core.events import CensusRequested
 from runtime.taskexecutor.core.jobs import JobMasterLocation, JobTable
+from runtime.taskexecutor.slots.attempt_views import AttemptViews
 
 
 class EndpointGateway:
     """Implements TaskExecutorGateway for one TaskExecutor. `cluster` is "" before the first registration."""
 
-    def __init__(self, jobs: JobTable, log_directory: Path, post: Callable[[CensusRequested], None]) -> None:
+    def __init__(
+        self,
+        jobs: JobTable,
+        log_directory: Path,
+        post: Callable[[CensusRequested], None],
+        views: AttemptViews | None = None,
+    ) -> None:
+        self._views = views
         self._jobs = jobs
         self._post = post
         self._log_readers = LogReaders(log_directory)
@@ -59,6 +71,19 @@ class EndpointGateway:
     async def request_attempt_logs(self, request: AttemptLogsRequest, /) -> AttemptLogsResponse:
         """Pieces of many logs."""
         return await self._log_readers.read_many(request)
+
+    async def request_attempt_spark(self, request: AttemptSparkRequest, /) -> AttemptSparkResponse:
+        """What Spark does for attempts."""
+        if self._views is None:
+            return AttemptSparkResponse(())
+        return AttemptSparkResponse(await self._views.spark(request.attempts, has_plans=request.has_plans))
+
+    async def request_attempt_stacks(self, request: AttemptStacksRequest, /) -> AttemptStacksResponse:
+        """The stacks of an attempt."""
+        if self._views is None:
+            message = f"attempt {request.attempt_id} runs in no process"
+            raise NotFoundError(message)
+        return await self._views.stacks(request.attempt_id, request.samples)
 
     def close(self) -> None:
         """End the threads that read logs. Idempotent."""

@@ -8,6 +8,7 @@ from typing import Protocol
 from runtime.aio.watch import Watch
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
+from runtime.taskexecutor.slots.attempt_views import AttemptViews
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 
 
@@ -32,6 +33,10 @@ class SlotPool(Protocol):
 
     def memory_bytes(self) -> Mapping[int, int]:
         """The memory of what runs in each slot, by the slot's number, as it was measured last; 0 where nothing runs."""
+
+    @property
+    def views(self) -> AttemptViews | None:
+        """Looks into attempts; None where there are no processes to look into."""
 
     async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
         """Cancel an attempt: softly, then by force. Idempotent."""

@@ -10,7 +10,7 @@ from tests.kit.rest.board import HOSTILE
 
 pytestmark = pytest.mark.process
 
-TABS = ["graph", "timeline", "subtasks", "exceptions", "logs", "accumulators", "configuration"]
+TABS = ["graph", "timeline", "subtasks", "exceptions", "logs", "spark", "accumulators", "configuration"]
 LOOKS = ["running", "restarting", "failed", "huge", "waiting", "finished"]
 SIZES = [("light", 1280), ("dark", 1280), ("light", 380), ("dark", 380)]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import (
@@ -24,6 +25,9 @@ from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.task import TaskProgress
 from runtime.jobgraph.graph import JobGraph
+
+STAGES_MAX = 2_000
+"""With more stages of Spark in all attempts, an archive has only their sums: it must fit into one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ def archive(
     result: str,
 ) -> ArchivedExecutionGraph:
     """The archived form of the graph. `status` and `timestamps` of a result may be ahead of the graph's."""
-    accumulators = counted(graph)
+    accumulators, has_stages = counted(graph), _stages(graph) <= STAGES_MAX
     return ArchivedExecutionGraph(
         schema_version=ARCHIVE_SCHEMA_VERSION,
         job_id=graph.job_id,
@@ -58,7 +62,7 @@ def archive(
         timestamps=dict(timestamps),
         last_modification_millis=last_modification_millis,
         pending_reason=pending_reason,
-        vertices=tuple(_vertex(vertex, accumulators) for vertex in graph.vertices.values()),
+        vertices=tuple(_vertex(vertex, accumulators, has_stages=has_stages) for vertex in graph.vertices.values()),
         accumulators_left_out=accumulators.left_out,
         edges=_edges(graph),
         exceptions=exceptions,
@@ -86,8 +90,10 @@ def _value(execution: Execution) -> str:
     return execution.value.decode() or "null"
 
 
-def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators) -> ArchivedVertex:
-    shown = _execution if accumulators.has_each else _without_accumulators
+def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators, *, has_stages: bool) -> ArchivedVertex:
+    def shown(execution: Execution) -> ArchivedExecution:
+        return _execution(execution, has_accumulators=accumulators.has_each, has_stages=has_stages)
+
     return ArchivedVertex(
         id=vertex.id,
         name=vertex.vertex.name,
@@ -97,15 +103,15 @@ def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators) -> ArchivedV
         slot_sharing_group=vertex.vertex.slot_sharing_group,
         is_exclusive=vertex.is_exclusive,
         subtasks=tuple(
-            ArchivedSubtask(index, shown(execution), tuple(map(_execution, vertex.prior.get(index, ()))))
+            ArchivedSubtask(index, shown(execution), tuple(map(shown, vertex.prior.get(index, ()))))
             for index, execution in enumerate(vertex.executions)
         ),
         accumulators=accumulators.of_vertices.get(vertex.id, ()),
     )
 
 
-def _execution(execution: Execution) -> ArchivedExecution:
-    location = execution.location
+def _execution(execution: Execution, *, has_accumulators: bool, has_stages: bool) -> ArchivedExecution:
+    location, work = execution.location, execution.spark_work
     return ArchivedExecution(
         attempt=execution.ordinal,
         attempt_id=str(execution.attempt_id),
@@ -116,12 +122,19 @@ def _execution(execution: Execution) -> ArchivedExecution:
         failure=execution.failure,
         metrics=execution.metrics,
         progress=_progress(execution.progress) if execution.progress is not None else None,
-        accumulators=execution.accumulators,
+        accumulators=execution.accumulators if has_accumulators else (),
+        spark_work=work if work is None or has_stages else replace(work, stages=()),
     )
 
 
-def _without_accumulators(execution: Execution) -> ArchivedExecution:
-    return replace(_execution(execution), accumulators=())
+def _stages(graph: ExecutionGraph) -> int:
+    """How many stages of Spark all attempts have kept."""
+    works = (one.spark_work for vertex in graph.vertices.values() for one in (*vertex.executions, *_prior(vertex)))
+    return sum(len(work.stages) for work in works if work is not None)
+
+
+def _prior(vertex: ExecutionJobVertex) -> Iterator[Execution]:
+    return chain.from_iterable(vertex.prior.values())
 
 
 def _progress(progress: TaskProgress) -> ArchivedProgress:

@@ -13,6 +13,7 @@ from runtime.common.accumulators import UserAccumulator
 from runtime.common.fsm import StateMachine
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation
 from runtime.common.states import EXECUTION_TRANSITIONS, ExecutionState
+from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import FailureInfo, OutputDirectory, PartitionDescriptor, TaskMetrics, TaskProgress
 
 NO_METRICS = TaskMetrics()
@@ -45,6 +46,7 @@ class Execution:
         "outputs",
         "partitions",
         "progress",
+        "spark_work",
         "timestamps",
         "value",
     )
@@ -61,6 +63,7 @@ class Execution:
         self.failure: FailureInfo | None = None
         self.metrics = NO_METRICS
         self.accumulators: tuple[UserAccumulator, ...] = ()
+        self.spark_work: SparkWork | None = None
         self.progress: TaskProgress | None = None
         self.value = b""
         self.partitions: tuple[PartitionDescriptor, ...] = ()

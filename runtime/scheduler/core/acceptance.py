@@ -27,7 +27,7 @@ RIDER_BYTES_MAX = 256 * 1024
 """This many bytes of their values make it due, too."""
 
 ACCUMULATOR_BYTES = 200
-"""About what a stored accumulator takes."""
+"""About what a stored accumulator takes, and half of what a stage of Spark does."""
 
 
 class Batch:
@@ -86,7 +86,8 @@ class Acceptance:
     def finished(self, execution: Execution) -> None:
         """An attempt is FINISHED."""
         self._unrecorded.append(execution)
-        self._rider_bytes += len(execution.value) + ACCUMULATOR_BYTES * len(execution.accumulators)
+        stages = len(execution.spark_work.stages) if execution.spark_work is not None else 0
+        self._rider_bytes += len(execution.value) + ACCUMULATOR_BYTES * (len(execution.accumulators) + 2 * stages)
         vertex = self._graph.vertex_of(execution)
         if vertex.outputs or execution.outputs:
             self._is_due = True
@@ -166,4 +167,5 @@ def _finished(execution: Execution) -> AttemptFinished:
         outputs=execution.outputs,
         metrics=execution.metrics,
         accumulators=execution.accumulators,
+        spark_work=execution.spark_work,
     )

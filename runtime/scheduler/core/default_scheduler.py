@@ -244,6 +244,7 @@ class DefaultScheduler:
             return
         execution.metrics = report.metrics
         execution.accumulators = report.accumulators
+        execution.spark_work = report.spark_work
         execution.may_have_begun = not report.has_not_begun
         problem = self._graph.incomplete(execution, report)
         conflict = "" if problem else self._commit.conflict(execution, report.outputs)

@@ -17,6 +17,7 @@ from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedException
 from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
 
 EVENTS_SCHEMA_VERSION = 4
@@ -49,6 +50,7 @@ class AttemptFinished:
     metrics: TaskMetrics
     type: Literal["attempt-finished"] = "attempt-finished"
     accumulators: tuple[UserAccumulator, ...] = ()
+    spark_work: SparkWork | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,6 +196,8 @@ def report_size_bytes(report: TaskExecutionReport) -> int:
         size += _ID_BYTES + len(partition.inline) + _size(partition.schema) + _size(partition.directory)
         size += sum(_size(file.path) + _FILE_BYTES for file in partition.files)
     size += _accumulators_size(report.accumulators)
+    if report.spark_work is not None:
+        size += _STAGE_BYTES + sum(_size(one.name) + _STAGE_BYTES for one in report.spark_work.stages)
     return size + sum(_size(one.base) + _size(one.directory) + _size(one.mode) + 16 for one in report.outputs)
 
 
@@ -206,6 +208,7 @@ def _accumulators_size(accumulators: tuple[UserAccumulator, ...]) -> int:
 _ID_BYTES = 160
 _FILE_BYTES = 48
 _ACCUMULATOR_BYTES = 48
+_STAGE_BYTES = 280
 
 
 def _size(text: str) -> int:

@@ -27,6 +27,7 @@ from runtime.system.linux import is_alive
 from runtime.taskexecutor.containment.users import open_to_spark
 from runtime.taskexecutor.slot_protocol.wire import TaskOutcome
 from runtime.taskexecutor.slots import jvm_changes
+from runtime.taskexecutor.slots.attempt_views import AttemptViews
 from runtime.taskexecutor.slots.exclusive_marks import ExclusiveMarks
 from runtime.taskexecutor.slots.monitor import AttemptMonitor
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
@@ -75,6 +76,7 @@ class SlotProcessPool:
         self._monitor = AttemptMonitor(
             settings, clock, self._running_attempts, self._kept_attempts, lambda: self._templates.current
         )
+        self.views = AttemptViews(self._running_attempts, clock)
         self._spark_users = None
         if spark is not None:
             self._spark_users = SparkUsers(
@@ -243,7 +245,7 @@ class SlotProcessPool:
         if attempt.work.user is not None:
             slot.used = [process]
         self._marks.note_start(process.pid, is_exclusive=attempt.work.task.task.is_exclusive)
-        attempt.ending = process.hand_over(attempt.encoded_order(), attempt.reuse_key)
+        attempt.ending = process.hand_over(attempt.begin(), attempt.reuse_key)
         attempt.tell_running()
         ending = await attempt.ending
         if self._spark_users is not None:
@@ -256,6 +258,7 @@ class SlotProcessPool:
         self, slot: Slot, attempt: RunningAttempt, process: SlotProcess, ending: TaskOutcome | ProcessExit
     ) -> TaskExecutionReport:
         """The terminal report, once nothing of the attempt is left. A process that may run another task is kept."""
+        attempt.spark_work = await self.views.work_at_end(attempt)
         if isinstance(ending, TaskOutcome) and await self._has_ended(attempt, process, ending):
             if ending.is_reusable and self._settings.is_reuse_enabled and attempt.kill_failure is None:
                 self._keep(slot, process, attempt)

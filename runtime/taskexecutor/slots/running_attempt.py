@@ -12,6 +12,7 @@ from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
 from runtime.common.states import ExecutionState
+from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics, TaskProgress
 from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.containment.shared_memory import HeldFiles
@@ -48,6 +49,9 @@ class RunningAttempt:
         """As it was measured last."""
         self.memory_bytes_peak = 0
         self.held_files: HeldFiles | None = None
+        self.begun_millis = 0
+        """When its work was handed over, the last time."""
+        self.spark_work: SparkWork | None = None
         self._outputs: dict[OutputDirectory, None] = {}
         self._outputs_bytes = 0
         self._listener = listener
@@ -93,8 +97,9 @@ class RunningAttempt:
         task = self.work.task
         return task.task.is_exclusive and task.ordinal > FIRST_ORDINAL and not task.is_first_to_begin
 
-    def encoded_order(self) -> bytes:
-        """The WorkOrder for the slot process."""
+    def begin(self) -> bytes:
+        """The WorkOrder for the slot process, which begins with it."""
+        self.begun_millis = self._clock.epoch_millis()
         return encode_order(self._order)
 
     def kill(self, failure: FailureInfo) -> None:
@@ -226,6 +231,7 @@ class RunningAttempt:
             outputs=outcome.outputs,
             metrics=outcome.metrics,
             accumulators=outcome.accumulators,
+            spark_work=self.spark_work,
         )
 
     def _report(
@@ -241,6 +247,7 @@ class RunningAttempt:
             outputs=tuple(self._outputs),
             metrics=metrics,
             accumulators=self._accumulators if state.is_terminal else (),
+            spark_work=self.spark_work,
         )
 
 

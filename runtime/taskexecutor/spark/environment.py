@@ -14,6 +14,8 @@ from typing import Protocol
 
 from runtime.aio.watch import Watch
 from runtime.common.errors import PermanentError, RetryableError
+from runtime.gateways.spark_work import SparkQuery, SparkWork
+from runtime.taskexecutor.spark.spark_answers import WorkAsked
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 
 
@@ -132,6 +134,11 @@ class SparkEnvironment(Protocol):
 
     async def progress(self) -> Mapping[str, SparkProgress]:
         """Progress of all sessions with active Spark jobs, by session id; one call for all slots."""
+
+    async def work(
+        self, asked: WorkAsked, stages_max: int, *, has_plans: bool
+    ) -> tuple[SparkWork, tuple[SparkQuery, ...]] | None:
+        """What Spark has done for an attempt, and the queries if wanted; None when it cannot say it in time."""
 
     async def thread_dump(self) -> str:
         """The stacks of the JVM's threads, as jstack prints them, or why there are none; "" without a JVM."""

@@ -8,10 +8,12 @@ both are dead, so that a component that hears of the loss may act on it (R15).
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import astuple, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
 from runtime.common.spark_environments import jar_paths
+from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.system.linux import own_bytes
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment import (
@@ -33,9 +36,12 @@ from runtime.taskexecutor.spark.environment import (
 )
 from runtime.taskexecutor.spark.host_process import HostProcess, SparkStartError, as_it_is
 from runtime.taskexecutor.spark.old_logs import remove_old_logs
+from runtime.taskexecutor.spark.spark_answers import WorkAsked, read_work
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.task_environment import TaskEnvironment
+
+logger = logging.getLogger(__name__)
 
 _JOBS_REMEMBERED_MAX = 10_000
 _PROBLEM_LENGTH_MAX = 500
@@ -46,6 +52,9 @@ _CLOSE_MARGIN = 25.0
 
 _STACKS_TIMEOUT = 4.0
 """Well below `rpc.timeout`, within which a whole dump is answered."""
+_WORK_TIMEOUT = 2.0
+"""It is asked once an attempt with Spark ends, and its report waits for the answer."""
+_SETTLE_MILLIS = 100
 _SESSION = TypeAdapter(SlotSession)
 _COUNT_MAX = 1 << 62
 _PROGRESS = TypeAdapter(dict[str, SparkProgress])
@@ -202,6 +211,26 @@ class ProcessSparkEnvironment:
         """What must not grow with the number of jobs (R25), by name, after a garbage collection. For benchmarks."""
         value: dict[str, int] = await self._call("figures", {})
         return value
+
+    async def work(
+        self, asked: WorkAsked, stages_max: int, *, has_plans: bool
+    ) -> tuple[SparkWork, tuple[SparkQuery, ...]] | None:
+        """What Spark has done for an attempt; a JVM that does not say it in time stays (R48)."""
+        host = self._host
+        if host is None or not host.is_ready:
+            return None
+        arguments = {
+            "tag": asked.session_id,
+            "since": asked.since_millis,
+            "until": asked.until_millis,
+            "settle_millis": _SETTLE_MILLIS if asked.until_millis else 0,
+            "has_plans": has_plans,
+        }
+        try:
+            return await host.ask("work", _WORK_TIMEOUT, partial(read_work, stages_max=stages_max), arguments)
+        except (SparkLostError, ValueError) as error:
+            logger.debug("what Spark has done is not known: %s", error)
+            return None
 
     async def thread_dump(self) -> str:
         """The stacks of the JVM's threads; a JVM that does not say them in time stays (R48)."""

@@ -268,13 +268,15 @@ class HostProcess:
             self._sessions.add(answer.session_id)
         return answer
 
-    async def ask(self, operation: str, timeout: float, read: Callable[[Any], T]) -> T:
+    async def ask(
+        self, operation: str, timeout: float, read: Callable[[Any], T], arguments: dict[str, Any] | None = None
+    ) -> T:
         """A question that nothing depends on: silence is an answer, and kills nobody. Raises SparkLostError.
 
         `read` makes something of any value.
         """
         try:
-            return read(await self._asked(operation, {}, timeout))
+            return read(await self._asked(operation, arguments or {}, timeout))
         except TimeoutError as error:
             message = f"no answer in {timeout:g} s"
             raise SparkLostError(message) from error

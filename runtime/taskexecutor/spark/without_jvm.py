@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError
+from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.security.file_mask import PRIVATE_MODE
 from runtime.taskexecutor.driver_jvm.command import import_path
 from runtime.taskexecutor.spark.environment import ClosedSession, JvmChange, SparkLoss
+from runtime.taskexecutor.spark.spark_answers import WorkAsked
 from runtime.taskexecutor.spark_protocol.archive_build import builder_command
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
@@ -48,6 +50,12 @@ class WithoutJvm:
     async def progress(self) -> Mapping[str, SparkProgress]:
         """Nothing is known of its jobs."""
         return {}
+
+    async def work(
+        self, asked: WorkAsked, stages_max: int, *, has_plans: bool
+    ) -> tuple[SparkWork, tuple[SparkQuery, ...]] | None:
+        """Nothing is known of its jobs."""
+        return None
 
     async def thread_dump(self) -> str:
         """There is no JVM of the TaskManager."""

@@ -116,6 +116,14 @@ class Driver:
         """The stacks of the JVM's threads, in one call, as `jstack` prints them."""
         return str(self.jvm.org.apache.spark.ThreadDump.read(THREAD_DUMP_MAX))
 
+    def work_of(self, tag: str, since: int, until: int, settle_millis: int, *, has_plans: bool) -> str:
+        """Jobs, stages and queries of a session between these times, as JSON, in one call (`jvm/SlotStages.java`).
+
+        `until` is 0 while they go on; else the store gets so many milliseconds to learn of their end.
+        """
+        read = self.jvm.org.apache.spark.SlotStages.read
+        return str(read(self._scala_context, self.java_session, tag, since, until, settle_millis, has_plans))
+
     def trim_heap(self) -> None:
         """Give the operating system what the heap does not need; a pause of a fifth of a second for all sessions."""
         self.jvm.org.apache.spark.IdleHeap.trim()

@@ -122,10 +122,15 @@ class SparkHost:
                 return self._sessions.cancel_jobs(arguments["session_id"])
             case "end_job":
                 return self._end_job(arguments["job_id"])
-            case "progress":
-                return self._progress
+            case "work":
+                return self._driver.work_of(**arguments)
             case _:
-                return {"threads": self._threads, "figures": self._driver.figures}[operation]()
+                looks: dict[str, Callable[[], Any]] = {
+                    "threads": self._threads,
+                    "figures": self._driver.figures,
+                    "progress": lambda: self._progress,
+                }
+                return looks[operation]()
 
     def _threads(self) -> str:
         """One at a time: a JVM that does not answer must not take all threads that answer requests."""

@@ -48,6 +48,8 @@ class TestingSlotPool:
         finally:
             del self.slots[slot_index], self._ending[attempt_id]
 
+    views = None
+
     def memory_bytes(self) -> dict[int, int]:
         return dict.fromkeys(self.slots, 1 << 20)
 

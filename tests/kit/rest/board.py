@@ -21,6 +21,7 @@ from runtime.executiongraph.archived import (
 )
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.gateways.overview import Takeover
+from runtime.gateways.spark_work import SparkStage, SparkWork, work_of
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 from tests.kit.rest.fakes import JOB_MASTER, FakeDispatcher
 
@@ -39,6 +40,26 @@ COUNTED = (
     UserAccumulator(HOSTILE.replace("\u202e", ""), AccumulatorKind.COUNTER, 2),
     UserAccumulator("seconds of a file", AccumulatorKind.HISTOGRAM, 48, 61.3, 0.4, 7.25),
 )
+_STAGES = [
+    SparkStage(
+        stage_id=number,
+        name=f"collect at daily.py:{7 + number}",
+        state="FAILED" if number == 2 else "COMPLETE",
+        tasks_total=40,
+        tasks_completed=40 - number,
+        tasks_failed=number,
+        submitted_millis=1000 * number,
+        completed_millis=1000 * number + 900,
+        run_millis=31_000,
+        cpu_millis=20_000,
+        gc_millis=700,
+        read_bytes=1 << 24,
+        shuffle_read_bytes=1 << 20,
+        shuffle_write_bytes=1 << 21,
+        spilled_disk_bytes=number << 19,
+    )
+    for number in range(3)
+]
 _END = (ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED)
 
 
@@ -63,7 +84,16 @@ def attempt(
         TaskMetrics(1 << 20, 1 << 18, 1000 * (subtask + 1), 100, spent // 2, 200 << 20),
         ArchivedProgress(0.4, text, 1, 1, 40, 100) if state is ExecutionState.RUNNING else None,
         COUNTED if vertex == 1 and state is ExecutionState.FINISHED else (),
+        _work(start) if vertex == 1 and state in _END else None,
     )
+
+
+def _work(start: int) -> SparkWork:
+    stages = [
+        replace(one, submitted_millis=start + one.submitted_millis, completed_millis=start + one.completed_millis)
+        for one in _STAGES
+    ]
+    return work_of(2, 1, stages, 16)
 
 
 def vertex(number: int, name: str, attempts: Sequence[Sequence[ArchivedExecution]]) -> ArchivedVertex:

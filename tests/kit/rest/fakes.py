@@ -73,9 +73,15 @@ from runtime.gateways.task_executor import (
     AttemptLogResponse,
     AttemptLogsRequest,
     AttemptLogsResponse,
+    AttemptSpark,
+    AttemptSparkRequest,
+    AttemptSparkResponse,
+    AttemptStacksRequest,
+    AttemptStacksResponse,
     CensusAccepted,
     CensusRequest,
     LogStream,
+    SampledStack,
     TaskExecutorGateway,
 )
 from runtime.highavailability.jars import JarStore
@@ -366,6 +372,11 @@ class FakeTaskExecutor:
 
     text = b"hello from the task\n"
     stream = LogStream.STDOUT
+    spark: tuple[AttemptSpark, ...] = ()
+    stacks: tuple[SampledStack, ...] = ()
+
+    def __init__(self) -> None:
+        self.sampled: list[AttemptStacksRequest] = []
 
     async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
         """One stream has the text, the others nothing."""
@@ -378,6 +389,17 @@ class FakeTaskExecutor:
         """The same for many, without a bound."""
         pieces = [AttemptLogPiece(n, await self.request_attempt_log(one)) for n, one in enumerate(request.reads)]
         return AttemptLogsResponse(tuple(pieces))
+
+    async def request_attempt_spark(self, request: AttemptSparkRequest, /) -> AttemptSparkResponse:
+        """What the test has put there."""
+        return AttemptSparkResponse(tuple(one for one in self.spark if one.attempt_id in request.attempts))
+
+    async def request_attempt_stacks(self, request: AttemptStacksRequest, /) -> AttemptStacksResponse:
+        """The same."""
+        self.sampled.append(request)
+        if not self.stacks:
+            raise NotFoundError(f"attempt {request.attempt_id} does not run here")
+        return AttemptStacksResponse(1_000_000, self.stacks)
 
     async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
         """REST asks for none."""
@@ -446,6 +468,7 @@ class RestFakes:
         self.events: ClusterEvents = NO_EVENTS
         self.stand_bys = ["jm-2:8081"]
         self.audit: Audit = NoAudit()
+        self.task_executor: TaskExecutorGateway = FakeTaskExecutor()
 
     def context(self) -> RestContext:
         """The context of an application over these fakes."""
@@ -477,4 +500,4 @@ class RestFakes:
 
     def _task_executor(self, address: str) -> TaskExecutorGateway:
         del address
-        return FakeTaskExecutor()
+        return self.task_executor

@@ -318,6 +318,8 @@ class SimulatedSlotPool:
         for nothing in list[tuple[str, str]]():
             yield nothing
 
+    views = None
+
     def memory_bytes(self) -> dict[int, int]:
         """Nothing is measured."""
         return {}

@@ -37,7 +37,7 @@ def test_what_a_killed_attempt_had_told_is_in_its_report(tmp_path: Path) -> None
 
 def test_a_script_that_begins_again_elsewhere_begins_at_nothing(tmp_path: Path) -> None:
     running, _ = attempt(tmp_path)
-    running.encoded_order()
+    running.begin()
     running.tell_accumulators(ROWS)
     running.move(DEFAULT_ENVIRONMENT)
     assert running.report_of(KILLED).accumulators == ()

@@ -9,6 +9,9 @@ import { h, svg } from "./view.js";
 /** The class of a state: what it means, for its colour. @type {Record<string, string>} */
 const MEANING = {
   FINISHED: "good",
+  COMPLETE: "good",
+  ACTIVE: "busy",
+  PENDING: "wait",
   RUNNING: "busy",
   INITIALIZING: "busy",
   DEPLOYING: "wait",

@@ -127,6 +127,7 @@ class RecoveredJob:
         execution.outputs = event.outputs
         execution.metrics = event.metrics
         execution.accumulators = event.accumulators  # R57
+        execution.spark_work = event.spark_work
         if event.outputs:
             self.graph.vertex_of(execution).has_output_directories = True
         self.graph.restore(execution)

@@ -65,6 +65,7 @@ SOURCES: tuple[str, ...] = (
     "SharedContext",
     "ExitWitness",
     "Figures",
+    "SlotStages",
     "IdleHeap",
     "ThreadDump",
 )

@@ -10,6 +10,7 @@ import { configurationTab } from "./job_configuration.js";
 import { exceptionsTab } from "./job_exceptions.js";
 import { graphTab } from "./job_graph.js";
 import { logsTab } from "./job_logs.js";
+import { sparkTab } from "./job_spark.js";
 import { subtasksTab } from "./job_subtasks.js";
 import { timelineTab } from "./job_timeline.js";
 
@@ -25,7 +26,7 @@ import { timelineTab } from "./job_timeline.js";
  * @property {(job: any, more: any, place: Place, app: App) => Content} view
  */
 
-const TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, accumulatorsTab, configurationTab];
+const TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, sparkTab, accumulatorsTab, configurationTab];
 const RESULT_OPEN_CHARACTERS = 200;
 const ENDED = ["FINISHED", "FAILED", "CANCELED"];
 

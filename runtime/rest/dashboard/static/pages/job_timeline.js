@@ -1,4 +1,4 @@
-/** When each attempt ran: bars by vertex and subtask on one axis of time. */
+/** When each attempt ran: bars by vertex and subtask on one axis of time, with the stages of Spark inside. */
 
 import { get } from "../api.js";
 import { duration, moment } from "../format.js";
@@ -10,19 +10,24 @@ const ROW = 18;
 const HEAD = 26;
 const NAMES = 180;
 const LEAST_BAR = 2;
+const STAGE = 3;
 const PADDING = 20;
 const TICKS = 6;
 /** The browser limits the height of a canvas; what is beyond is said. */
 const ROWS_MAX = 1500;
 
-/** @typedef {{y: number, x1: number, x2: number, attempt: any, vertex: any}} Bar */
-/** @typedef {{vertex: any, attempt: any}} Entry */
+/** @typedef {{y: number, x1: number, x2: number, attempt: any, vertex: any, stages: any[]}} Bar */
+/** @typedef {{vertex: any, attempt: any, stages: any[]}} Entry */
 
 /** @type {import("./job.js").Tab} */
 export const timelineTab = {
   name: "timeline",
   title: "Timeline",
-  load: (jobId, _, signal) => get(`jobs/${encodeURIComponent(jobId)}/attempts`, signal),
+  async load(jobId, _, signal) {
+    const job = `jobs/${encodeURIComponent(jobId)}`;
+    const [attempts, spark] = await Promise.all([get(`${job}/attempts`, signal), get(`${job}/spark`, signal)]);
+    return { ...attempts, spark };
+  },
   view(job, attempts, _, app) {
     const entries = entriesOf(attempts);
     if (!entries.length) return empty("Nothing has been deployed yet.");
@@ -38,11 +43,12 @@ export const timelineTab = {
 
 /** @param {any} attempts @returns {Entry[]} */
 function entriesOf(attempts) {
+  const stages = new Map(attempts.spark.attempts.map((/** @type {any} */ one) => [one["attempt-id"], one.stages]));
   return attempts.vertices.flatMap((/** @type {any} */ vertex) =>
     vertex.attempts
       .filter((/** @type {any} */ one) => one["start-time"] >= 0)
       .sort((/** @type {any} */ a, /** @type {any} */ b) => a.subtask - b.subtask || a.attempt - b.attempt)
-      .map((/** @type {any} */ attempt) => ({ vertex, attempt })),
+      .map((/** @type {any} */ attempt) => ({ vertex, attempt, stages: stages.get(attempt["attempt-id"]) ?? [] })),
   );
 }
 
@@ -118,7 +124,7 @@ function ticks(context, first, last, at, high, colour) {
  * @param {Entry | undefined} before
  * @returns {Bar}
  */
-function bar(context, { vertex, attempt }, index, now, at, names, colour, before) {
+function bar(context, { vertex, attempt, stages }, index, now, at, names, colour, before) {
   const y = HEAD + index * ROW;
   const x1 = at(attempt["start-time"]);
   const x2 = Math.max(x1 + LEAST_BAR, at(attempt["end-time"] >= 0 ? attempt["end-time"] : now));
@@ -129,11 +135,18 @@ function bar(context, { vertex, attempt }, index, now, at, names, colour, before
     context.fillStyle = colour("wait");
     context.fillRect(x1, y + 3, Math.max(0, Math.min(at(running), x2) - x1), ROW - 6);
   }
+  for (const stage of stages) {
+    if (stage["start-time"] < 0) continue;
+    const from = Math.max(x1, at(stage["start-time"]));
+    const to = Math.min(x2, at(stage["end-time"] >= 0 ? stage["end-time"] : now));
+    context.fillStyle = colour(stage.status === "FAILED" ? "bad" : "text");
+    context.fillRect(from, y + ROW - 7, Math.max(1, to - from - 1), STAGE);
+  }
   const isFirst = before?.vertex !== vertex;
   context.fillStyle = colour(isFirst ? "text" : "muted");
   const number = `${attempt.subtask}${attempt.attempt ? `, attempt ${attempt.attempt}` : ""}`;
   context.fillText(fitted(context, isFirst ? `${vertex.name} ${number}` : `  ${number}`, names - 8), 0, y + 13);
-  return { y, x1, x2, attempt, vertex };
+  return { y, x1, x2, attempt, vertex, stages };
 }
 
 /** @param {CanvasRenderingContext2D} context @param {string} text @param {number} wide */
@@ -160,9 +173,9 @@ function showTip(tip, found, now, event, node) {
   if (!tip) return;
   tip.toggleAttribute("hidden", !found);
   if (!found) return;
-  const { attempt, vertex } = found;
+  const { attempt, vertex, stages } = found;
   const end = attempt["end-time"] >= 0 ? attempt["end-time"] : now;
-  tip.textContent = `${vertex.name} ${attempt.subtask}, attempt ${attempt.attempt}: ${attempt.status}, ${duration(end - attempt["start-time"])} on ${attempt["taskmanager-id"]}`;
+  tip.textContent = `${vertex.name} ${attempt.subtask}, attempt ${attempt.attempt}: ${attempt.status}, ${duration(end - attempt["start-time"])} on ${attempt["taskmanager-id"]}${stages.length ? `, ${stages.length} Spark stages` : ""}`;
   const place = node.getBoundingClientRect();
   tip.style.setProperty("left", `${Math.min(event.clientX - place.left + 12, Math.max(0, place.width - 280))}px`);
   tip.style.setProperty("top", `${event.clientY - place.top + 14}px`);

@@ -1,0 +1,112 @@
+"""GET /jobs/:id/spark: what Spark does for a job, live from the JVMs of its TaskManagers, and what it has done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from runtime.aio.scope import Scope
+from runtime.common.errors import FlinklikeError
+from runtime.common.ids import ExecutionAttemptId, parse_job_id
+from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
+from runtime.gateways.spark_work import QUERIES_MAX, STAGES_LIVE_MAX, SparkQuery, SparkWork
+from runtime.gateways.task_executor import ATTEMPTS_LOOKED_AT_MAX, AttemptSparkRequest
+from runtime.rest.access.authorized_routes import authorized_router
+from runtime.rest.answers import JsonAnswer
+from runtime.rest.bodies import spark_bodies
+from runtime.rest.bodies.schema import spark as schema
+from runtime.rest.context import RestContext
+from runtime.rest.openapi import answers
+from runtime.rest.routes.jobs import archived_graph
+from runtime.rest.routes.log_places import LogPlaces
+
+
+@dataclass(slots=True)
+class _Attempt:
+    vertex: ArchivedVertex
+    subtask: int
+    attempt: ArchivedExecution
+    work: SparkWork | None
+    queries: tuple[SparkQuery, ...] = ()
+
+
+@dataclass(slots=True)
+class _Look:
+    """What was found of one job. `left_out`: attempts that run and were not asked."""
+
+    attempts: list[_Attempt]
+    problems: list[str] = field(default_factory=list)
+    left_out: int = 0
+
+    def by_address(self, places: LogPlaces, *, has_plans: bool) -> dict[str, dict[ExecutionAttemptId, _Attempt]]:
+        """Whom to ask: of what runs, and with `has_plans` of what has ended and used Spark."""
+        groups: dict[str, dict[ExecutionAttemptId, _Attempt]] = {}
+        room = ATTEMPTS_LOOKED_AT_MAX
+        for one in sorted(self.attempts, key=lambda one: one.attempt.state.is_terminal):
+            is_running = not one.attempt.state.is_terminal
+            if not one.attempt.task_manager_id or not (is_running or (has_plans and one.work is not None)):
+                continue
+            address = places.address(one.attempt)
+            if not room or address is None:
+                self.left_out += is_running
+                continue
+            room -= 1
+            groups.setdefault(address, {})[ExecutionAttemptId.parse(one.attempt.attempt_id)] = one
+        return groups
+
+
+def spark_router(context: RestContext) -> APIRouter:
+    """The route of a job's Spark."""
+    router = authorized_router(context, tags=["jobs"])
+
+    @router.get("/jobs/{job_id}/spark", responses=answers(schema.SparkOfJob))
+    async def spark(job_id: str, plans: bool = False) -> Response:  # noqa: FBT001, FBT002 - a query parameter
+        """Stages of each attempt that has used Spark; with `plans` queries too, as long as the JVM keeps them."""
+        graph = await archived_graph(context, parse_job_id(job_id))
+        look = _Look(list(_attempts(graph)))
+        places = LogPlaces(context.components.resource_manager.task_managers())
+        async with Scope("rest/spark") as scope:
+            for address, asked in look.by_address(places, has_plans=plans).items():
+                scope.spawn(address, _ask(context, address, asked, look, has_plans=plans))
+        body: schema.SparkOfJob = {
+            "now": context.clock.epoch_millis(),
+            "attempts": [
+                spark_bodies.of_attempt(one.vertex, one.subtask, one.attempt, one.work, one.queries)
+                for one in look.attempts
+                if one.work is not None
+            ],
+            "left-out": look.left_out,
+            "problems": look.problems,
+        }
+        return JsonAnswer(body)
+
+    return router
+
+
+def _attempts(graph: ArchivedExecutionGraph) -> Iterator[_Attempt]:
+    for vertex in graph.vertices:
+        for subtask in vertex.subtasks:
+            for attempt in (*subtask.prior, subtask.current):
+                yield _Attempt(vertex, subtask.index, attempt, attempt.spark_work)
+
+
+async def _ask(
+    context: RestContext, address: str, asked: dict[ExecutionAttemptId, _Attempt], look: _Look, *, has_plans: bool
+) -> None:
+    request = AttemptSparkRequest(tuple(asked), has_plans)
+    try:
+        answer = await context.task_executor(address).request_attempt_spark(request)
+    except FlinklikeError as error:
+        named = next(iter(asked.values())).attempt.task_manager_id
+        look.problems.append(f"TaskManager {named} does not say what its Spark does: {error}"[:500])
+        return
+    for told in answer.found:
+        one = asked.get(told.attempt_id)
+        if one is None or len(told.work.stages) > STAGES_LIVE_MAX:
+            continue  # R52: nobody has asked for it
+        if not one.attempt.state.is_terminal:
+            one.work = told.work
+        one.queries = told.queries[:QUERIES_MAX]

@@ -1,0 +1,79 @@
+"""Reads what the Spark host says of an attempt's work (R52): jobs run in its JVM, so that it may say anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from runtime.common.printable import printable
+from runtime.gateways.spark_work import (
+    NAME_LENGTH_MAX,
+    PLAN_LENGTH_MAX,
+    QUERIES_MAX,
+    STAGES_LIVE_MAX,
+    SparkQuery,
+    SparkStage,
+    SparkWork,
+    work_of,
+)
+
+_COUNT_MAX = 1 << 50
+_STAGES_READ_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkAsked:
+    """Which work: of one session, between the begin and the end of an attempt; `until_millis` 0 while it runs."""
+
+    session_id: str
+    since_millis: int
+    until_millis: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    jobs: int
+    jobs_failed: int
+    stages: tuple[SparkStage, ...]
+    queries: tuple[SparkQuery, ...]
+
+
+_TOLD = TypeAdapter(_Told)
+
+NOTHING = work_of(0, 0, (), 0)
+
+
+def read_work(value: Any, stages_max: int = STAGES_LIVE_MAX) -> tuple[SparkWork, tuple[SparkQuery, ...]]:
+    """The work with its longest stages, and its queries, the newest first. Raises ValueError."""
+    told = _TOLD.validate_json(str(value))
+    stages = [_stage(one) for one in told.stages[:_STAGES_READ_MAX]]
+    queries = tuple(_query(one) for one in told.queries[:QUERIES_MAX])
+    work = work_of(_count(told.jobs), _count(told.jobs_failed), stages, stages_max)
+    return work, queries
+
+
+def _stage(one: SparkStage) -> SparkStage:
+    for field in fields(one):
+        value = getattr(one, field.name)
+        if isinstance(value, int):
+            _count(value)
+    return replace(one, name=printable(one.name)[:NAME_LENGTH_MAX], state=printable(one.state)[:40])
+
+
+def _query(one: SparkQuery) -> SparkQuery:
+    for number in (one.query_id, one.submitted_millis, one.completed_millis):
+        _count(number)
+    return replace(
+        one,
+        description=printable(one.description)[:NAME_LENGTH_MAX],
+        plan=printable(one.plan)[:PLAN_LENGTH_MAX],
+    )
+
+
+def _count(number: int) -> int:
+    if not -1 <= number <= _COUNT_MAX:
+        message = f"{number} counts nothing of Spark's"
+        raise ValueError(message)
+    return number

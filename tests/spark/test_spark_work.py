@@ -1,0 +1,67 @@
+"""What the JVM says of the work of one attempt: its own jobs, stages and queries, and nothing of another session's."""
+
+from __future__ import annotations
+
+import time
+
+from runtime.gateways.spark_work import SparkQuery, SparkWork
+from runtime.taskexecutor.spark.spark_answers import WorkAsked
+from tests.kit.spark.spark_box import SparkBox
+
+SHUFFLE = """
+spark.range(0, 1000, 1, 4).selectExpr("id % 7 as k").groupBy("k").count().collect()
+emit("done")
+ask()
+"""
+FAILS = """
+try:
+    spark.sparkContext.parallelize(range(2), 2).map(lambda x: 1 // 0).collect()
+except Exception:
+    emit("failed")
+ask()
+"""
+
+
+def work(
+    box: SparkBox, session_id: str, since: float, until: float = 0.0, *, stages: int = 100
+) -> tuple[SparkWork, tuple[SparkQuery, ...]]:
+    asked = WorkAsked(session_id, int(since * 1000), int(until * 1000))
+    told = box.run(box.environment.work(asked, stages, has_plans=True))
+    assert told is not None
+    return told
+
+
+def test_stages_and_plans_of_one_attempt(box: SparkBox) -> None:
+    since = time.time() - 0.01
+    slot, other = box.slot(SHUFFLE), box.slot(FAILS, slot_index=1)
+    assert (slot.next(), other.next()) == ("done", "failed")
+    now = time.time()
+    told, queries = work(box, slot.session.session_id, since, now)
+    assert told.jobs >= 1
+    assert told.jobs_failed == 0
+    assert told.stages_total >= 2
+    assert told.total.tasks_completed >= 5
+    assert told.total.shuffle_write_bytes > 0
+    assert told.total.shuffle_read_bytes > 0
+    done = [one for one in told.stages if one.state == "COMPLETE"]
+    assert all(since * 1000 - 1 <= one.submitted_millis <= one.completed_millis <= now * 1000 + 1000 for one in done)
+    assert len(queries) == 1
+    assert "HashAggregate" in queries[0].plan
+    assert queries[0].completed_millis >= queries[0].submitted_millis > 0
+    failed, none = work(box, other.session.session_id, since, now)
+    assert (failed.jobs, failed.jobs_failed, none) == (1, 1, ())
+    assert failed.total.tasks_failed >= 1
+    assert work(box, slot.session.session_id, now + 1)[0].jobs == 0, "another attempt of the same process"
+    assert len(work(box, slot.session.session_id, since, now, stages=1)[0].stages) == 1
+
+
+def test_it_is_told_in_little_time(box: SparkBox) -> None:
+    slot = box.slot(SHUFFLE)
+    slot.next()
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        work(box, slot.session.session_id, 0.0, time.time())
+        times.append(time.perf_counter() - begin)
+    print("seconds for one look:", sorted(times)[10])
+    assert sorted(times)[10] < 0.2
