@@ -32,6 +32,19 @@ class TaskLife:
         parts = [self.dag_id, self.run_id, self.task_id, self.map_index, self.run_started, self.max_tries, number]
         return JobId(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32])
 
+    def owns(self, job_id: JobId, number: int | None = None) -> bool:
+        """True for the id of a job of this life, or of one that a clear has ended since the run was started.
+
+        `number` is that of the job, None for one that its tries have counted. Nobody can make an id of another task.
+        """
+        if number is not None:
+            return self.job_id_of(number) == job_id
+        if any(self.job_id_of(one) == job_id for one in range(1, _TRIES_LOOKED_AT + 1)):
+            return True
+        oldest = max(0, self.max_tries - _LIVES_LOOKED_AT)
+        before = (replace(self, max_tries=one) for one in range(oldest, self.max_tries))
+        return any(life.job_id_of(one) == job_id for life in before for one in range(1, _TRIES_OF_OTHERS + 1))
+
     def id_after(self, ended: JobId | None, try_number: int) -> JobId | None:
         """The id of the job that follows the job `ended` of this life, or its first id.
 

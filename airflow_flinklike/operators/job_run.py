@@ -41,6 +41,7 @@ from runtime.common.states import JobStatus
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+_NUMBER_DIGITS = 15
 _INSIST_SECONDS_MAX = 60.0
 """The interval of heartbeats for an adopted job; a third of a shorter `orphan_timeout` (D-035)."""
 _FIRST_LOOK_SECONDS = 1.0
@@ -83,6 +84,7 @@ class JobRun:
         log: Log,
     ) -> None:
         self.job_id: JobId | None = None
+        self._number = 0
         """The stored or chosen job, set before the job may have to be ended."""
         self.is_own = False
         """This try has stored the job's id and submits the job. A kill may come before the cluster's answer."""
@@ -204,14 +206,21 @@ class JobRun:
         return None
 
     def _fresh_id(self, stored: StoredJob | None) -> JobId:
-        if self._life is None or self.settings.is_repeated:
+        if self._life is None:
             return new_job_id()
+        if self.settings.is_repeated:
+            return self._random_id(self._life)
         if not self.settings.is_durable:
             return self._life.job_id_of(self._try_number)
         ended = None
         if stored is not None and stored.is_of(self._max_tries, self._run_started):
             ended = stored.job_id
-        return self._life.id_after(ended, self._try_number) or new_job_id()
+        return self._life.id_after(ended, self._try_number) or self._random_id(self._life)
+
+    def _random_id(self, life: TaskLife) -> JobId:
+        """An id that no other job has, and that says all the same whose it is (D-117)."""
+        self._number = int(new_job_id()[:_NUMBER_DIGITS], 16)
+        return life.job_id_of(self._number)
 
     def _take_over(self, job_id: JobId) -> JobId:
         """Take up the job of an earlier try."""
@@ -229,8 +238,13 @@ class JobRun:
             self.settings.may_cancel,
             is_unanswered,
             outlives_task=self.settings.orphan_timeout is None,
+            number=self._number_of(job_id),
         )
         self._store.set(STORE_KEY, stored.to_json())
+
+    def _number_of(self, job_id: JobId) -> int | None:
+        is_random = self._life is not None and self._number and self._life.job_id_of(self._number) == job_id
+        return self._number if is_random else None
 
     def _status(self, job_id: JobId) -> JobStatus | None:
         try:

@@ -18,6 +18,7 @@ class StoredJob:
     """The value in `task_state_store`: the job, and the life of the task that submitted it (`max_tries` and
     `run_started`; None and "" when they are unreadable).
 
+    `number`: that of a job id that is not one of the first numbers of its life (`TaskLife.job_id_of`).
     `is_unanswered`: the submit got no answer, and no cluster had ever answered that try.
     `conn_id` and `cancel_on_kill` are for the listener, which cancels the job while the task has no process, and so is
     `outlives_task`: without an `orphan_timeout`, the job runs on when its task has failed without it.
@@ -30,6 +31,7 @@ class StoredJob:
     cancel_on_kill: bool = True
     is_unanswered: bool = False
     outlives_task: bool = False
+    number: int | None = None
 
     def to_json(self) -> dict[str, str | int | bool | None]:
         """The stored JSON."""
@@ -42,6 +44,7 @@ class StoredJob:
             "cancel_on_kill": self.cancel_on_kill,
             **({"is_unanswered": True} if self.is_unanswered else {}),
             **({"outlives_task": True} if self.outlives_task else {}),
+            **({"number": self.number} if self.number is not None else {}),
         }
 
     def is_of(self, max_tries: int, run_started: str) -> bool:
@@ -64,6 +67,7 @@ def parse_stored(value: object) -> StoredJob | None:
     except InvalidInputError:
         return None
     max_tries, run_started, conn_id = value.get("max_tries"), value.get("run_started"), value.get("conn_id")
+    number = value.get("number")
     return StoredJob(
         job_id,
         max_tries if type(max_tries) is int else None,
@@ -72,4 +76,5 @@ def parse_stored(value: object) -> StoredJob | None:
         value.get("cancel_on_kill") is not False,
         value.get("is_unanswered") is True,
         value.get("outlives_task") is True,
+        number if type(number) is int else None,
     )

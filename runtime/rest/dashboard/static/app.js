@@ -26,6 +26,7 @@ const NAVIGATION = /** @type {[string, string, string][]} */ ([
   ["ui/submit", "Submit", "submit"],
   ["ui/events", "Events", "events"],
 ]);
+const ALL_JOBS = "../../ui/jobs";
 const THEMES = ["auto", "light", "dark"];
 const TOLD_MILLIS = 6000;
 
@@ -130,7 +131,7 @@ export class App {
     const target = event.target instanceof Element ? event.target.closest("a[href]") : null;
     if (!target || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     const url = new URL(/** @type {HTMLAnchorElement} */ (target).href);
-    const isOurs = url.origin === location.origin && /^ui(\/|$)/.test(url.pathname.slice(this.base.length));
+    const isOurs = url.origin === location.origin && url.pathname.startsWith(this.base) && /^ui(\/|$)/.test(url.pathname.slice(this.base.length));
     if (!isOurs || target.hasAttribute("download") || target.hasAttribute("target")) return;
     event.preventDefault();
     this.go(url.href);
@@ -218,14 +219,15 @@ export class App {
     const links = NAVIGATION.filter(([href, , part]) => hasPage(href) && (part || !MODE)).map(([href, name, part]) =>
       h("a", { href, key: href, "aria-current": isHere(part) ? "page" : null }, name),
     );
+    const isOfTask = MODE === "airflow" && this.place.parts.length > 1; // its address is below that of the task
     const theme = this.theme();
     const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length] ?? "auto";
     return h(
       "header",
       { key: "header" },
       h("a", { class: "skip", href: "#main", onclick: (/** @type {Event} */ event) => this.skip(event) }, "Skip to content"),
-      h("a", { class: "brand", href: "ui" }, "flinklike"),
-      h("nav", { "aria-label": "Pages" }, links),
+      h("a", { class: "brand", href: isOfTask ? ALL_JOBS : "ui" }, "flinklike"),
+      h("nav", { "aria-label": "Pages" }, isOfTask ? h("a", { href: ALL_JOBS }, "All jobs") : links),
       MODE === "history" ? h("span", { class: "muted" }, "History server: jobs that have ended, of all clusters whose histories it reads") : null,
       h(
         "div",

@@ -31,6 +31,7 @@ export const jobsPage = {
     const none = isFiltered ? ["No job is like that. ", h("a", { href: "ui/jobs" }, "Show all")] : NONE[MODE]();
     return [
       h("h1", null, "Jobs"),
+      (data.problems ?? []).map((/** @type {string} */ one) => h("p", { class: "problem", role: "status", key: one }, one)),
       h(
         "form",
         { class: "filters", role: "search", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
