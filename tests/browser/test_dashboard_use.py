@@ -176,6 +176,18 @@ def test_a_hidden_tab_asks_nothing(visit: Visits) -> None:
         person.hide(hidden=False)
 
 
+@pytest.mark.parametrize(("name", "is_asked_again"), [("running", True), ("failed", False)])
+def test_a_job_is_loaded_again_while_its_numbers_move(
+    visit: Visits, cluster: Cluster, name: str, is_asked_again: bool
+) -> None:
+    person, path = visit(), f"/jobs/{cluster.jobs[name]}"
+    with person.page.expect_request(lambda asked: "/changes?since=" in asked.url and "since=&" not in asked.url):
+        person.open(f"ui{path}")
+    person.requests.clear()
+    person.page.wait_for_timeout(5000)
+    assert any(one.endswith(path) for one in person.requests) is is_asked_again
+
+
 def test_the_page_waits_for_the_next_leader_and_goes_on(visit: Visits, cluster: Cluster) -> None:
     person = visit()
     person.expected = ("503",)

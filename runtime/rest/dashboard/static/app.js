@@ -13,7 +13,7 @@ import { h, patch } from "./view.js";
  * @property {(place: Place, data: any) => string} title
  * @property {(place: Place, signal: AbortSignal) => Promise<any>} load
  * @property {(data: any, place: Place, app: App) => Content} view
- * @property {boolean} [moves] it has numbers that move: it is loaded again every web.refresh-interval, too
+ * @property {(data: any) => boolean} [moves] true while it has numbers that move: it is loaded again every web.refresh-interval, too
  */
 /** @typedef {{title: string, says: Content, verb: string, does: () => Promise<string>}} Action */
 
@@ -102,7 +102,7 @@ export class App {
         this.problem = error;
         if (error) this.render();
       },
-      every: () => (this.page.moves ? this.refreshMillis : 0),
+      every: () => (this.page.moves?.(this.data) ? this.refreshMillis : 0),
     });
     this.render();
     if (isOther) window.scrollTo(0, 0);

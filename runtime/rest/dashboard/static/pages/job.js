@@ -43,7 +43,7 @@ export function hasEnded(job) {
 /** @type {import("../app.js").Page} */
 export const jobPage = {
   title: (_, data) => data?.job.name ?? "Job",
-  moves: true,
+  moves: ({ job }) => !hasEnded(job),
   async load(place, signal) {
     const jobId = place.parts[1] ?? "";
     const tab = tabOf(place.parts[2] ?? "");

@@ -13,7 +13,7 @@ const TABS = /** @type {[string, string][]} */ ([["", "Configuration"], ["logs",
 /** @type {import("../app.js").Page} */
 export const jobManagerPage = {
   title: () => "JobManager",
-  moves: true,
+  moves: () => true,
   async load(place, signal) {
     const tab = place.parts[1] ?? "";
     const [overview, configuration, more, events] = await Promise.all([get("overview", signal), get("jobmanager/config", signal), loadView("jobmanager", tab, place, signal), tab === "leaders" ? get(path(["events"], { limit: EVENTS }), signal) : null]);

@@ -11,7 +11,7 @@ const HEAD = ["JobMaster process", "State", "Jobs", "CPU", "Memory", "Jobs so fa
 /** @type {import("../app.js").Page} */
 export const jobMastersPage = {
   title: () => "JobMasters",
-  moves: true,
+  moves: () => true,
   async load(place, signal) {
     const moved = place.query.get("move");
     const [found, job] = await Promise.all([get("jobmasters", signal), moved ? get(`jobs/${encodeURIComponent(moved)}`, signal) : null]);
@@ -88,7 +88,7 @@ const TABS = /** @type {[string, string][]} */ ([["", "Jobs"], ["logs", "Logs"],
 /** @type {import("../app.js").Page} */
 export const jobMasterPage = {
   title: (_, data) => data?.one.address ?? "JobMaster",
-  moves: true,
+  moves: () => true,
   async load(place, signal) {
     const path = `jobmasters/${encodeURIComponent(place.parts[1] ?? "")}`;
     const [one, more] = await Promise.all([get(path, signal), loadView(path, place.parts[2] ?? "", place, signal)]);

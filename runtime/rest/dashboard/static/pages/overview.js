@@ -14,7 +14,7 @@ const LATEST_EVENTS = 5;
 /** @type {import("../app.js").Page} */
 export const overviewPage = {
   title: () => "Overview",
-  moves: true,
+  moves: () => true,
   async load(_, signal) {
     const [overview, history, running, failed, latest] = await Promise.all([
       get("overview", signal),

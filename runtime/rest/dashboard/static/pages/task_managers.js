@@ -12,7 +12,7 @@ const HEAD = ["TaskManager", "State", "Slots", "Spark", "Environments", "Last he
 /** @type {import("../app.js").Page} */
 export const taskManagersPage = {
   title: () => "TaskManagers",
-  moves: true,
+  moves: () => true,
   load: (_, signal) => get("taskmanagers", signal),
   view({ taskmanagers }, _, app) {
     const none = ["No TaskManager is registered: ", h("code", null, "bin/taskmanager.sh start"), " starts one. Jobs wait until there is one."];
@@ -47,7 +47,7 @@ const TABS = /** @type {[string, string][]} */ ([["", "Slots"], ["logs", "Logs"]
 /** @type {import("../app.js").Page} */
 export const taskManagerPage = {
   title: (place) => place.parts[1] ?? "TaskManager",
-  moves: true,
+  moves: () => true,
   async load(place, signal) {
     const path = `taskmanagers/${encodeURIComponent(place.parts[1] ?? "")}`;
     const [one, more] = await Promise.all([get(path, signal), loadView(path, place.parts[2] ?? "", place, signal)]);
