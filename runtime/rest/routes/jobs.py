@@ -114,6 +114,9 @@ def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
     async def submit(request: Request) -> Response:
         """Submit `{"job_id", "job_graph", "options"}`. Idempotent: the client chooses the id."""
         if request.headers.get("content-type", "").startswith("multipart/"):
+            # Flink's client sends all of it before it reads: without this it sees a broken connection, and repeats.
+            async for _ in request.stream():
+                pass
             message = (
                 "this cluster runs PySpark jobs, not Java job graphs: "
                 'POST JSON {"job_id", "job_graph"}, or use flinklike run'

@@ -95,8 +95,17 @@ async def test_all_problems_of_a_submission_come_at_once(http: httpx.AsyncClient
 
 
 @pytest.mark.asyncio
-async def test_java_submissions_get_a_sentence(http: httpx.AsyncClient) -> None:
-    answer = await http.post("/jobs", files={"request": b"{}"})
+async def test_java_submissions_get_a_sentence_once_all_of_them_is_read(http: httpx.AsyncClient) -> None:
+    """Flink's client takes an answer that comes before for a broken connection, and sends it again."""
+    left = [b"--x\r\n", b"1", b"2"]
+
+    async def pieces() -> AsyncIterator[bytes]:
+        while left:
+            yield left.pop(0)
+
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    answer = await http.post("/jobs", content=pieces(), headers=headers)
+    assert left == []
     assert answer.status_code == 400
     assert "not Java job graphs" in answer.json()["errors"][0]
 
