@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import platform
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +31,8 @@ from runtime.gateways.process import (
     ProcessEnvironmentRequest,
     ProcessEnvironmentResponse,
     ProcessFile,
+    ProcessStopping,
+    StopProcessRequest,
     ThreadDumpRequest,
     ThreadDumpResponse,
     ThreadStack,
@@ -36,7 +40,11 @@ from runtime.gateways.process import (
 from runtime.logs.levels import set_level
 from runtime.logs.own_files import OwnLogFiles
 
+logger = logging.getLogger(__name__)
+
 _READERS = 2
+_STOP_SECONDS = 0.2
+"""For the answer to an order to stop."""
 _NAME_MAX = 300
 
 Stacks = AsyncIterator[tuple[str, str]]
@@ -108,6 +116,13 @@ class OwnProcess:
                 bounded.left_out += len(asyncio.all_tasks()) - 1 - seen
                 break
         return ThreadDumpResponse(bounded.stacks())
+
+    async def stop_process(self, request: StopProcessRequest, /) -> ProcessStopping:
+        """As SIGINT does, when the answer has left."""
+        del request
+        logger.info("told to stop by the leading JobManager (DELETE /cluster)")
+        asyncio.get_running_loop().call_later(_STOP_SECONDS, signal.raise_signal, signal.SIGINT)
+        return ProcessStopping()
 
     async def set_log_level(self, request: LogLevelRequest, /) -> LogLevelChanged:
         """Change the level of one of our loggers here."""

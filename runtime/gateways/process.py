@@ -114,8 +114,18 @@ class LogLevelChanged:
     former: str
 
 
+@dataclass(frozen=True, slots=True)
+class StopProcessRequest:
+    """Order to stop, as Ctrl-C does: at once, without handing work over. Stored jobs stay stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStopping:
+    """The process stops when this is answered."""
+
+
 class ProcessGateway(Protocol):
-    """Looks into a process, and the level of its log. No call waits for what the process does for jobs."""
+    """Looks into a process, the level of its log, and its end. No call waits for what the process does for jobs."""
 
     async def request_log_files(self, request: LogFilesRequest, /) -> LogFilesResponse:
         """The log files of the process; none when it logs to the terminal."""
@@ -134,3 +144,6 @@ class ProcessGateway(Protocol):
 
     async def request_environment(self, request: ProcessEnvironmentRequest, /) -> ProcessEnvironmentResponse:
         """What the process was started with."""
+
+    async def stop_process(self, request: StopProcessRequest, /) -> ProcessStopping:
+        """Stop soon after the answer. Idempotent."""

@@ -126,6 +126,8 @@ class RestContext:
     limits: LimitSettings = NO_LIMITS
     forward_seal: ForwardSeal | None = None
     """None where there are no stand-bys."""
+    stand_bys: Callable[[], int] = lambda: 0
+    """How many other JobManagers would lead if this one ended."""
     page_cookie: PageCookie | None = None
     """None where no browser signs in."""
     frame_ancestors: tuple[str, ...] = ()

@@ -65,6 +65,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/jobmanager/environment"): _OPERATE_ALL,
     ("GET", "/jobmasters/{job_master_id}/environment"): _OPERATE_ALL,
     ("POST", "/log-level"): replace(_ADMINISTER, action="set-log-level"),
+    ("DELETE", "/cluster"): replace(_ADMINISTER, action="stop-cluster"),
     ("GET", "/jobs"): _LOOK,
     ("POST", "/jobs"): replace(_UPLOAD, action="submit"),
     ("GET", "/jobs/overview"): _LOOK,

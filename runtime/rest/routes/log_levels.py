@@ -34,7 +34,7 @@ def add_log_level(router: APIRouter, context: RestContext) -> None:
         check_level(asked.logger, asked.level)
         wish = LogLevelRequest(asked.logger, asked.level)
         async with asyncio.TaskGroup() as group:
-            told = [group.create_task(_tell(name, process, wish)) for name, process in _processes(context)]
+            told = [group.create_task(_tell(name, process, wish)) for name, process in running_processes(context)]
         found = [task.result() for task in told]
         if not any(is_known for is_known, _ in found):
             message = f"no process has a logger {asked.logger}: loggers have the names of modules"
@@ -44,7 +44,7 @@ def add_log_level(router: APIRouter, context: RestContext) -> None:
         return JsonAnswer(body)
 
 
-def _processes(context: RestContext) -> Iterator[tuple[str, ProcessGateway]]:
+def running_processes(context: RestContext) -> Iterator[tuple[str, ProcessGateway]]:
     """Those that run, by name; JobMasters inside the JobManager are not named twice."""
     yield "jobmanager", context.own_process
     for job_master in context.dispatcher.job_masters():

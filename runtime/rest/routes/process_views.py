@@ -27,6 +27,7 @@ from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies.schema import processes as schema
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, answers_bytes
+from runtime.rest.routes.cluster_stop import add_cluster_stop
 from runtime.rest.routes.jobs import known_summary
 from runtime.rest.routes.log_levels import add_log_level
 
@@ -114,6 +115,7 @@ def process_router(context: RestContext) -> APIRouter:
     _add_views(router, "/jobmasters/{job_master_id}", job_master)
     _add_environment(router, "/jobmasters/{job_master_id}", job_master)
     add_log_level(router, context)
+    add_cluster_stop(router, context)
     return router
 
 

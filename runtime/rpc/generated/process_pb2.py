@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#runtime/rpc/generated/process.proto\x12\tflinklike\"\x11\n\x0fLogFilesRequest\"H\n\x0bLogFileInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x17\n\x0fmodified_millis\x18\x03 \x01(\x03\"9\n\x10LogFilesResponse\x12%\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x16.flinklike.LogFileInfo\"c\n\x0eLogFileRequest\x12$\n\x04\x66ile\x18\x01 \x01(\x0e\x32\x16.flinklike.ProcessFile\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\x03\"^\n\x0fLogFileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x14\n\x0cis_restarted\x18\x04 \x01(\x08\"\x13\n\x11ThreadDumpRequest\")\n\x0bThreadStack\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"<\n\x12ThreadDumpResponse\x12&\n\x06stacks\x18\x01 \x03(\x0b\x32\x16.flinklike.ThreadStack\"\x1b\n\x19ProcessEnvironmentRequest\"Z\n\x1aProcessEnvironmentResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0c\n\x04\x61rch\x18\x02 \x01(\t\x12\x0f\n\x07options\x18\x03 \x03(\t\x12\x0c\n\x04path\x18\x04 \x03(\t\"0\n\x0fLogLevelRequest\x12\x0e\n\x06logger\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\"!\n\x0fLogLevelChanged\x12\x0e\n\x06\x66ormer\x18\x01 \x01(\t*r\n\x0bProcessFile\x12\x1c\n\x18PROCESS_FILE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROCESS_FILE_LOG\x10\x01\x12\x17\n\x13PROCESS_FILE_STDOUT\x10\x02\x12\x16\n\x12PROCESS_FILE_NAMED\x10\x03\x32\xa1\x03\n\x0eProcessGateway\x12J\n\x0fRequestLogFiles\x12\x1a.flinklike.LogFilesRequest\x1a\x1b.flinklike.LogFilesResponse\x12G\n\x0eRequestLogFile\x12\x19.flinklike.LogFileRequest\x1a\x1a.flinklike.LogFileResponse\x12P\n\x11RequestThreadDump\x12\x1c.flinklike.ThreadDumpRequest\x1a\x1d.flinklike.ThreadDumpResponse\x12\x45\n\x0bSetLogLevel\x12\x1a.flinklike.LogLevelRequest\x1a\x1a.flinklike.LogLevelChanged\x12\x61\n\x12RequestEnvironment\x12$.flinklike.ProcessEnvironmentRequest\x1a%.flinklike.ProcessEnvironmentResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#runtime/rpc/generated/process.proto\x12\tflinklike\"\x11\n\x0fLogFilesRequest\"H\n\x0bLogFileInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x17\n\x0fmodified_millis\x18\x03 \x01(\x03\"9\n\x10LogFilesResponse\x12%\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x16.flinklike.LogFileInfo\"c\n\x0eLogFileRequest\x12$\n\x04\x66ile\x18\x01 \x01(\x0e\x32\x16.flinklike.ProcessFile\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\x03\"^\n\x0fLogFileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x14\n\x0cis_restarted\x18\x04 \x01(\x08\"\x13\n\x11ThreadDumpRequest\")\n\x0bThreadStack\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"<\n\x12ThreadDumpResponse\x12&\n\x06stacks\x18\x01 \x03(\x0b\x32\x16.flinklike.ThreadStack\"\x1b\n\x19ProcessEnvironmentRequest\"Z\n\x1aProcessEnvironmentResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0c\n\x04\x61rch\x18\x02 \x01(\t\x12\x0f\n\x07options\x18\x03 \x03(\t\x12\x0c\n\x04path\x18\x04 \x03(\t\"0\n\x0fLogLevelRequest\x12\x0e\n\x06logger\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\"!\n\x0fLogLevelChanged\x12\x0e\n\x06\x66ormer\x18\x01 \x01(\t\"\x14\n\x12StopProcessRequest\"\x11\n\x0fProcessStopping*r\n\x0bProcessFile\x12\x1c\n\x18PROCESS_FILE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROCESS_FILE_LOG\x10\x01\x12\x17\n\x13PROCESS_FILE_STDOUT\x10\x02\x12\x16\n\x12PROCESS_FILE_NAMED\x10\x03\x32\xeb\x03\n\x0eProcessGateway\x12J\n\x0fRequestLogFiles\x12\x1a.flinklike.LogFilesRequest\x1a\x1b.flinklike.LogFilesResponse\x12G\n\x0eRequestLogFile\x12\x19.flinklike.LogFileRequest\x1a\x1a.flinklike.LogFileResponse\x12P\n\x11RequestThreadDump\x12\x1c.flinklike.ThreadDumpRequest\x1a\x1d.flinklike.ThreadDumpResponse\x12\x45\n\x0bSetLogLevel\x12\x1a.flinklike.LogLevelRequest\x1a\x1a.flinklike.LogLevelChanged\x12\x61\n\x12RequestEnvironment\x12$.flinklike.ProcessEnvironmentRequest\x1a%.flinklike.ProcessEnvironmentResponse\x12H\n\x0bStopProcess\x12\x1d.flinklike.StopProcessRequest\x1a\x1a.flinklike.ProcessStoppingb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'runtime.rpc.generated.process_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PROCESSFILE']._serialized_start=731
-  _globals['_PROCESSFILE']._serialized_end=845
+  _globals['_PROCESSFILE']._serialized_start=772
+  _globals['_PROCESSFILE']._serialized_end=886
   _globals['_LOGFILESREQUEST']._serialized_start=50
   _globals['_LOGFILESREQUEST']._serialized_end=67
   _globals['_LOGFILEINFO']._serialized_start=69
@@ -57,6 +57,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOGLEVELREQUEST']._serialized_end=694
   _globals['_LOGLEVELCHANGED']._serialized_start=696
   _globals['_LOGLEVELCHANGED']._serialized_end=729
-  _globals['_PROCESSGATEWAY']._serialized_start=848
-  _globals['_PROCESSGATEWAY']._serialized_end=1265
+  _globals['_STOPPROCESSREQUEST']._serialized_start=731
+  _globals['_STOPPROCESSREQUEST']._serialized_end=751
+  _globals['_PROCESSSTOPPING']._serialized_start=753
+  _globals['_PROCESSSTOPPING']._serialized_end=770
+  _globals['_PROCESSGATEWAY']._serialized_start=889
+  _globals['_PROCESSGATEWAY']._serialized_end=1380
 # @@protoc_insertion_point(module_scope)

@@ -55,6 +55,8 @@ from runtime.gateways.process import (
     ProcessEnvironmentRequest,
     ProcessEnvironmentResponse,
     ProcessGateway,
+    ProcessStopping,
+    StopProcessRequest,
     ThreadDumpRequest,
     ThreadDumpResponse,
     ThreadStack,
@@ -445,6 +447,11 @@ class FakeProcess:
         if "absent" in request.logger:
             raise NotFoundError(f"this process has no logger {request.logger}")
         return LogLevelChanged("DEFAULT")
+
+    async def stop_process(self, request: StopProcessRequest, /) -> ProcessStopping:
+        """It only notes the order."""
+        self._note(request)
+        return ProcessStopping()
 
     async def request_environment(self, request: ProcessEnvironmentRequest, /) -> ProcessEnvironmentResponse:
         """A Python."""

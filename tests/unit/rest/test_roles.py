@@ -131,6 +131,7 @@ SENSITIVE = {
     ("GET", "/jobmanager/environment"): Access(Role.OPERATOR, is_of_all=True),
     ("GET", "/jobmasters/{job_master_id}/environment"): Access(Role.OPERATOR, is_of_all=True),
     ("POST", "/log-level"): Access(Role.ADMIN, is_of_all=True, action="set-log-level"),
+    ("DELETE", "/cluster"): Access(Role.ADMIN, is_of_all=True, action="stop-cluster"),
     ("GET", "/metrics"): Access(Role.VIEWER, is_of_all=True),
     ("GET", "/metrics/targets"): Access(Role.VIEWER, is_of_all=True),
     ("GET", "/audit"): Access(Role.ADMIN, is_of_all=True),
