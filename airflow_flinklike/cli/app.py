@@ -172,9 +172,8 @@ def run(
     loaded = with_restarts(loaded, restart_strategy, user_failures)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
-        submitted = client.submit(
-            loaded.graph, job_id=chosen, contents=loaded.uploads, client="flinklike run", namespace=namespace
-        )
+        origin = {"client": "flinklike run", "namespace": namespace, "traceparent": os.environ.get("TRACEPARENT", "")}
+        submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, **origin)
         sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")
         # From here on the job runs on, also without a JobManager or a reader of this output.
         with lasting_streams():

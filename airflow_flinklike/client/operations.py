@@ -38,7 +38,7 @@ BlobContents = Mapping[str, Content]
 
 
 def submit(
-    job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: str, namespace: str = ""
+    job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: str, namespace: str = "", traceparent: str = ""
 ) -> Operation[SubmittedJob]:
     """Upload missing content, then submit. After a lost answer, ask for the job (semantics.md, Identity)."""
     complete = yield from upload_artifacts(graph, contents)
@@ -48,7 +48,7 @@ def submit(
         # Left out by default, since a cluster of an earlier release refuses unknown options.
         "options": {"client": client} | ({"namespace": namespace} if namespace else {}),
     }
-    request = json_request("POST", "/jobs", document, timeout=60.0, tells_loss=True)
+    request = json_request("POST", "/jobs", document, timeout=60.0, tells_loss=True, traceparent=traceparent)
     reason = ""
     for tried in range(_LOST_ANSWERS_MAX):
         try:

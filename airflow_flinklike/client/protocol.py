@@ -39,7 +39,7 @@ class Content(Protocol):
 class Request:
     """One HTTP request. `timeout` bounds the seconds to its answer; a long poll adds its wait.
 
-    Each try sends a `body` in chunks from its beginning.
+    `traceparent`: the span of the caller, "" without one. Each try sends a `body` in chunks from its beginning.
     """
 
     method: str
@@ -49,6 +49,7 @@ class Request:
     content_type: str = "application/json"
     timeout: float = 30.0
     tells_loss: bool = False
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

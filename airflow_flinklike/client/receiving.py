@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 
@@ -17,9 +18,18 @@ AS_IT_IS = {"accept-encoding": "identity"}
 """The client decompresses nothing, so the size of an answer is that of the received bytes."""
 
 
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
 def headers_of(request: Request) -> dict[str, str]:
     """The headers of a request."""
-    return AS_IT_IS | ({"content-type": request.content_type} if request.body is not None else {})
+    headers = AS_IT_IS | ({"content-type": request.content_type} if request.body is not None else {})
+    return headers | {"traceparent": request.traceparent} if is_traceparent(request.traceparent) else headers
+
+
+def is_traceparent(text: str) -> bool:
+    """True for what W3C Trace Context lets a client send on. All else is nobody's span, and is not sent."""
+    return _TRACEPARENT.fullmatch(text) is not None
 
 
 class Receiving:

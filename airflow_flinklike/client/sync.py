@@ -76,13 +76,16 @@ class FlinklikeClient:
         contents: operations.BlobContents | None = None,
         client: str = "",
         namespace: str = "",
+        traceparent: str = "",
     ) -> SubmittedJob:
         """Submit the job: the cluster makes it durable before it answers. Idempotent by job id.
 
         `contents` holds the content of the graph's pending artifacts by sha256. `namespace` defaults to that of the
-        principal. Raises JobRefusedError, JobConflictError, AuthenticationError.
+        principal. `traceparent`: the span of the caller (W3C), below which the cluster tells the trace of the job; only
+        that of the first submit counts. Raises JobRefusedError, JobConflictError, AuthenticationError.
         """
-        return self.run(operations.submit(job_id, graph, contents or {}, client=client, namespace=namespace))
+        more = {"client": client, "namespace": namespace, "traceparent": traceparent}
+        return self.run(operations.submit(job_id, graph, contents or {}, **more))
 
     def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
         """The state of a job. With `wait` in seconds, a long poll for a change after `since`."""

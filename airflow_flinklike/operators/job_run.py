@@ -35,6 +35,7 @@ from airflow_flinklike.task_instance.job_store import job_store
 from airflow_flinklike.task_instance.observation import JobObserver, Log
 from airflow_flinklike.task_instance.stored_job import STORE_KEY, StoredJob, parse_stored
 from airflow_flinklike.task_instance.task_states import TaskKey
+from airflow_flinklike.task_instance.tracing import current_traceparent
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
@@ -97,6 +98,7 @@ class JobRun:
         self._max_tries = max_tries_of(context)
         self._try_number = int(getattr(context["ti"], "try_number", 1) or 1)
         self._life = life_of(context)
+        self._context_carrier = getattr(context["ti"], "context_carrier", None)
         self._run_started = "" if self._life is None else self._life.run_started
         self.client = client
         self.access = access
@@ -282,7 +284,8 @@ class JobRun:
         self.is_own = True
         self._is_sent.clear()
         try:
-            self._calls.run(lambda: self._send(job_id, program, label))
+            traceparent = current_traceparent(self._context_carrier)  # of this thread
+            self._calls.run(lambda: self._send(job_id, program, label, traceparent))
         except ClusterUnavailableError:
             if not self.client.contact.is_made:  # the next try has no reason to wait for longer
                 self._keep(job_id, is_unanswered=True)
@@ -297,11 +300,16 @@ class JobRun:
             self._log.info("Submitted job %s (%s): %s", job_id, program.graph.name, page)
         return job_id
 
-    def _send(self, job_id: JobId, program: JobProgram, label: str) -> None:
+    def _send(self, job_id: JobId, program: JobProgram, label: str, traceparent: str) -> None:
         try:
             namespace = self.settings.namespace or self.access.namespace
             self.client.submit(
-                program.graph, job_id=job_id, contents=program.uploads, client=label, namespace=namespace
+                program.graph,
+                job_id=job_id,
+                contents=program.uploads,
+                client=label,
+                namespace=namespace,
+                traceparent=traceparent,
             )
         finally:
             self._is_sent.set()

@@ -16,6 +16,7 @@ from runtime.config.options import (
     metrics,
     security,
     taskmanager,
+    traces,
 )
 
 AREAS: tuple[tuple[str, ModuleType], ...] = (
@@ -27,6 +28,7 @@ AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("TaskManager, slots, Spark", taskmanager),
     ("Metrics", metrics),
     ("History of ended jobs", history),
+    ("Traces", traces),
 )
 
 SPARK_PREFIX = "spark."

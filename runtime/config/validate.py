@@ -82,6 +82,7 @@ from runtime.config.options.taskmanager import (
     TASKMANAGER_BIND_HOST,
     TASKMANAGER_HOST,
 )
+from runtime.config.options.traces import TRACES_ENDPOINT, TRACES_RATIO, TRACES_REPORTERS, TRACES_SERVICE
 from runtime.config.spark_memory import default_environment_bytes, has_own_jvms
 
 _SPARK_MASTER = re.compile(r"(local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://[^\s/:,]+:\d+(,[^\s/:,]+:\d+)*)\Z")
@@ -106,6 +107,7 @@ def conflicts(configuration: Configuration) -> list[str]:
         *_slot_users(configuration),
         *_restarts(configuration),
         *_metrics(configuration),
+        *_traces(configuration),
     ]
 
 
@@ -386,3 +388,10 @@ def _metrics(configuration: Configuration) -> Iterator[str]:
             f"{METRICS_ALLOW_UNAUTHENTICATED.key}: true has no effect on loopback: set {METRICS_BIND_ADDRESS.key} "
             "too, or remove it"
         )
+
+
+def _traces(configuration: Configuration) -> Iterator[str]:
+    options: tuple[ConfigOption[Any], ...] = (TRACES_ENDPOINT, TRACES_SERVICE, TRACES_RATIO)
+    for option in options:
+        if configuration.has(option) and not configuration.get(TRACES_REPORTERS):
+            yield f"{option.key} has no effect without {TRACES_REPORTERS.key}: otlp: set that, or remove it"

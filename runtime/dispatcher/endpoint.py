@@ -46,6 +46,7 @@ from runtime.gateways.dispatcher import (
     JobSummary,
     SubmitJobRequest,
     SubmitJobResponse,
+    SubmitOutcome,
 )
 from runtime.gateways.overview import JobActivity, JobMasterInfo
 from runtime.jobgraph.graph import JobGraph
@@ -91,6 +92,8 @@ class Dispatcher(ABC):
         try:
             async with self._scope:
                 self._is_open = True
+                for job in stored:
+                    self._services.traces.known(job.source)
                 for process in processes:
                     self._post(process)
                 self._execute_all(self._registry.recover(stored, finished))
@@ -260,6 +263,7 @@ class Dispatcher(ABC):
             client=request.client,
             submitter=request.submitter,
             namespace=request.namespace or DEFAULT_NAMESPACE,
+            trace=request.trace,
         )
         clock, metrics = self._services.clock, self._services.metrics
         begin = clock.monotonic()
@@ -269,6 +273,9 @@ class Dispatcher(ABC):
             metrics.refused(error, clock.monotonic() - begin)
             raise
         metrics.submitted(answer, clock.monotonic() - begin)
+        if source.trace and answer.outcome is SubmitOutcome.ACCEPTED:
+            self._services.traces.known(source)
+            self._services.traces.submitted(source)
         return answer
 
     async def cancel_job(self, request: JobRequest, /) -> Empty:

@@ -11,6 +11,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.dispatcher.dispatcher_metrics import DispatcherMetrics
+from runtime.dispatcher.dispatcher_traces import DispatcherTraces
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.highavailability.jobs.job_store import LeaderJobStore
@@ -118,3 +119,4 @@ class DispatcherServices:
     history: JobHistory = field(default_factory=NoHistory)
     metrics: DispatcherMetrics = field(default_factory=DispatcherMetrics)
     events: ClusterEvents = NO_EVENTS
+    traces: DispatcherTraces = field(default_factory=DispatcherTraces)

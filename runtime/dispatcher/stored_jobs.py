@@ -44,6 +44,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
         client=graph.client,
         submitter=graph.submitter,
         namespace=graph.namespace,
+        trace=graph.trace,
     )
     owner = None
     if stored.owner is not None:

@@ -94,7 +94,13 @@ class JobTransactions:
         await self._check_references(source)
         payload = await self._services.payloads.spill(Payload(source.digest, source.graph, ""))
         record = GraphRecord(
-            payload, source.name, source.submit_millis, source.client, source.submitter, source.namespace
+            payload,
+            source.name,
+            source.submit_millis,
+            source.client,
+            source.submitter,
+            source.namespace,
+            source.trace,
         )
         outcome = await self._store.submit(source.job_id, record, owner)
         match outcome:
@@ -217,6 +223,8 @@ class JobTransactions:
         archive = await self._services.payloads.store(archived.to_json())
         result = ResultRecord(summary.status, encode_summary(summary), archive)
         is_stored = await self._store.end_without_owner(job_id, result, previous_epoch=effect.previous_epoch)
+        if is_stored:
+            self._services.traces.ended(archived, effect.source)
         if is_stored and effect.reason and summary.status is JobStatus.CANCELED:
             self._tell_cancel(job_id, effect.reason)
         return ev.EndStored(job_id, summary if is_stored else None)

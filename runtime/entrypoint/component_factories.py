@@ -20,6 +20,7 @@ from runtime.dispatcher.archive_packs import BlobArchivePacks
 from runtime.dispatcher.cluster_events import ClusterEventLog
 from runtime.dispatcher.core.events import ProcessKnown, ProcessLost
 from runtime.dispatcher.dispatcher_metrics import DispatcherMetrics
+from runtime.dispatcher.dispatcher_traces import DispatcherTraces
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
 from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
@@ -45,6 +46,7 @@ from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rpc.service import RpcService
 from runtime.security.core.token_renewal import RenewalSettings
 from runtime.security.delegation_tokens import DelegationTokenManager, ProviderCalls
+from runtime.traces.reporter import NO_SPANS, SpanReporter
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class JobManagerServices:
     tell_cancel: Callable[[JobId, str], None]
     """As in DispatcherServices."""
     metrics: MetricRegistry = NO_METRICS
+    traces: SpanReporter = NO_SPANS
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             history=services.history,
             metrics=DispatcherMetrics(services.metrics),
             events=events,
+            traces=DispatcherTraces(services.traces, services.clock),
         )
         return DispatcherLeaderProcess(
             self._settings.dispatcher,

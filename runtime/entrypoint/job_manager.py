@@ -175,6 +175,7 @@ class ClusterEntrypoint:
                 entropy=context.entropy,
                 tell_cancel=audit.tell_cancel,
                 metrics=context.reporting.registry,
+                traces=context.tracing.reporter,
             )
             with closing(audit):
                 async with Scope("audit") as scope:
@@ -309,10 +310,6 @@ class _Leading:
         leading = None if leader is None else leader.record.incarnation
         return [one.rest_address for one in self.retrieval.candidates if one.incarnation != leading]
 
-    def stand_bys(self) -> int:
-        """The other candidates for leadership, as far as this process knows."""
-        return sum(one.incarnation != self._incarnation for one in self.retrieval.candidates)
-
     def _term(self) -> TermComponents | None:
         """The term; None when a later leader is known. A process whose lease was revoked may hear of its successor
         before it renews its lease."""
@@ -379,10 +376,10 @@ def _rest(
         forward_seal=forward_seal(configuration, context.layout),
         frame_ancestors=configuration.get(jm.WEB_FRAME_ANCESTORS),
         page_cookie=page_cookie(configuration, context.layout, context.clock),
-        stand_bys=leading.stand_bys,
         tls=rest_tls(configuration),
         metrics=_metrics(context, leading),
         stand_bys=leading.stand_bys,
+        new_trace=context.tracing.new_trace,
     )
     return make(rest_context, rest_settings(configuration), sign_in=sign_in)
 

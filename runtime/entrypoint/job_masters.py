@@ -56,6 +56,7 @@ def job_manager_runner_factory(
         settings=job_master_settings(context.configuration, can_fence=fences is not None),
         fence_keeper=fences,
         metrics=JobMasterMetrics(registry),
+        traces=context.tracing.reporter,
     )
 
 

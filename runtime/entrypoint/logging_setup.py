@@ -15,6 +15,7 @@ from pathlib import Path
 from runtime.common.printable import printable
 from runtime.entrypoint.control.daemon import LOG_CONSOLE_VARIABLE, LOG_FILE_VARIABLE
 from runtime.logs.rotating import RotatingLogHandler
+from runtime.logs.traces import trace_of
 
 FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 FILE_SIZE_MAX = 100 * 1024 * 1024
@@ -59,9 +60,18 @@ def _named_in(message: str) -> dict[str, str]:
     attempts = {found[0]: found for found in _ATTEMPT.finditer(message)}
     if len(attempts) == 1:
         ((attempt, found),) = attempts.items()
-        return {"job": found[1], "vertex": found[2], "attempt": attempt}
+        return {"job": found[1], "vertex": found[2], "attempt": attempt, **_trace(found[1])}
     jobs = {found[1] for found in (*_JOB.finditer(message), *attempts.values())}
-    return {"job": jobs.pop()} if len(jobs) == 1 else {}
+    if len(jobs) != 1:
+        return {}
+    (job,) = jobs
+    return {"job": job, **_trace(job)}
+
+
+def _trace(job: str) -> dict[str, str]:
+    """As OpenTelemetry names it in logs."""
+    trace_id = trace_of(job)
+    return {"trace_id": trace_id} if trace_id else {}
 
 
 def set_up_logging(environment: Mapping[str, str], *, level: str, files_max: int, formatter: logging.Formatter) -> None:

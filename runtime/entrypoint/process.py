@@ -39,6 +39,7 @@ from runtime.entrypoint.metrics import process_reporting
 from runtime.entrypoint.open_directories import open_directories
 from runtime.entrypoint.ready import report_ready
 from runtime.entrypoint.signals import StopSignal, stop_signals
+from runtime.entrypoint.traces import NO_TRACING, Tracing, process_tracing
 from runtime.highavailability.kv.keeper import NO_KEEPER, LeaseKeeper
 from runtime.highavailability.kv.key_value_store import KeyValueStore
 from runtime.metrics.reporting import NO_REPORTING, Reporting
@@ -83,7 +84,8 @@ class ProcessContext:
     """The environment of a process. `store` replaces the configured etcd.
 
     `boot_clock` goes on while the host is suspended: deadlines for which other hosts wait too are on it (R14).
-    `lease_keeper` renews the lease of this process (R40). `reporting` has its metrics (D-110).
+    `lease_keeper` renews the lease of this process (R40). `reporting` has its metrics (D-110), `tracing`
+    its traces (D-114).
     """
 
     configuration: Configuration
@@ -96,6 +98,7 @@ class ProcessContext:
     store: KeyValueStore | None = None
     lease_keeper: LeaseKeeper = NO_KEEPER
     reporting: Reporting = NO_REPORTING
+    tracing: Tracing = NO_TRACING
     is_ready: bool = False
     leaving: Leaving = field(default_factory=Leaving)
     incarnation: Incarnation = field(init=False)
@@ -158,19 +161,18 @@ def run_process(
 def _context(
     name: str, configuration: Configuration, layout: Layout, environment: Mapping[str, str], keeper: LeaseKeeper
 ) -> ProcessContext:
-    """Raises StartRefusedError when the metrics that are asked for cannot be had."""
+    """Raises StartRefusedError when the metrics or traces that are asked for cannot be had."""
     try:
         reporting = process_reporting(name, configuration)
+        context = ProcessContext(configuration, layout, environment, lease_keeper=keeper, reporting=reporting)
+        context.tracing = process_tracing(name, configuration, context.incarnation)
     except FlinklikeError as error:
         logger.error("%s did not start: %s", name, error)  # noqa: TRY400 - one line says it
         raise StartRefusedError(str(error)) from error
-    if not reporting.registry.is_on:
-        return ProcessContext(configuration, layout, environment, lease_keeper=keeper)
-    logger.info("metrics are served at http://%s/metrics", reporting.address("localhost"))
-    make_rpc = partial(GrpcRpcService, metrics=reporting.registry)
-    return ProcessContext(
-        configuration, layout, environment, make_rpc=make_rpc, lease_keeper=keeper, reporting=reporting
-    )
+    if reporting.registry.is_on:
+        logger.info("metrics are served at http://%s/metrics", reporting.address("localhost"))
+        context.make_rpc = partial(GrpcRpcService, metrics=reporting.registry)
+    return context
 
 
 def _allow_connections() -> None:
@@ -195,6 +197,8 @@ async def _supervise(
         scope.spawn("logs", _bound_prints(context))
         if context.reporting.run is not None:
             scope.spawn("metrics", context.reporting.run(context.clock))
+        if context.tracing.run is not None:
+            scope.spawn("traces", context.tracing.run())
         _ = await asyncio.wait({main, stopping}, return_when=asyncio.FIRST_COMPLETED)
         has_left = False
         if not main.done():

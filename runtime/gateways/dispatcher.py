@@ -27,7 +27,8 @@ class SubmitOutcome(Enum):
 class SubmitJobRequest:
     """`graph` is the JobGraph's canonical JSON, `digest` its sha256 in hex. The client chose the id.
 
-    `submitter` and `namespace` are those of the principal (R48); "" is the admin, and the default namespace.
+    `submitter` and `namespace` are those of the principal (R48); "" is the admin, and the default namespace. `trace`:
+    the context of the job's trace (`runtime.traces.span.TraceContext`), "" where nobody is told traces.
     """
 
     job_id: JobId
@@ -36,6 +37,7 @@ class SubmitJobRequest:
     client: str
     submitter: str = ""
     namespace: str = ""
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,8 @@ class JobSummary:
     `sequence` rises with every change of this job under one epoch; (epoch, sequence) orders summaries.
     `pending_reason` says what a waiting job waits for. `end_millis` is -1 while not terminal. `is_committing`: the
     outcome is decided and the outputs become visible, so a cancel comes too late (R26). `keeps_outputs`: the job has
-    ended after that without its outputs, or its decision is unknown, so no outputs are deleted (R28). `submitter` and
-    `namespace` are stored with the graph; the leader fills them in, and ignores those of an owner (R48).
+    ended after that without its outputs, or its decision is unknown, so no outputs are deleted (R28). `submitter`,
+    `namespace` and `trace` are stored with the graph; the leader fills them in, and ignores those of an owner (R48).
     """
 
     job_id: JobId
@@ -107,6 +109,7 @@ class JobSummary:
     namespace: str = ""
     job_type: JobType = JobType.BATCH
     scheduler_type: SchedulerType = SchedulerType.DEFAULT
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +226,7 @@ class AssignJob:
 
     `graph` is the stored graph record's inline bytes, or b"" when `graph_key` points into storage.
     `is_fresh`: there was no owner before this epoch (R6), so no task of the job can be running. `namespace`: the job's,
-    whose secrets its tasks may ask for; "" from older leaders means the default one.
+    whose secrets its tasks may ask for; "" from older leaders means the default one. `trace`: as in SubmitJobRequest.
     """
 
     job_id: JobId
@@ -234,6 +237,7 @@ class AssignJob:
     digest: str
     submit_millis: int
     namespace: str = ""
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

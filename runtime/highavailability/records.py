@@ -22,7 +22,10 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """`jobs/<id>/graph`. `submitter` and `namespace` say whose job it is (R48); without a submitter: the admin's."""
+    """`jobs/<id>/graph`. `submitter` and `namespace` say whose job it is (R48); without a submitter: the admin's.
+
+    `trace`: the context of the job's trace, "" where nobody is told traces.
+    """
 
     graph: Payload
     name: str
@@ -30,6 +33,7 @@ class GraphRecord:
     client: str
     submitter: str = ""
     namespace: str = DEFAULT_NAMESPACE
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import json
 import logging
+from functools import partial
 from typing import Protocol
 
 from runtime.aio.retry import retry
@@ -21,6 +22,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, PermanentError, RetryableError, StaleTokenError
 from runtime.common.ids import JobId
 from runtime.executiongraph.core.failures import system_failure
+from runtime.executiongraph.core.job_spans import job_spans
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
 from runtime.gateways.overview import Takeover
@@ -32,9 +34,12 @@ from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMaster, JobMasterSettings
 from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.jobmaster.job_master_metrics import NO_JOB_MASTER_METRICS, JobMasterMetrics
+from runtime.logs.traces import note_trace
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.job_events import JobEvent, decode_events
 from runtime.scheduler.core.outputs.kept_outputs import Kept, what_is_kept
+from runtime.traces.reporter import NO_SPANS, SpanReporter
+from runtime.traces.span import TraceContext
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +79,7 @@ class DefaultJobManagerRunner:
         "_job_master",
         "_settings",
         "_store",
+        "_traces",
     )
 
     def __init__(
@@ -91,7 +97,9 @@ class DefaultJobManagerRunner:
         settings: JobMasterSettings,
         fence_keeper: FenceKeeper | None,
         metrics: JobMasterMetrics = NO_JOB_MASTER_METRICS,
+        traces: SpanReporter = NO_SPANS,
     ) -> None:
+        self._traces = traces
         self._assignment: AssignJob | None = assignment
         self._graph = graph
         self._connections = connections
@@ -143,6 +151,9 @@ class DefaultJobManagerRunner:
         """Run the job until its result is durable or another owner has it. Cancelling this call ends it here only."""
         assignment, self._assignment = self._assignment, None  # the graph's bytes are not kept
         assert assignment is not None, f"runner of job {self.job_id} runs twice"
+        trace, namespace = assignment.trace, assignment.namespace
+        if trace and (context := TraceContext.parse(trace)) is not None:
+            note_trace(self.job_id, context.trace_id)
         self._connections.register(self._job_master)
         try:
             if assignment.is_fresh and (assignment.graph or self._graph is not None):
@@ -153,7 +164,15 @@ class DefaultJobManagerRunner:
                 summary = await self._run_and_read(assignment)
         finally:
             self._connections.unregister(self._job_master)
+        if trace and summary is not None:
+            self._tell_trace(trace, namespace)
         return JobManagerRunnerResult(self.job_id, self.epoch, summary)
+
+    def _tell_trace(self, trace: str, namespace: str) -> None:
+        """This owner has written the result: nobody else tells the spans of the job."""
+        context = TraceContext.parse(trace)
+        if context is not None and context.is_sampled:
+            self._traces.tell(partial(job_spans, self._job_master.archived(), context, namespace))
 
     async def _run_and_read(self, assignment: AssignJob) -> JobSummary | None:
         async with Scope(f"job {self.job_id}") as scope:
@@ -306,7 +325,9 @@ class DefaultJobManagerRunnerFactory:
         settings: JobMasterSettings,
         fence_keeper: FenceKeeper | None = None,
         metrics: JobMasterMetrics = NO_JOB_MASTER_METRICS,
+        traces: SpanReporter = NO_SPANS,
     ) -> None:
+        self._traces = traces
         self._fence_keeper = fence_keeper
         self._metrics = metrics
         self._store = store
@@ -336,6 +357,7 @@ class DefaultJobManagerRunnerFactory:
             settings=self._settings,
             fence_keeper=self._fence_keeper,
             metrics=self._metrics,
+            traces=self._traces,
         )
 
 

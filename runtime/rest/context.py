@@ -30,6 +30,11 @@ from runtime.rest.forwarding.forward_seal import ForwardSeal
 LEADER_UNKNOWN = "Service temporarily unavailable due to an ongoing leader election. Please refresh."
 
 
+def without_trace(_job_id: str, _traceparent: str, /) -> str:
+    """Nobody is told traces."""
+    return ""
+
+
 class BlobEndpoint(Protocol):
     """The BlobServer, as REST uses it."""
 
@@ -126,8 +131,6 @@ class RestContext:
     limits: LimitSettings = NO_LIMITS
     forward_seal: ForwardSeal | None = None
     """None where there are no stand-bys."""
-    stand_bys: Callable[[], int] = lambda: 0
-    """How many other JobManagers would lead if this one ended."""
     page_cookie: PageCookie | None = None
     """None where no browser signs in."""
     frame_ancestors: tuple[str, ...] = ()
@@ -138,6 +141,8 @@ class RestContext:
     """None without a reporter."""
     history: HistoryView | None = None
     """None in a JobManager. A history server has a leader that shows what has ended, and no route that changes it."""
+    new_trace: Callable[[str, str], str] = without_trace
+    """The context of the trace of a job that is submitted, from its id and the header `traceparent` of its submit."""
     stand_bys: Callable[[], Sequence[str]] = tuple
     """REST addresses of the JobManagers that stand by."""
 

@@ -137,7 +137,7 @@ def fill() -> None:
             session.add(DagBundleModel(name="views"))
         session.flush()
         for dag_id in ("sales.daily", "sales.http", "staff.pay"):
-            session.add(DagModel(dag_id=dag_id, bundle_name="views"))
+            session.add(DagModel(dag_id=dag_id, bundle_name="views"))  # type: ignore[no-untyped-call]
             session.flush()
             run = DagRun(dag_id=dag_id, run_id="run-1", run_type=DagRunType.MANUAL)
             session.add(run)

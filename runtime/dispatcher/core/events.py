@@ -29,6 +29,7 @@ class JobSource:
     client: str
     submitter: str = ""
     namespace: str = DEFAULT_NAMESPACE
+    trace: str = ""
 
     def is_same(self, other: JobSource) -> bool:
         """The same content, of the same submitter (R48)."""

@@ -217,6 +217,7 @@ class JobEntry:
             digest=source.digest,
             submit_millis=source.submit_millis,
             namespace=source.namespace,
+            trace=source.trace,
         )
 
     def lose_owner(self, reason: str) -> None:

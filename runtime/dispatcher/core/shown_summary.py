@@ -67,11 +67,12 @@ def initial_summary(source: JobSource) -> JobSummary:
         pending_reason="",
         submitter=source.submitter,
         namespace=source.namespace,
+        trace=source.trace,
     )
 
 
 def of_submitter(summary: JobSummary, source: JobSource) -> JobSummary:
-    """The summary with the submitter and the namespace that are stored with the job's graph (R48)."""
-    if (summary.submitter, summary.namespace) == (source.submitter, source.namespace):
+    """The summary with the submitter, the namespace and the trace that are stored with the job's graph (R48)."""
+    if (summary.submitter, summary.namespace, summary.trace) == (source.submitter, source.namespace, source.trace):
         return summary
-    return replace(summary, submitter=source.submitter, namespace=source.namespace)
+    return replace(summary, submitter=source.submitter, namespace=source.namespace, trace=source.trace)

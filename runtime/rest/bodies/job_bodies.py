@@ -52,8 +52,12 @@ def job_overview(summary: JobSummary, now: int) -> schema.JobOverview:
 
 
 def whose(summary: JobSummary) -> schema.Ownership:
-    """The namespace of the job, and its submitter, "" for the admin (R48)."""
-    return {"namespace": summary.namespace or DEFAULT_NAMESPACE, "submitter": summary.submitter}
+    """The namespace of the job, its submitter, "" for the admin (R48), and its trace."""
+    return {
+        "namespace": summary.namespace or DEFAULT_NAMESPACE,
+        "submitter": summary.submitter,
+        "trace-id": summary.trace[3:35],
+    }
 
 
 def _task_counts(tasks: TaskCounts) -> schema.TaskCountPerState:

@@ -31,7 +31,7 @@ def add_cluster_stop(router: APIRouter, context: RestContext) -> None:
         """
         set_object(request, "cluster")
         _ = context.components
-        if others := context.stand_bys():
+        if others := len(context.stand_bys()):
             message = (
                 f"{others} further JobManager{'s' if others > 1 else ''} would lead at once, over a cluster without "
                 "processes: bin/stop-cluster.sh stops all of them"

@@ -130,7 +130,8 @@ def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
         principal = principal_of(request)
         namespace = check_namespace_of_submit(principal, submission.namespace)
         set_more(request, namespace=namespace)
-        submission = replace(submission, submitter=principal.submitter, namespace=namespace)
+        trace = context.new_trace(submission.job_id, request.headers.get("traceparent", ""))
+        submission = replace(submission, submitter=principal.submitter, namespace=namespace, trace=trace)
         response = await context.dispatcher.submit_verified(submission, verified.graph)
         url = f"/jobs/{submission.job_id}"
         answer: schema.Submitted = {

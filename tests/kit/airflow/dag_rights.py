@@ -21,4 +21,4 @@ class DagRights(SimpleAuthManager):
         is_of_logs = access_entity is not None and access_entity.value == "TASK_LOGS"
         if rights == "no-logs" and is_of_logs:
             return False
-        return method == "GET" or rights == "edits"
+        return bool(method == "GET" or rights == "edits")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import httpx
 import pytest
 
@@ -24,6 +22,7 @@ def connect(context: RestContext) -> httpx.AsyncClient:
 
 async def test_all_processes_are_told_to_stop() -> None:
     fakes = RestFakes()
+    fakes.stand_bys = []
     fakes.processes["127.0.0.1:1"].error = UnavailableError("it is frozen")
     async with connect(fakes.context()) as http:
         answer = await http.delete("/v1/cluster")
@@ -34,7 +33,7 @@ async def test_all_processes_are_told_to_stop() -> None:
 
 async def test_beside_a_stand_by_nothing_stops() -> None:
     fakes = RestFakes()
-    async with connect(replace(fakes.context(), stand_bys=lambda: 1)) as http:
+    async with connect(fakes.context()) as http:
         answer = await http.delete("/cluster")
     assert answer.status_code == 409
     assert "bin/stop-cluster.sh stops all of them" in answer.json()["errors"][0]

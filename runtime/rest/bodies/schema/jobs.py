@@ -48,14 +48,15 @@ class TaskCountPerState(TypedDict):
     failed: int
 
 
-class Ownership(TypedDict):
-    """The namespace of a job and the principal that has submitted it, "" for the admin.
+_OwnershipFields = TypedDict("_OwnershipFields", {"namespace": str, "submitter": str, "trace-id": str})
+
+
+class Ownership(_OwnershipFields):
+    """The namespace of a job and the principal that has submitted it, "" for the admin. `trace-id`: "" without traces.
 
     `cluster`: of a history server only, the `high-availability.cluster-id` of the cluster that has run it.
     """
 
-    namespace: str
-    submitter: str
     cluster: NotRequired[str]
 
 
