@@ -7,7 +7,7 @@ import logging
 import platform
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,12 @@ from runtime.gateways.process import (
     LogLevelRequest,
     ProcessEnvironmentRequest,
     ProcessEnvironmentResponse,
+    ProcessFiguresRequest,
+    ProcessFiguresResponse,
     ProcessFile,
     ProcessStopping,
+    SlotFigures,
+    SparkJvmFigures,
     StopProcessRequest,
     ThreadDumpRequest,
     ThreadDumpResponse,
@@ -39,6 +43,7 @@ from runtime.gateways.process import (
 )
 from runtime.logs.levels import set_level
 from runtime.logs.own_files import OwnLogFiles
+from runtime.metrics.process_figures import own_figures
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +64,25 @@ async def no_stacks() -> Stacks:
         yield nothing
 
 
-class OwnProcess:
-    """Implements `ProcessGateway`. `further`: the stacks of processes that this one has started."""
+Parts = tuple[tuple[SlotFigures, ...], tuple[SparkJvmFigures, ...]]
+"""Slots and Spark of a TaskManager."""
 
-    def __init__(self, log_file: Path | None, further: Callable[[], Stacks] = no_stacks) -> None:
+
+async def no_parts() -> Parts:
+    """Of a process that has neither."""
+    return (), ()
+
+
+class OwnProcess:
+    """Implements `ProcessGateway`. `further`: stacks of processes that this one has started; `parts`: what it has."""
+
+    def __init__(
+        self,
+        log_file: Path | None,
+        further: Callable[[], Stacks] = no_stacks,
+        parts: Callable[[], Awaitable[Parts]] = no_parts,
+    ) -> None:
+        self._parts = parts
         self._files = OwnLogFiles(log_file)
         self._further = further
         # Of its own: files on a disk that hangs keep only their readers waiting.
@@ -71,10 +91,15 @@ class OwnProcess:
         self._dump: tuple[float, ThreadDumpResponse] = (float("-inf"), ThreadDumpResponse(()))
 
     @classmethod
-    def of(cls, environment: Mapping[str, str], further: Callable[[], Stacks] = no_stacks) -> OwnProcess:
+    def of(
+        cls,
+        environment: Mapping[str, str],
+        further: Callable[[], Stacks] = no_stacks,
+        parts: Callable[[], Awaitable[Parts]] = no_parts,
+    ) -> OwnProcess:
         """That of a process with these variables."""
         log_file = environment.get(LOG_FILE_VARIABLE)
-        return cls(Path(log_file) if log_file else None, further)
+        return cls(Path(log_file) if log_file else None, further, parts)
 
     async def request_log_files(self, request: LogFilesRequest, /) -> LogFilesResponse:
         """All log files of this process."""
@@ -134,6 +159,15 @@ class OwnProcess:
         version = f"Python {platform.python_version()} ({platform.python_implementation()})"
         options = tuple(shown_options(sys.orig_argv))
         return ProcessEnvironmentResponse(version, platform.machine(), options, tuple(map(printable, sys.path)))
+
+    async def request_figures(self, request: ProcessFiguresRequest, /) -> ProcessFiguresResponse:
+        """Numbers of now."""
+        del request
+        slots, jvms = await self._parts()
+        figures = own_figures()
+        return ProcessFiguresResponse(
+            round(figures.cpu_seconds * 1000), figures.resident_bytes, figures.threads, figures.open_files, slots, jvms
+        )
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)

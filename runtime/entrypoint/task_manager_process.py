@@ -20,7 +20,7 @@ from runtime.config.options import taskmanager as tm
 from runtime.config.options.jobmanager import JOBMANAGER_ADDRESS, JOBMANAGER_PORT
 from runtime.config.spark_memory import has_own_jvms
 from runtime.entrypoint.process import Leaving, NewLifeError, ProcessContext, first_cause
-from runtime.entrypoint.process_gateway import OwnProcess, Stacks
+from runtime.entrypoint.process_gateway import OwnProcess, Parts, Stacks
 from runtime.entrypoint.process_options import (
     guard_dialler,
     high_availability_settings,
@@ -216,7 +216,7 @@ def _make_runner(
         boot_clock=context.boot_clock,
         entropy=context.entropy,
         users=users,
-        own_process=OwnProcess.of(context.environment, _stacks(pool, spark)),
+        own_process=OwnProcess.of(context.environment, _stacks(pool, spark), _parts(pool, spark)),
         metrics=context.reporting.registry,
     )
 
@@ -250,6 +250,15 @@ def _stacks(pool: StartableSlotPool, spark: SparkEnvironments | None) -> Callabl
                 yield one
 
     return stacks
+
+
+def _parts(pool: StartableSlotPool, spark: SparkEnvironments | None) -> Callable[[], Awaitable[Parts]]:
+    """Slots and JVMs of a TaskManager."""
+
+    async def parts() -> Parts:
+        return pool.figures(), () if spark is None else await spark.jvm_figures()
+
+    return parts
 
 
 def _transport(context: ProcessContext) -> RpcService:

@@ -124,6 +124,60 @@ class ProcessStopping:
     """The process stops when this is answered."""
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessFiguresRequest:
+    """Asks for numbers of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFigures:
+    """`attempt_id` "" where nothing runs. `memory_bytes`: of what runs; `limit_bytes` 0: none."""
+
+    index: int
+    attempt_id: str
+    memory_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfValue:
+    """One key of Spark's."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJvmFigures:
+    """One Spark environment; `key` "" is the default one. `resident_bytes`: of the JVM, 0 where it is not known.
+
+    `conf`: (key, value) of its Spark, secrets masked. A JVM that does not answer has -1 for everything else.
+    """
+
+    key: str
+    resident_bytes: int
+    heap_used: int
+    heap_committed: int
+    heap_max: int
+    non_heap_used: int
+    threads: int
+    gc_count: int
+    gc_millis: int
+    conf: tuple[ConfValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFiguresResponse:
+    """Of the process itself; slots and Spark of TaskManagers only. `cpu_millis` since its start, without children."""
+
+    cpu_millis: int
+    resident_bytes: int
+    threads: int
+    open_files: int
+    slots: tuple[SlotFigures, ...]
+    jvms: tuple[SparkJvmFigures, ...]
+
+
 class ProcessGateway(Protocol):
     """Looks into a process, the level of its log, and its end. No call waits for what the process does for jobs."""
 
@@ -147,3 +201,6 @@ class ProcessGateway(Protocol):
 
     async def stop_process(self, request: StopProcessRequest, /) -> ProcessStopping:
         """Stop soon after the answer. Idempotent."""
+
+    async def request_figures(self, request: ProcessFiguresRequest, /) -> ProcessFiguresResponse:
+        """Numbers of the process, of its slots and of its Spark."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.common.clock import Clock
@@ -22,6 +23,27 @@ _DESCRIPTORS = Path("/proc/self/fd")
 _THREADS = Path("/proc/self/task")
 
 
+@dataclass(frozen=True, slots=True)
+class OwnFigures:
+    """CPU time since the start, without children; resident memory; threads; open descriptors."""
+
+    cpu_seconds: float
+    resident_bytes: int
+    threads: int
+    open_files: int
+
+
+def own_figures() -> OwnFigures:
+    """Of this process, now."""
+    times = os.times()
+    return OwnFigures(
+        times.user + times.system,
+        int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES,
+        sum(1 for _ in _THREADS.iterdir()),
+        sum(1 for _ in _DESCRIPTORS.iterdir()) - 1,  # without that of this look
+    )
+
+
 class ProcessFigures:
     """A reader. `component`: the kind of this process."""
 
@@ -31,14 +53,14 @@ class ProcessFigures:
 
     def __call__(self) -> Iterator[Sample]:
         """CPU, memory, descriptors and threads now."""
-        times = os.times()
+        own = own_figures()
         yield Sample(table.BUILD_INFO, 1, (VERSION, self._component))
         yield Sample(table.START_TIME, self._start_seconds)
-        yield Sample(table.CPU_SECONDS, times.user + times.system)
-        yield Sample(table.RESIDENT_BYTES, int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES)
-        yield Sample(table.OPEN_FDS, sum(1 for _ in _DESCRIPTORS.iterdir()) - 1)  # without that of this look
+        yield Sample(table.CPU_SECONDS, own.cpu_seconds)
+        yield Sample(table.RESIDENT_BYTES, own.resident_bytes)
+        yield Sample(table.OPEN_FDS, own.open_files)
         yield Sample(table.MAX_FDS, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        yield Sample(table.THREADS, sum(1 for _ in _THREADS.iterdir()))
+        yield Sample(table.THREADS, own.threads)
 
 
 async def watch_loop_lag(registry: MetricRegistry, clock: Clock, *, period: float = LAG_PERIOD) -> None:

@@ -39,11 +39,13 @@ from runtime.rest.routes.blobs import blobs_router
 from runtime.rest.routes.changes import ActivityHistory, changes_router
 from runtime.rest.routes.cluster import cluster_router
 from runtime.rest.routes.events import events_router
+from runtime.rest.routes.flame_graphs import flame_graphs_router
 from runtime.rest.routes.flink_pages import flink_pages_router
 from runtime.rest.routes.jars import jars_router
 from runtime.rest.routes.job_lists import job_lists_router
 from runtime.rest.routes.jobs import jobs_router
 from runtime.rest.routes.logs import logs_router
+from runtime.rest.routes.metric_values import metric_values_router
 from runtime.rest.routes.metrics import metrics_router
 from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.refused import refused_router
@@ -69,11 +71,13 @@ def create_app(
         title="flinklike", version=VERSION, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     routers = (
+        metric_values_router,
         job_lists_router,
         jobs_router,
         logs_router,
         accumulators_router,
         spark_router,
+        flame_graphs_router,
         vertices_router,
         cluster_router,
         blobs_router,

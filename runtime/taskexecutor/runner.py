@@ -24,7 +24,7 @@ from runtime.common.clock import Clock, Deadline
 from runtime.common.entropy import Entropy
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import Incarnation, JobId
-from runtime.gateways.process import ProcessGateway
+from runtime.gateways.process import ProcessGateway, SlotFigures
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.highavailability.leadership.registration import TaskManagerRegistry
 from runtime.highavailability.leadership.retrieval import LeaderInformation
@@ -69,6 +69,9 @@ class StartableSlotPool(SlotPool, Protocol):
 
     async def start(self) -> None:
         """Start the processes."""
+
+    def figures(self) -> tuple[SlotFigures, ...]:
+        """What runs in each slot, and its memory against its limit."""
 
     def stacks(self) -> AsyncIterator[tuple[str, str]]:
         """(name, stack) of each Python thread of its processes, which go on meanwhile."""

@@ -13,10 +13,12 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.cluster_events import EventKind
 from runtime.gateways.process import ThreadDumpRequest
+from runtime.gateways.task_executor import SampledStack
 from tests.browser.conftest import Cluster, Visits
 from tests.kit.browser.visit import Visit
 from tests.kit.host.levels import reached
 from tests.kit.rest.board import many
+from tests.kit.rest.fakes import FakeTaskExecutor
 from tests.kit.rest.server import TOKEN
 
 pytestmark = pytest.mark.process
@@ -139,6 +141,40 @@ def test_what_the_code_counts_is_shown_of_the_job_and_of_each_subtask(visit: Vis
     expect(rows).to_have_count(3 + 4 * 3)
     person.open(f"ui/jobs/{cluster.jobs['failed']}/accumulators")
     expect(person.page.locator("main")).to_contain_text("ctx.counter(name).add(n)")
+
+
+def test_spark_of_a_job_and_of_a_task_manager_is_shown(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open(f"ui/jobs/{cluster.jobs['running']}/spark")
+    expect(person.page.locator("h2").first).to_contain_text("read orders 0")
+    expect(person.page.locator("tbody tr").first).to_contain_text("collect at daily.py:7")
+    expect(person.page.locator("main")).to_contain_text("2.0 MiB")
+    person.open("ui/taskmanagers/tm-1")
+    expect(person.page.locator(".slots")).to_contain_text("300 MiB of 1.0 GiB")
+    person.page.click(".tabs >> text=Spark")
+    expect(person.page.locator("main")).to_contain_text("200 MiB of 768 MiB")
+    person.page.click("summary >> text=Spark conf")
+    expect(person.page.locator("main")).to_contain_text("******")
+
+
+def test_a_flame_graph_is_taken_when_a_person_asks(visit: Visits, cluster: Cluster) -> None:
+    executor = cluster.rest.fakes.task_executor
+    assert isinstance(executor, FakeTaskExecutor)
+    inner, outer = ("main (a.py:1)", "total (a.py:7)"), ("main (a.py:1)",)
+    executor.stacks = (SampledStack(inner, 3, is_on_cpu=True), SampledStack(outer, 1, is_on_cpu=False))
+    person = visit()
+    person.open(f"ui/jobs/{cluster.jobs['running']}/flamegraph")
+    assert executor.sampled == []
+    person.page.select_option("form.filters select >> nth=0", label="join and price")
+    expect(person.page.locator("canvas")).to_have_count(1)
+    expect(person.page.locator("ol li").first).to_contain_text("total (a.py:7) 75 %")
+    looked = len(executor.sampled)
+    person.page.wait_for_timeout(500)
+    assert len(executor.sampled) == looked == 1
+    person.page.click("text=Look again")
+    expect(person.page.locator("canvas")).to_have_count(1)
+    person.page.wait_for_timeout(500)
+    assert len(executor.sampled) == 2
 
 
 def test_typing_in_the_search_is_not_disturbed_by_news(visit: Visits, cluster: Cluster) -> None:

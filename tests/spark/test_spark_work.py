@@ -55,6 +55,17 @@ def test_stages_and_plans_of_one_attempt(box: SparkBox) -> None:
     assert len(work(box, slot.session.session_id, since, now, stages=1)[0].stages) == 1
 
 
+def test_heap_and_conf_of_the_jvm_are_told_without_secrets(box: SparkBox) -> None:
+    told = box.run(box.environment.jvm_figures("k"))
+    assert told is not None
+    assert told.key == "k"
+    assert 0 < told.heap_used <= told.heap_committed <= told.heap_max
+    assert told.gc_count > 0
+    conf = {one.key: one.value for one in told.conf}
+    assert conf["spark.scheduler.mode"] == "FAIR"
+    assert told.resident_bytes > told.heap_used / 2
+
+
 def test_it_is_told_in_little_time(box: SparkBox) -> None:
     slot = box.slot(SHUFFLE)
     slot.next()

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#runtime/rpc/generated/process.proto\x12\tflinklike\"\x11\n\x0fLogFilesRequest\"H\n\x0bLogFileInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x17\n\x0fmodified_millis\x18\x03 \x01(\x03\"9\n\x10LogFilesResponse\x12%\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x16.flinklike.LogFileInfo\"c\n\x0eLogFileRequest\x12$\n\x04\x66ile\x18\x01 \x01(\x0e\x32\x16.flinklike.ProcessFile\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\x03\"^\n\x0fLogFileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x14\n\x0cis_restarted\x18\x04 \x01(\x08\"\x13\n\x11ThreadDumpRequest\")\n\x0bThreadStack\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"<\n\x12ThreadDumpResponse\x12&\n\x06stacks\x18\x01 \x03(\x0b\x32\x16.flinklike.ThreadStack\"\x1b\n\x19ProcessEnvironmentRequest\"Z\n\x1aProcessEnvironmentResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0c\n\x04\x61rch\x18\x02 \x01(\t\x12\x0f\n\x07options\x18\x03 \x03(\t\x12\x0c\n\x04path\x18\x04 \x03(\t\"0\n\x0fLogLevelRequest\x12\x0e\n\x06logger\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\"!\n\x0fLogLevelChanged\x12\x0e\n\x06\x66ormer\x18\x01 \x01(\t\"\x14\n\x12StopProcessRequest\"\x11\n\x0fProcessStopping*r\n\x0bProcessFile\x12\x1c\n\x18PROCESS_FILE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROCESS_FILE_LOG\x10\x01\x12\x17\n\x13PROCESS_FILE_STDOUT\x10\x02\x12\x16\n\x12PROCESS_FILE_NAMED\x10\x03\x32\xeb\x03\n\x0eProcessGateway\x12J\n\x0fRequestLogFiles\x12\x1a.flinklike.LogFilesRequest\x1a\x1b.flinklike.LogFilesResponse\x12G\n\x0eRequestLogFile\x12\x19.flinklike.LogFileRequest\x1a\x1a.flinklike.LogFileResponse\x12P\n\x11RequestThreadDump\x12\x1c.flinklike.ThreadDumpRequest\x1a\x1d.flinklike.ThreadDumpResponse\x12\x45\n\x0bSetLogLevel\x12\x1a.flinklike.LogLevelRequest\x1a\x1a.flinklike.LogLevelChanged\x12\x61\n\x12RequestEnvironment\x12$.flinklike.ProcessEnvironmentRequest\x1a%.flinklike.ProcessEnvironmentResponse\x12H\n\x0bStopProcess\x12\x1d.flinklike.StopProcessRequest\x1a\x1a.flinklike.ProcessStoppingb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#runtime/rpc/generated/process.proto\x12\tflinklike\"\x11\n\x0fLogFilesRequest\"H\n\x0bLogFileInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x17\n\x0fmodified_millis\x18\x03 \x01(\x03\"9\n\x10LogFilesResponse\x12%\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x16.flinklike.LogFileInfo\"c\n\x0eLogFileRequest\x12$\n\x04\x66ile\x18\x01 \x01(\x0e\x32\x16.flinklike.ProcessFile\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\x03\"^\n\x0fLogFileResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x14\n\x0cis_restarted\x18\x04 \x01(\x08\"\x13\n\x11ThreadDumpRequest\")\n\x0bThreadStack\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"<\n\x12ThreadDumpResponse\x12&\n\x06stacks\x18\x01 \x03(\x0b\x32\x16.flinklike.ThreadStack\"\x1b\n\x19ProcessEnvironmentRequest\"Z\n\x1aProcessEnvironmentResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0c\n\x04\x61rch\x18\x02 \x01(\t\x12\x0f\n\x07options\x18\x03 \x03(\t\x12\x0c\n\x04path\x18\x04 \x03(\t\"0\n\x0fLogLevelRequest\x12\x0e\n\x06logger\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\"!\n\x0fLogLevelChanged\x12\x0e\n\x06\x66ormer\x18\x01 \x01(\t\"\x14\n\x12StopProcessRequest\"\x11\n\x0fProcessStopping\"\x17\n\x15ProcessFiguresRequest\"[\n\x0bSlotFigures\x12\r\n\x05index\x18\x01 \x01(\x03\x12\x12\n\nattempt_id\x18\x02 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x03\x12\x13\n\x0blimit_bytes\x18\x04 \x01(\x03\"\'\n\tConfValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xe4\x01\n\x0fSparkJvmFigures\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x16\n\x0eresident_bytes\x18\x02 \x01(\x03\x12\x11\n\theap_used\x18\x03 \x01(\x03\x12\x16\n\x0eheap_committed\x18\x04 \x01(\x03\x12\x10\n\x08heap_max\x18\x05 \x01(\x03\x12\x15\n\rnon_heap_used\x18\x06 \x01(\x03\x12\x0f\n\x07threads\x18\x07 \x01(\x03\x12\x10\n\x08gc_count\x18\x08 \x01(\x03\x12\x11\n\tgc_millis\x18\t \x01(\x03\x12\"\n\x04\x63onf\x18\n \x03(\x0b\x32\x14.flinklike.ConfValue\"\xba\x01\n\x16ProcessFiguresResponse\x12\x12\n\ncpu_millis\x18\x01 \x01(\x03\x12\x16\n\x0eresident_bytes\x18\x02 \x01(\x03\x12\x0f\n\x07threads\x18\x03 \x01(\x03\x12\x12\n\nopen_files\x18\x04 \x01(\x03\x12%\n\x05slots\x18\x05 \x03(\x0b\x32\x16.flinklike.SlotFigures\x12(\n\x04jvms\x18\x06 \x03(\x0b\x32\x1a.flinklike.SparkJvmFigures*r\n\x0bProcessFile\x12\x1c\n\x18PROCESS_FILE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROCESS_FILE_LOG\x10\x01\x12\x17\n\x13PROCESS_FILE_STDOUT\x10\x02\x12\x16\n\x12PROCESS_FILE_NAMED\x10\x03\x32\xc2\x04\n\x0eProcessGateway\x12J\n\x0fRequestLogFiles\x12\x1a.flinklike.LogFilesRequest\x1a\x1b.flinklike.LogFilesResponse\x12G\n\x0eRequestLogFile\x12\x19.flinklike.LogFileRequest\x1a\x1a.flinklike.LogFileResponse\x12P\n\x11RequestThreadDump\x12\x1c.flinklike.ThreadDumpRequest\x1a\x1d.flinklike.ThreadDumpResponse\x12\x45\n\x0bSetLogLevel\x12\x1a.flinklike.LogLevelRequest\x1a\x1a.flinklike.LogLevelChanged\x12\x61\n\x12RequestEnvironment\x12$.flinklike.ProcessEnvironmentRequest\x1a%.flinklike.ProcessEnvironmentResponse\x12H\n\x0bStopProcess\x12\x1d.flinklike.StopProcessRequest\x1a\x1a.flinklike.ProcessStopping\x12U\n\x0eRequestFigures\x12 .flinklike.ProcessFiguresRequest\x1a!.flinklike.ProcessFiguresResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'runtime.rpc.generated.process_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PROCESSFILE']._serialized_start=772
-  _globals['_PROCESSFILE']._serialized_end=886
+  _globals['_PROCESSFILE']._serialized_start=1351
+  _globals['_PROCESSFILE']._serialized_end=1465
   _globals['_LOGFILESREQUEST']._serialized_start=50
   _globals['_LOGFILESREQUEST']._serialized_end=67
   _globals['_LOGFILEINFO']._serialized_start=69
@@ -61,6 +61,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STOPPROCESSREQUEST']._serialized_end=751
   _globals['_PROCESSSTOPPING']._serialized_start=753
   _globals['_PROCESSSTOPPING']._serialized_end=770
-  _globals['_PROCESSGATEWAY']._serialized_start=889
-  _globals['_PROCESSGATEWAY']._serialized_end=1380
+  _globals['_PROCESSFIGURESREQUEST']._serialized_start=772
+  _globals['_PROCESSFIGURESREQUEST']._serialized_end=795
+  _globals['_SLOTFIGURES']._serialized_start=797
+  _globals['_SLOTFIGURES']._serialized_end=888
+  _globals['_CONFVALUE']._serialized_start=890
+  _globals['_CONFVALUE']._serialized_end=929
+  _globals['_SPARKJVMFIGURES']._serialized_start=932
+  _globals['_SPARKJVMFIGURES']._serialized_end=1160
+  _globals['_PROCESSFIGURESRESPONSE']._serialized_start=1163
+  _globals['_PROCESSFIGURESRESPONSE']._serialized_end=1349
+  _globals['_PROCESSGATEWAY']._serialized_start=1468
+  _globals['_PROCESSGATEWAY']._serialized_end=2046
 # @@protoc_insertion_point(module_scope)

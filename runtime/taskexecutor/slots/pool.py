@@ -22,6 +22,7 @@ from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
+from runtime.gateways.process import SlotFigures
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
 from runtime.system.linux import is_alive
 from runtime.taskexecutor.containment.users import open_to_spark
@@ -441,6 +442,12 @@ class SlotProcessPool:
     def memory_bytes(self) -> dict[int, int]:
         """The memory of what runs in each slot, as it was measured last; 0 where nothing runs."""
         return {slot.index: 0 if slot.attempt is None else slot.attempt.memory_bytes for slot in self._slots}
+
+    def figures(self) -> tuple[SlotFigures, ...]:
+        """What runs in each slot, and its memory against its limit."""
+        limit, memory = self._settings.memory_bytes_max, self.memory_bytes()
+        attempts = {slot.index: "" if slot.attempt is None else str(slot.attempt.attempt_id) for slot in self._slots}
+        return tuple(SlotFigures(index, attempt, memory[index], limit) for index, attempt in attempts.items())
 
     def _running_attempts(self) -> list[RunningAttempt]:
         return [slot.attempt for slot in self._slots if slot.attempt is not None]

@@ -23,6 +23,7 @@ from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
 from runtime.common.spark_environments import jar_paths
+from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.system.linux import own_bytes
 from runtime.taskexecutor.spark.account import SparkAccount
@@ -36,7 +37,14 @@ from runtime.taskexecutor.spark.environment import (
 )
 from runtime.taskexecutor.spark.host_process import HostProcess, SparkStartError, as_it_is
 from runtime.taskexecutor.spark.old_logs import remove_old_logs
-from runtime.taskexecutor.spark.spark_answers import WorkAsked, read_work
+from runtime.taskexecutor.spark.spark_answers import (
+    JVM_FIGURES,
+    WorkAsked,
+    masked_conf,
+    read_conf,
+    read_figures,
+    read_work,
+)
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.task_environment import TaskEnvironment
@@ -231,6 +239,19 @@ class ProcessSparkEnvironment:
         except (SparkLostError, ValueError) as error:
             logger.debug("what Spark has done is not known: %s", error)
             return None
+
+    async def jvm_figures(self, key: str) -> SparkJvmFigures | None:
+        """Heap, garbage collection and conf; a JVM that does not say them in time stays (R48)."""
+        host = self._host
+        if host is None:
+            return None
+        figures, conf = dict.fromkeys(JVM_FIGURES, -1), dict(self._settings.spark_conf)
+        try:
+            figures = await host.ask("jvm", _WORK_TIMEOUT, read_figures)
+            conf = await host.ask("conf", _WORK_TIMEOUT, read_conf)
+        except (SparkLostError, ValueError) as error:
+            logger.debug("what the JVM takes is not known: %s", error)
+        return SparkJvmFigures(key, self.memory_bytes, **figures, conf=masked_conf(conf))
 
     async def thread_dump(self) -> str:
         """The stacks of the JVM's threads; a JVM that does not say them in time stays (R48)."""

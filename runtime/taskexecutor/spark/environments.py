@@ -17,6 +17,7 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.spark_environments import HEAP, OVERHEAD, EnvironmentSpec, SparkOffer, SparkWish, jars_of_jobs
+from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
 from runtime.taskexecutor.spark.environment import JvmChange, SparkEnvironment, SparkLoss
 from runtime.taskexecutor.spark.environment_room import EnvironmentRoom, Lease, Step
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 _UNUSED = "no task uses this Spark environment, and its time is over or its memory is needed"
 _JOB_OVER = "the job whose Spark environment it was has ended"
+_LOOKED_AT_MAX = 20
 _MEMORY_LOOK_SECONDS = 1.0
 _STRETCH = 2
 """So many times its overhead the default JVM may take while tasks run in it."""
@@ -146,6 +148,13 @@ class SparkEnvironments:
         for name, task in asked:
             for thread, text in threads_of(task.result()):
                 yield f"{name} {thread}".strip(), text
+
+    async def jvm_figures(self) -> tuple[SparkJvmFigures, ...]:
+        """Of each JVM, the default one first; they are asked side by side."""
+        known = [("", self.default), *((one.spec.key, one.environment) for one in self._ready()[:_LOOKED_AT_MAX])]
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(environment.jvm_figures(key)) for key, environment in known]
+        return tuple(told for task in asked if (told := task.result()) is not None)
 
     def _ready(self) -> list[_Started]:
         return [one for one in self._started.values() if one.ready.done() and one.ready.exception() is None]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from runtime.common.masking import masked
 from runtime.common.printable import printable
+from runtime.gateways.process import ConfValue
 from runtime.gateways.spark_work import (
     NAME_LENGTH_MAX,
     PLAN_LENGTH_MAX,
@@ -42,7 +45,30 @@ class _Told:
 
 _TOLD = TypeAdapter(_Told)
 
-NOTHING = work_of(0, 0, (), 0)
+JVM_FIGURES = ("heap_used", "heap_committed", "heap_max", "non_heap_used", "threads", "gc_count", "gc_millis")
+_FIGURES = TypeAdapter(dict[str, int])
+_CONF = TypeAdapter(dict[str, str])
+_CONF_MAX = 500
+_VALUE_LENGTH_MAX = 1000
+
+
+def read_figures(value: Any) -> dict[str, int]:
+    """Heap and garbage collection. Raises ValueError."""
+    told = _FIGURES.validate_python(value)
+    return {name: _count(told.get(name, -1)) for name in JVM_FIGURES}
+
+
+def read_conf(value: Any) -> dict[str, str]:
+    """Spark's conf. Raises ValueError."""
+    return _CONF.validate_python(value)
+
+
+def masked_conf(conf: Mapping[str, str]) -> tuple[ConfValue, ...]:
+    """For people, without values that are secrets, and bounded."""
+    return tuple(
+        ConfValue(printable(key)[:NAME_LENGTH_MAX], printable(masked(key, conf[key]))[:_VALUE_LENGTH_MAX])
+        for key in sorted(conf)[:_CONF_MAX]
+    )
 
 
 def read_work(value: Any, stages_max: int = STAGES_LIVE_MAX) -> tuple[SparkWork, tuple[SparkQuery, ...]]:

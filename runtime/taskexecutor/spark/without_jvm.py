@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError
+from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.security.file_mask import PRIVATE_MODE
 from runtime.taskexecutor.driver_jvm.command import import_path
@@ -55,6 +56,11 @@ class WithoutJvm:
         self, asked: WorkAsked, stages_max: int, *, has_plans: bool
     ) -> tuple[SparkWork, tuple[SparkQuery, ...]] | None:
         """Nothing is known of its jobs."""
+        return None
+
+    async def jvm_figures(self, key: str) -> SparkJvmFigures | None:
+        """There is no JVM of the TaskManager."""
+        del key
         return None
 
     async def thread_dump(self) -> str:

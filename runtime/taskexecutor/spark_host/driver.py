@@ -112,6 +112,11 @@ class Driver:
         found = self.jvm.org.apache.spark.Figures.read(self._scala_context)
         return {str(name): int(found[name]) for name in found}
 
+    def jvm_figures(self) -> dict[str, int]:
+        """Heap and garbage collection, without a collection."""
+        found = self.jvm.org.apache.spark.JvmFigures.read()
+        return {str(name): int(found[name]) for name in found}
+
     def thread_dump(self) -> str:
         """The stacks of the JVM's threads, in one call, as `jstack` prints them."""
         return str(self.jvm.org.apache.spark.ThreadDump.read(THREAD_DUMP_MAX))

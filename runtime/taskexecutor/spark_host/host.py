@@ -125,12 +125,17 @@ class SparkHost:
             case "work":
                 return self._driver.work_of(**arguments)
             case _:
-                looks: dict[str, Callable[[], Any]] = {
-                    "threads": self._threads,
-                    "figures": self._driver.figures,
-                    "progress": lambda: self._progress,
-                }
-                return looks[operation]()
+                return self._looked(operation)
+
+    def _looked(self, operation: str) -> Any:
+        looks: dict[str, Callable[[], Any]] = {
+            "progress": lambda: self._progress,
+            "threads": self._threads,
+            "figures": self._driver.figures,
+            "jvm": self._driver.jvm_figures,
+            "conf": lambda: self._driver.conf,
+        }
+        return looks[operation]()
 
     def _threads(self) -> str:
         """One at a time: a JVM that does not answer must not take all threads that answer requests."""

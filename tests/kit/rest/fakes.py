@@ -45,6 +45,7 @@ from runtime.gateways.dispatcher import (
 )
 from runtime.gateways.overview import JobActivity, JobMasterInfo, Takeover
 from runtime.gateways.process import (
+    ConfValue,
     LogFileInfo,
     LogFileRequest,
     LogFileResponse,
@@ -54,8 +55,12 @@ from runtime.gateways.process import (
     LogLevelRequest,
     ProcessEnvironmentRequest,
     ProcessEnvironmentResponse,
+    ProcessFiguresRequest,
+    ProcessFiguresResponse,
     ProcessGateway,
     ProcessStopping,
+    SlotFigures,
+    SparkJvmFigures,
     StopProcessRequest,
     ThreadDumpRequest,
     ThreadDumpResponse,
@@ -435,6 +440,14 @@ class FakeProcess:
         begin = max(0, size + offset) if offset < 0 else 0 if offset > size else offset
         data = self.text[begin : begin + request.limit]
         return LogFileResponse(data, begin + len(data), size, offset > size)
+
+    async def request_figures(self, request: ProcessFiguresRequest, /) -> ProcessFiguresResponse:
+        """Two slots and a JVM."""
+        self._note(request)
+        slots = (SlotFigures(0, f"{JOB}_{1:032x}_0_7_0", 300 << 20, 1 << 30), SlotFigures(1, "", 0, 1 << 30))
+        conf = (ConfValue("spark.master", "local[2]"), ConfValue("spark.my.password", "******"))
+        jvms = (SparkJvmFigures("", 600 << 20, 200 << 20, 400 << 20, 768 << 20, 120 << 20, 80, 12, 340, conf),)
+        return ProcessFiguresResponse(12_500, 80 << 20, 9, 40, slots, jvms)
 
     async def request_thread_dump(self, request: ThreadDumpRequest, /) -> ThreadDumpResponse:
         """One thread."""

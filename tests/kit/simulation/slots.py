@@ -17,6 +17,7 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
+from runtime.gateways.process import SlotFigures
 from runtime.gateways.task import (
     OVERWRITE,
     FailureInfo,
@@ -319,6 +320,10 @@ class SimulatedSlotPool:
             yield nothing
 
     views = None
+
+    def figures(self) -> tuple[SlotFigures, ...]:
+        """Nobody looks."""
+        return ()
 
     def memory_bytes(self) -> dict[int, int]:
         """Nothing is measured."""

@@ -66,6 +66,7 @@ SOURCES: tuple[str, ...] = (
     "ExitWitness",
     "Figures",
     "SlotStages",
+    "JvmFigures",
     "IdleHeap",
     "ThreadDump",
 )

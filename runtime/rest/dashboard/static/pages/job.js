@@ -8,6 +8,7 @@ import { h } from "../view.js";
 import { accumulatorsTab } from "./job_accumulators.js";
 import { configurationTab } from "./job_configuration.js";
 import { exceptionsTab } from "./job_exceptions.js";
+import { flameTab } from "./job_flame.js";
 import { graphTab } from "./job_graph.js";
 import { logsTab } from "./job_logs.js";
 import { sparkTab } from "./job_spark.js";
@@ -26,7 +27,7 @@ import { timelineTab } from "./job_timeline.js";
  * @property {(job: any, more: any, place: Place, app: App) => Content} view
  */
 
-const TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, sparkTab, accumulatorsTab, configurationTab];
+const TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, sparkTab, flameTab, accumulatorsTab, configurationTab];
 const RESULT_OPEN_CHARACTERS = 200;
 const ENDED = ["FINISHED", "FAILED", "CANCELED"];
 

@@ -1,8 +1,8 @@
 /** TaskManagers: slots and what they run, memory, Spark environments; drain and undrain. */
 
-import { get } from "../api.js";
-import { counted, size } from "../format.js";
-import { empty, facts, gauge, id, link, section, state, table, time } from "../parts.js";
+import { ApiError, get } from "../api.js";
+import { counted, duration, number, size } from "../format.js";
+import { empty, facts, gauge, id, link, row, section, state, table, time } from "../parts.js";
 import { h } from "../view.js";
 import { drainButton } from "./job_masters.js";
 import { loadView, tabbed } from "./process_views.js";
@@ -42,7 +42,7 @@ function spark(one) {
   return `${one["spark-version"]} ${one.warm ? "warm" : "warming up"}`;
 }
 
-const TABS = /** @type {[string, string][]} */ ([["", "Slots"], ["logs", "Logs"], ["threads", "Threads"]]);
+const TABS = /** @type {[string, string][]} */ ([["", "Slots"], ["spark", "Spark"], ["logs", "Logs"], ["threads", "Threads"]]);
 
 /** @type {import("../app.js").Page} */
 export const taskManagerPage = {
@@ -50,10 +50,11 @@ export const taskManagerPage = {
   moves: () => true,
   async load(place, signal) {
     const path = `taskmanagers/${encodeURIComponent(place.parts[1] ?? "")}`;
-    const [one, more] = await Promise.all([get(path, signal), loadView(path, place.parts[2] ?? "", place, signal)]);
-    return { one, more };
+    const [one, more, usage] = await Promise.all([get(path, signal), loadView(path, place.parts[2] ?? "", place, signal), usageOf(path, signal)]);
+    return { one, more, usage };
   },
-  view({ one, more }, place, app) {
+  view({ one, more, usage }, place, app) {
+    const tab = place.parts[2] ?? "";
     const path = `taskmanagers/${encodeURIComponent(one.id)}`;
     return [
       h("div", { class: "title" }, h("h1", null, one.id, " ", state(one.state)), h("div", { class: "actions" }, drainButton("taskmanagers", one.id, one.id, one.state, app))),
@@ -72,20 +73,65 @@ export const taskManagerPage = {
         ["not enforced here", one["not-enforced"].length ? h("ul", null, one["not-enforced"].map((/** @type {string} */ text) => h("li", { key: text }, text))) : ""],
         ["version", one.version],
       ]),
-      tabbed(`ui/${path}`, path, TABS, place.parts[2] ?? "", more, () => [section("Slots", slots(one)), section("Spark environments", environments(one))], place, app),
+      tabbed(`ui/${path}`, path, TABS, tab, more, () => (tab === "spark" ? sparkTab(one, usage) : [section("Slots", slots(one, usage)), section("Spark environments", environments(one))]), place, app),
     ];
   },
 };
 
-/** @param {any} one */
-function slots(one) {
+/** What only viewers of all namespaces may ask; null for others, and while it does not answer. @param {string} path @param {AbortSignal} signal */
+async function usageOf(path, signal) {
+  try {
+    return await get(`${path}/usage`, signal);
+  } catch (error) {
+    if (error instanceof ApiError && (error.status === 403 || error.status === 503)) return null;
+    throw error;
+  }
+}
+
+/** @param {any} one @param {any} usage */
+function slots(one, usage) {
+  const used = new Map((usage?.slots ?? []).map((/** @type {any} */ slot) => [slot.index, slot]));
   const byIndex = new Map(one.allocatedSlots.map((/** @type {any} */ slot) => [slot.index, slot]));
   const cards = Array.from({ length: one.slotsNumber }, (_, index) => {
     const slot = byIndex.get(index);
     const job = slot?.jobId ? link(`ui/jobs/${slot.jobId}`, slot.jobId) : slot ? "a job that you may not see" : "free";
-    return h("li", { key: index, class: `slot ${slot ? "busy" : "free"}` }, h("span", { class: "muted" }, `Slot ${index}`), h("div", null, job));
+    return h("li", { key: index, class: `slot ${slot ? "busy" : "free"}` }, h("span", { class: "muted" }, `Slot ${index}`), h("div", null, job), memoryOf(used.get(index)));
   });
   return [h("p", { class: "muted" }, `${counted(one.freeSlots, "free slot")} of ${one.slotsNumber}, each with ${size(one.memoryConfiguration.taskHeap / Math.max(1, one.slotsNumber))}`), h("ul", { class: "slots" }, cards)];
+}
+
+/** @param {any} slot */
+function memoryOf(slot) {
+  if (!slot?.["attempt-id"]) return null;
+  return slot.limit ? gauge(slot.memory, slot.limit, `${size(slot.memory)} of ${size(slot.limit)}`) : h("div", { class: "muted" }, size(slot.memory));
+}
+
+/** @param {any} one @param {any} usage */
+function sparkTab(one, usage) {
+  if (!one.spark) return empty("This TaskManager runs no Spark (taskmanager.spark.enabled).");
+  if (!usage) return empty("What its JVMs take is shown to viewers of all namespaces, when the TaskManager answers.");
+  if (!usage.jvms.length) return empty("No JVM runs now: each job has one of its own, or Spark is being started.");
+  return usage.jvms.map(jvmSection);
+}
+
+/** @param {any} jvm */
+function jvmSection(jvm) {
+  const name = jvm.environment || "default environment";
+  const rows = Object.entries(jvm.conf).map(([key, value]) => row(key, h("code", null, key), h("code", null, String(value))));
+  const told = jvm["heap-max"] < 0 ? h("p", { class: "waiting" }, "Its JVM does not answer now.") : null;
+  return section(
+    name,
+    told ??
+      facts([
+        ["heap", gauge(jvm["heap-used"], jvm["heap-max"], `${size(jvm["heap-used"])} of ${size(jvm["heap-max"])}`)],
+        ["heap from the system", size(jvm["heap-committed"])],
+        ["beside the heap", size(jvm["non-heap-used"])],
+        ["resident", jvm.resident ? size(jvm.resident) : ""],
+        ["garbage collections", `${number(jvm["gc-count"])} in ${duration(jvm["gc-time"])}`],
+        ["threads", number(jvm.threads)],
+      ]),
+    h("details", null, h("summary", null, `Spark conf (${rows.length})`), table(`Spark conf of ${name}`, ["Key", "Value"], rows, "None.")),
+  );
 }
 
 /** @param {any} one */

@@ -1,0 +1,39 @@
+"""From sampled stacks to the tree of a flame graph. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+
+from runtime.gateways.task_executor import FRAMES_MAX, SampledStack
+from runtime.rest.bodies.schema.flame_graphs import FlameNode
+
+
+class FlameType(Enum):
+    """Which stacks: all, those of threads that ran, or of those that waited. Only main threads are known to run."""
+
+    FULL = "FULL"
+    ON_CPU = "ON_CPU"
+    OFF_CPU = "OFF_CPU"
+
+    def takes(self, stack: SampledStack) -> bool:
+        """True for a stack that the graph shows."""
+        return self is FlameType.FULL or stack.is_on_cpu is (self is FlameType.ON_CPU)
+
+
+def flame_graph(stacks: Iterable[SampledStack], type_: FlameType) -> FlameNode:
+    """The tree, from its root on."""
+    root: FlameNode = {"name": "root", "value": 0, "children": []}
+    places: dict[tuple[str, ...], FlameNode] = {(): root}
+    for stack in stacks:
+        if not type_.takes(stack):
+            continue
+        root["value"] += stack.count
+        for depth in range(1, min(len(stack.frames), FRAMES_MAX) + 1):
+            path = stack.frames[:depth]
+            node = places.get(path)
+            if node is None:
+                node = places[path] = {"name": path[-1], "value": 0, "children": []}
+                places[path[:-1]]["children"].append(node)
+            node["value"] += stack.count
+    return root

@@ -1,0 +1,115 @@
+"""Where the running subtasks of a vertex are: their flame graph, and the back pressure that a batch job has not."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from runtime.aio.scope import Scope
+from runtime.common.errors import FlinklikeError, UnavailableError
+from runtime.common.ids import ExecutionAttemptId
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.archived import ArchivedExecution, ArchivedSubtask, ArchivedVertex
+from runtime.gateways.task_executor import AttemptStacksRequest, AttemptStacksResponse
+from runtime.rest.access.authorized_routes import authorized_router
+from runtime.rest.answers import JsonAnswer
+from runtime.rest.bodies.flame_graph import FlameType, flame_graph
+from runtime.rest.bodies.schema import flame_graphs as schema
+from runtime.rest.context import RestContext
+from runtime.rest.openapi import answers
+from runtime.rest.routes.log_places import LogPlaces
+from runtime.rest.routes.vertices import find_subtask, find_vertex
+
+SAMPLES = 20
+SUBTASKS_MAX = 8
+"""So many running subtasks, the first ones, are looked at for the graph of a whole vertex, one of each TaskManager."""
+_NONE = -3
+"""What Flink says while there is nothing to see."""
+_OK = "ok"
+
+
+def flame_graphs_router(context: RestContext) -> APIRouter:
+    """Both routes."""
+    router = authorized_router(context, prefix="/jobs/{job_id}/vertices/{vertex_id}", tags=["vertices"])
+
+    @router.get("/flamegraph", responses=answers(schema.FlameGraph))
+    async def flamegraph(
+        job_id: str,
+        vertex_id: str,
+        type_: Annotated[FlameType, Query(alias="type")] = FlameType.FULL,
+        subtask: Annotated[int | None, Query(alias="subtaskindex", ge=0)] = None,
+    ) -> Response:
+        """The Python stacks of running subtasks, looked at for about two seconds now."""
+        vertex = await find_vertex(context, job_id, vertex_id)
+        subtasks = vertex.subtasks if subtask is None else (find_subtask(vertex, subtask),)
+        looked = await _look(context, [one.current for one in subtasks if _runs(one)])
+        body: schema.FlameGraph = {"endTimestamp": _NONE}
+        if looked:
+            stacks = [stack for one in looked for stack in one.stacks]
+            body = {"endTimestamp": max(one.end_millis for one in looked), "data": flame_graph(stacks, type_)}
+        return JsonAnswer(body)
+
+    @router.get("/backpressure", responses=answers(schema.BackPressure))
+    async def backpressure(job_id: str, vertex_id: str) -> Response:
+        """None: an exchange is written whole before it is read, so no task waits for one that reads."""
+        vertex = await find_vertex(context, job_id, vertex_id)
+        return JsonAnswer(_back_pressure(vertex, context.clock.epoch_millis()))
+
+    return router
+
+
+def _runs(subtask: ArchivedSubtask) -> bool:
+    return subtask.current.state is ExecutionState.RUNNING
+
+
+async def _look(context: RestContext, attempts: list[ArchivedExecution]) -> list[AttemptStacksResponse]:
+    """One attempt of each TaskManager, since that looks at one at a time. Raises UnavailableError if none is told."""
+    places = LogPlaces(context.components.resource_manager.task_managers())
+    by_address: dict[str, ArchivedExecution] = {}
+    for one in attempts:
+        if (address := places.address(one)) is not None:
+            by_address.setdefault(address, one)
+    asked = list(by_address.items())[:SUBTASKS_MAX]
+    found: list[AttemptStacksResponse] = []
+    problems: list[str] = []
+
+    async def look(address: str, attempt: ArchivedExecution) -> None:
+        request = AttemptStacksRequest(ExecutionAttemptId.parse(attempt.attempt_id), SAMPLES)
+        try:
+            found.append(await context.task_executor(address).request_attempt_stacks(request))
+        except FlinklikeError as error:
+            problems.append(f"TaskManager {attempt.task_manager_id}: {error}"[:500])
+
+    async with Scope("rest/flame graph") as scope:
+        for address, attempt in asked:
+            scope.spawn(address, look(address, attempt))
+    if problems and not found:
+        raise UnavailableError("; ".join(problems))
+    return found
+
+
+def _back_pressure(vertex: ArchivedVertex, now: int) -> schema.BackPressure:
+    running = [one for one in vertex.subtasks if _runs(one)]
+    if not running:
+        return {"status": "deprecated"}
+    subtasks: list[schema.BackPressureOfSubtask] = [
+        {
+            "subtask": one.index,
+            "attempt-number": one.current.attempt,
+            "backpressureLevel": _OK,
+            "backpressure-level": _OK,
+            "ratio": 0.0,
+            "idleRatio": 0.0,
+            "busyRatio": 1.0,
+        }
+        for one in running
+    ]
+    return {
+        "status": _OK,
+        "backpressureLevel": _OK,
+        "backpressure-level": _OK,
+        "end-timestamp": now,
+        "subtasks": subtasks,
+    }
