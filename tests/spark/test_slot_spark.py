@@ -412,40 +412,6 @@ def test_progress_of_spark_is_told(slots: SlotBox, tmp_path: Path) -> None:
     slots.end(running)
 
 
-def counts_by_key(ctx: Any) -> Any:
-    return ctx.spark.range(0, 1000, 1, 4).selectExpr("id % 7 as k").groupBy("k").count().count()
-
-
-def test_a_report_has_the_stages_of_its_attempt_whose_plans_can_be_asked_for(slots: SlotBox) -> None:
-    job = new_job()
-    first = slots.do(slots.bench.run(slots.work(counts_by_key, job_id=job)))
-    again = slots.do(slots.bench.run(slots.work(counts_by_key, job_id=job)))
-    works = [report.spark_work for report in (first, again)]
-    assert works[0] is not None
-    assert works[1] is not None
-    assert works[0].jobs == works[1].jobs >= 1
-    assert works[0].total.shuffle_write_bytes > 0
-    assert not {one.stage_id for one in works[0].stages} & {one.stage_id for one in works[1].stages}
-    assert {one.state for one in works[1].stages} <= {"COMPLETE", "SKIPPED"}
-    assert slots.do(slots.bench.run(slots.work(lambda ctx: 1, job_id=job))).spark_work is None
-    (told,) = slots.do(slots.pool.views.spark([first.attempt_id], has_plans=True))
-    assert told.work.stages == works[0].stages
-    assert any("HashAggregate" in query.plan for query in told.queries)
-
-
-def test_stages_of_a_running_attempt_are_told(slots: SlotBox, tmp_path: Path) -> None:
-    work = slots.work(slow_query, job_id=new_job(), params={"begun": str(tmp_path / "begun")})
-    _, running = slots.begin(work)
-
-    def active() -> int:
-        found = slots.do(slots.pool.views.spark([work.task.attempt_id], has_plans=False))
-        return sum(one.work.total.tasks_active for one in found)
-
-    wait_until(lambda: active() > 0)
-    slots.do(slots.pool.cancel(0, work.task.attempt_id))
-    slots.end(running)
-
-
 def exits_around_the_guard(ctx: Any) -> Any:
     jvm, handles = ctx.spark._jvm, ctx.spark._jvm.java.lang.invoke
     signature = handles.MethodType.methodType(jvm.java.lang.Void.TYPE, jvm.java.lang.Integer.TYPE)

@@ -3,10 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
+
+from runtime.common.ids import JobId
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.taskexecutor.spark.spark_answers import WorkAsked
-from tests.kit.spark.spark_box import SparkBox
+from tests.kit.spark.slot_box import SlotBox
+from tests.kit.spark.spark_box import SparkBox, wait_until
+
+pytestmark = pytest.mark.timeout(600)  # one JVM per module, and it may have to wait for its turn
+
+
+@pytest.fixture
+def slots(box: SparkBox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlotBox]:
+    made = SlotBox(box, tmp_path_factory.mktemp("slots"))
+    yield made
+    made.stop()
+
 
 SHUFFLE = """
 spark.range(0, 1000, 1, 4).selectExpr("id % 7 as k").groupBy("k").count().collect()
@@ -76,3 +92,47 @@ def test_it_is_told_in_little_time(box: SparkBox) -> None:
         times.append(time.perf_counter() - begin)
     print("seconds for one look:", sorted(times)[10])
     assert sorted(times)[10] < 0.2
+
+
+def counts_by_key(ctx: Any) -> Any:
+    return ctx.spark.range(0, 1000, 1, 4).selectExpr("id % 7 as k").groupBy("k").count().count()
+
+
+def test_a_report_has_the_stages_of_its_attempt_whose_plans_can_be_asked_for(slots: SlotBox) -> None:
+    job = JobId("7" * 32)
+    first = slots.do(slots.bench.run(slots.work(counts_by_key, job_id=job)))
+    again = slots.do(slots.bench.run(slots.work(counts_by_key, job_id=job)))
+    works = [report.spark_work for report in (first, again)]
+    assert works[0] is not None
+    assert works[1] is not None
+    assert works[0].jobs == works[1].jobs >= 1
+    assert works[0].total.shuffle_write_bytes > 0
+    assert not {one.stage_id for one in works[0].stages} & {one.stage_id for one in works[1].stages}
+    assert {one.state for one in works[1].stages} <= {"COMPLETE", "SKIPPED"}
+    assert slots.do(slots.bench.run(slots.work(lambda ctx: 1, job_id=job))).spark_work is None
+    (told,) = slots.do(slots.pool.views.spark([first.attempt_id], has_plans=True))
+    assert told.work.stages == works[0].stages
+    assert any("HashAggregate" in query.plan for query in told.queries)
+
+
+def slow_query(ctx: Any) -> Any:
+    def sleep(rows: Any) -> Any:
+        import time
+
+        time.sleep(60)
+        return rows
+
+    return ctx.spark.sparkContext.parallelize([1, 2], 2).mapPartitions(sleep).count()
+
+
+def test_stages_of_a_running_attempt_are_told(slots: SlotBox) -> None:
+    work = slots.work(slow_query, job_id=JobId("7" * 32))
+    _, running = slots.begin(work)
+
+    def active() -> int:
+        found = slots.do(slots.pool.views.spark([work.task.attempt_id], has_plans=False))
+        return sum(one.work.total.tasks_active for one in found)
+
+    wait_until(lambda: active() > 0)
+    slots.do(slots.pool.cancel(0, work.task.attempt_id))
+    slots.end(running)
