@@ -63,14 +63,14 @@ class ClusterHistory:
         What a late repeat would delete is never written again (R33).
         """
         records = [(self._keys.happened(number), encode_record(_record(event))) for number, event in puts]
-        first = [key for key, _ in records[:1]]
+        keys = [key for key, _ in records]
         txn = Txn(
-            conditions=(leads(self._term), *map(absent, first)),
+            conditions=(leads(self._term), *map(absent, keys)),
             success=(
                 *(Put(key, record) for key, record in records),
                 *(Delete(self._keys.happened(number)) for number in deletes),
             ),
-            failure=gets(self._term.key, *first),
+            failure=gets(self._term.key, *keys[:1]),
         )
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if settled.result.succeeded:
