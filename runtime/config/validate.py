@@ -41,6 +41,9 @@ from runtime.config.options.metrics import (
     METRICS_ALLOW_UNAUTHENTICATED,
     METRICS_BIND_ADDRESS,
     METRICS_MAX_SERIES,
+    METRICS_OTLP_ENDPOINT,
+    METRICS_OTLP_INTERVAL,
+    METRICS_OTLP_SERVICE,
     METRICS_PORT,
     METRICS_REPORTERS,
 )
@@ -368,22 +371,23 @@ def _restarts(configuration: Configuration) -> Iterator[str]:
 
 def _metrics(configuration: Configuration) -> Iterator[str]:
     get = configuration.get
-    options: tuple[ConfigOption[Any], ...] = (
-        METRICS_PORT,
-        METRICS_BIND_ADDRESS,
-        METRICS_ALLOW_UNAUTHENTICATED,
-        METRICS_MAX_SERIES,
-    )
-    for option in options:
-        if configuration.has(option) and not get(METRICS_REPORTERS):
-            yield f"{option.key} has no effect without {METRICS_REPORTERS.key}: prometheus: set that, or remove it"
+    of_reporters: dict[str, tuple[ConfigOption[Any], ...]] = {
+        "prometheus": (METRICS_PORT, METRICS_BIND_ADDRESS, METRICS_ALLOW_UNAUTHENTICATED),
+        "otlp": (METRICS_OTLP_ENDPOINT, METRICS_OTLP_INTERVAL, METRICS_OTLP_SERVICE),
+    }
+    for name, options in of_reporters.items():
+        for option in options:
+            if configuration.has(option) and name not in get(METRICS_REPORTERS):
+                yield f"{option.key} has no effect without {METRICS_REPORTERS.key}: {name}: set that, or remove it"
+    if configuration.has(METRICS_MAX_SERIES) and not get(METRICS_REPORTERS):
+        yield f"{METRICS_MAX_SERIES.key} has no effect without {METRICS_REPORTERS.key}: set that, or remove it"
     address, is_allowed = get(METRICS_BIND_ADDRESS), get(METRICS_ALLOW_UNAUTHENTICATED)
     if not is_loopback(address) and not is_allowed:  # R41
         yield (
             f"{METRICS_BIND_ADDRESS.key}: {address} lets everybody who reaches this host read the metrics: set "
             f"{METRICS_ALLOW_UNAUTHENTICATED.key}: true too where they may"
         )
-    if is_loopback(address) and is_allowed and get(METRICS_REPORTERS):
+    if is_loopback(address) and is_allowed and "prometheus" in get(METRICS_REPORTERS):
         yield (
             f"{METRICS_ALLOW_UNAUTHENTICATED.key}: true has no effect on loopback: set {METRICS_BIND_ADDRESS.key} "
             "too, or remove it"

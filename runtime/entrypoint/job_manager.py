@@ -385,7 +385,7 @@ def _rest(
 
 
 def _metrics(context: ProcessContext, leading: _Leading) -> JobManagerMetrics | None:
-    if context.reporting.exposition is None:
+    if not context.reporting.registry.is_on:
         return None
     return JobManagerMetrics(context.reporting, leading, leading.retrieval, context.clock)
 

@@ -27,7 +27,6 @@ class JobManagerMetrics:
         retrieval: LeaderRetrieval,
         clock: Clock,
     ) -> None:
-        assert reporting.exposition is not None
         self._exposition = reporting.exposition
         self._leader = leader
         self._retrieval = retrieval
@@ -37,8 +36,8 @@ class JobManagerMetrics:
     # --- REST -----------------------------------------------------------------------------------------------------
 
     @property
-    def exposition(self) -> Exposition:
-        """The metrics of this JobManager."""
+    def exposition(self) -> Exposition | None:
+        """The metrics of this JobManager, None without Prometheus."""
         return self._exposition
 
     def targets(self, components: LeaderComponents) -> Sequence[MetricsTarget]:

@@ -93,8 +93,8 @@ class MetricsView(Protocol):
     """Metrics, as REST tells them."""
 
     @property
-    def exposition(self) -> Exposition:
-        """Those of this process."""
+    def exposition(self) -> Exposition | None:
+        """Those of this process, None without Prometheus."""
 
     def targets(self, components: LeaderComponents, /) -> Sequence[MetricsTarget]:
         """Every process of the cluster that serves metrics."""

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="pip install -r requirements/traces.txt")
 
 from airflow_flinklike.client import FlinklikeClient, new_job_id
+from airflow_flinklike.exceptions import JobNotFoundError
 from runtime.common.states import JobStatus
 from runtime.traces.span import span_id
 from tests.benchmarks.cluster import job_graph
@@ -43,6 +44,9 @@ def cluster(receiver: OtlpReceiver) -> Iterator[ScriptCluster]:
         "traces.reporters": "otlp",
         "traces.reporter.otlp.exporter.endpoint": receiver.endpoint,
         "traces.reporter.otlp.service.name": "nightly",
+        "metrics.reporters": "otlp",
+        "metrics.reporter.otlp.exporter.endpoint": f"{receiver.address}/v1/metrics",
+        "metrics.reporter.otlp.interval": "1 s",
         "env.log.format": "json",
     }
     with ScriptCluster(options, job_masters=2) as made:
@@ -146,3 +150,19 @@ def pid_of(cluster: ScriptCluster, client: FlinklikeClient, owner: str) -> int:
         if owner in message and message.startswith("jobmaster") and "starts (pid" in message:
             return int(line["pid"])
     raise AssertionError(owner)
+
+
+def test_all_processes_send_metrics_to_the_same_collector(client: FlinklikeClient, receiver: OtlpReceiver) -> None:
+    job = new_job_id()
+    client.submit(NO_OP, job_id=job)
+    client.wait_for_result(job)
+    wanted = {
+        ("jobmanager", "flinklike_job_submits_total"),
+        ("jobmaster", "flinklike_jobmaster_jobs"),
+        ("taskmanager", "flinklike_taskmanager_tasks_started_total"),
+        *((process, "flinklike_process_cpu_seconds_total") for process in ("jobmanager", "jobmaster", "taskmanager")),
+    }
+    reached(lambda: wanted <= receiver.metrics.keys(), "metrics of all processes")
+    with pytest.raises(JobNotFoundError, match=r"set metrics\.reporters: prometheus"):
+        client.get("/metrics")
+    assert client.get("/metrics/targets") == []

@@ -6,18 +6,23 @@ from runtime.config.option import (
     ConfigOption,
     PortRange,
     bool_option,
+    duration_option,
     host_option,
     int_option,
+    matching,
     parse_port_range,
     parse_words,
+    string_option,
 )
 
 METRICS_REPORTERS: ConfigOption[tuple[str, ...]] = ConfigOption(
     "metrics.reporters",
-    parse_words("prometheus"),
+    parse_words("prometheus", "otlp"),
     (),
-    "Who is told the metrics of each process: prometheus serves them in Prometheus' text format. It takes the package "
-    "prometheus-client (pip install 'airflow-flinklike[metrics]'). Without a reporter nothing is counted.",
+    "Who is told the metrics of each process: prometheus serves them in Prometheus' text format, and takes the package "
+    "prometheus-client (pip install 'airflow-flinklike[metrics]'); otlp sends them to an OpenTelemetry collector, and "
+    "takes opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http (pip install 'airflow-flinklike[traces]'). "
+    "Without a reporter nothing is counted.",
     "List",
     "(none)",
 )
@@ -46,4 +51,18 @@ METRICS_MAX_SERIES = int_option(
     "flinklike_metrics_dropped_samples_total.",
     low=100,
     high=100_000,
+)
+METRICS_OTLP_ENDPOINT: ConfigOption[str] = ConfigOption(
+    "metrics.reporter.otlp.exporter.endpoint",
+    matching(r"https?://[^/\s@]+(/\S*)?", "a URL such as http://collector:4318/v1/metrics"),
+    "http://127.0.0.1:4318/v1/metrics",
+    "URL of the collector, which speaks OTLP over HTTP (protobuf). Headers and certificates are those of "
+    "OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE in the environment of the processes.",
+    "String",
+)
+METRICS_OTLP_INTERVAL = duration_option(
+    "metrics.reporter.otlp.interval", "10 s", "How often each process sends its metrics.", low="1 s"
+)
+METRICS_OTLP_SERVICE = string_option(
+    "metrics.reporter.otlp.service.name", "flinklike", "Name of the service in the collector: one for each cluster."
 )

@@ -12,6 +12,7 @@ from runtime.rest.bodies.schema import metrics as schema
 from runtime.rest.context import MetricsView, RestContext
 from runtime.rest.openapi import answers, answers_bytes
 
+_NONE = "this cluster serves no metrics: set metrics.reporters: prometheus (docs/metrics.md)"
 METRICS_PATH = "/metrics"
 """Answered by each JobManager itself, by one that stands by too."""
 
@@ -24,6 +25,8 @@ def metrics_router(context: RestContext) -> APIRouter:
     async def metrics() -> Response:
         """The metrics of this JobManager, in Prometheus' text format."""
         exposition = _view(context).exposition
+        if exposition is None:
+            raise NotFoundError(_NONE)
         return Response(exposition.render(), headers={"content-type": exposition.content_type})
 
     @router.get("/metrics/targets", responses=answers(schema.MetricsTargets))
@@ -44,6 +47,5 @@ def metrics_router(context: RestContext) -> APIRouter:
 
 def _view(context: RestContext) -> MetricsView:
     if context.metrics is None:
-        message = "this cluster serves no metrics: set metrics.reporters: prometheus (docs/metrics.md)"
-        raise NotFoundError(message)
+        raise NotFoundError(_NONE)
     return context.metrics

@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry for tests: it takes spans by OTLP over HTTP, and keeps them."""
+"""A collector of OpenTelemetry for tests: it takes spans and metrics by OTLP over HTTP."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
@@ -35,6 +36,8 @@ class OtlpReceiver:
 
     def __init__(self) -> None:
         self.spans: list[ReceivedSpan] = []
+        self.metrics: dict[tuple[str, str], Any] = {}
+        """By the attribute `flinklike.process` and the name of the metric: its latest state, as OTLP has it."""
         self.refuses = 200
         self.headers: list[dict[str, str]] = []
         receiver = self
@@ -43,8 +46,11 @@ class OtlpReceiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 receiver.headers.append(dict(self.headers))
+                plain = gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body
                 if receiver.refuses == 200 and self.path == "/v1/traces":
-                    receiver.take(gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body)
+                    receiver.take(plain)
+                if receiver.refuses == 200 and self.path == "/v1/metrics":
+                    receiver.take_metrics(plain)
                 self.send_response(receiver.refuses)
                 self.send_header("content-length", "0")
                 self.end_headers()
@@ -53,7 +59,8 @@ class OtlpReceiver:
                 """Nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}/v1/traces"
+        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.endpoint = f"{self.address}/v1/traces"
 
     def take(self, body: bytes) -> None:
         """The spans of one request."""
@@ -62,6 +69,13 @@ class OtlpReceiver:
             about = {one.key: _value(one.value) for one in resource.resource.attributes}
             for scope in resource.scope_spans:
                 self.spans += [_span(one, str(about.get("service.name", ""))) for one in scope.spans]
+
+    def take_metrics(self, body: bytes) -> None:
+        """The metrics of one request."""
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            about = {one.key: _value(one.value) for one in resource.resource.attributes}
+            for scope in resource.scope_metrics:
+                self.metrics.update({(about["flinklike.process"], one.name): one for one in scope.metrics})
 
     def named(self, name: str) -> list[ReceivedSpan]:
         """Those of a name."""
