@@ -126,9 +126,10 @@ class ClusterEventLog:
         return self._history.page(sees, after, limit)
 
     def _tell(self, kind: EventKind, message: str, subject: str, job_id: str, namespace: str) -> None:
-        if not self._history.is_news(kind, subject):
+        about = subject or job_id
+        if not self._history.is_news(kind, about):
             return
-        self._history.note(kind, subject)
+        self._history.note(kind, about)
         now = self._clock.epoch_millis()
         event = ClusterEvent(self._new_id(), now, kind, bounded(message), subject, job_id, namespace)
         logger.info("event %s: %s", kind.value, event.message)

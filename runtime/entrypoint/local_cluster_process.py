@@ -47,6 +47,7 @@ class LocalCluster:
                 context.environment,
                 make_rpc=lambda settings, clock: LocalRpcService(network, settings, clock),
                 reporting=context.reporting,
+                tracing=context.tracing,
             )
 
         job_manager, task_manager = part(), part()

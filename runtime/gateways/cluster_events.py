@@ -14,7 +14,7 @@ OF_THE_CLUSTER = ""
 
 
 class EventKind(Enum):
-    """What has happened. Kinds of one `axis` follow each other: the same one again about a process is no event."""
+    """What has happened. Of one `axis` (of a process, a job) the same again is no event."""
 
     LEADER_ELECTED = "leader-elected"
     JOBMANAGER_REGISTERED = "jobmanager-registered"
@@ -55,6 +55,7 @@ _AXES = {
     **dict.fromkeys((EventKind.JOBMASTER_DRAINING, EventKind.JOBMASTER_UNDRAINED), "drain"),
     **dict.fromkeys((EventKind.TASKMANAGER_DRAINING, EventKind.TASKMANAGER_UNDRAINED), "drain"),
     **dict.fromkeys((EventKind.TASKMANAGER_TROUBLED, EventKind.TASKMANAGER_RECOVERED), "trouble"),
+    EventKind.JOB_CANCELLED: "end",
     **dict.fromkeys((EventKind.STORE_FULL, EventKind.STORE_HAS_ROOM), "room"),
 }
 _NORMAL = frozenset(
@@ -83,6 +84,11 @@ class ClusterEvent:
     job_id: str = ""
     namespace: str = OF_THE_CLUSTER
     count: int = 0
+
+    @property
+    def about(self) -> str:
+        """What another event of its axis would be about too."""
+        return self.subject or self.job_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from tests.benchmarks import (
     scheduler_core,
     soak,
     spark,
+    traces,
     triggers,
 )
 from tests.benchmarks.measure import Report
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     "rpc-stream": rpc_stream.rpc_stream,
     "encryption": encryption.encryption,
     "metrics": metrics.metrics,
+    "traces": traces.traces,
     "etcd-writes": etcd_writes.etcd_writes,
     "recovery": recovery.recovery,
     "commit": commit.commit,

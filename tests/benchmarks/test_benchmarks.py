@@ -33,6 +33,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "etcd write transactions per no-op job before FINISHED",
     ),
     "encryption": ("CPU of all processes per no-op job, TLS", "CPU of all processes: TLS by plain text"),
+    "traces": ("CPU of all processes per no-op job, with a trace each", "CPU of all processes: with by without"),
     "metrics": ("CPU of all processes per no-op job, with metrics", "CPU of all processes: with by without"),
     "wide": ("subtasks per second", "submit to FINISHED p99", "CPU of all processes per subtask"),
     "running": ("JobMaster processes' RSS per job", "/jobs/overview with 20 jobs p99", "CPU of jobmaster per job"),

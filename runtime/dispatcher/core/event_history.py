@@ -57,7 +57,7 @@ class EventGate:
         if not self._kept and not self._left_out:
             self._since = now
         of_kind = (event.kind, event.namespace, None)
-        of_subject = (event.kind, event.namespace, event.subject or event.job_id)
+        of_subject = (event.kind, event.namespace, event.about)
         if self._kept[of_kind] >= AT_ONCE_MAX or self._kept[of_subject] >= OF_SUBJECT_MAX:
             self._left_out[event.kind, event.namespace] += 1
             return False
@@ -130,7 +130,7 @@ class EventHistory:
         self._bytes += _size(event)
         self._of_kind[event.kind] += 1
         if not event.count:
-            self.note(event.kind, event.subject)
+            self.note(event.kind, event.about)
         if self._of_kind[event.kind] > OF_KIND_MAX:
             self._drop(next(one.event.id for one in self._events.values() if one.event.kind is event.kind))
         while len(self._events) > EVENTS_MAX or self._bytes > BYTES_MAX:
@@ -143,9 +143,9 @@ class EventHistory:
         self._of_kind[event.kind] -= 1
         if kept.key:
             self._deletes.append(kept.key)
-        if not any(one.event.subject == event.subject for one in self._events.values()):
-            for axis in {key[0] for key in self._states if key[1] == event.subject}:
-                del self._states[axis, event.subject]
+        if not any(one.event.about == event.about for one in self._events.values()):
+            for axis in {axis for axis, about in self._states if about == event.about}:
+                del self._states[axis, event.about]
 
     # --- the store ----------------------------------------------------------------------------------------
 

@@ -142,6 +142,7 @@ def test_an_id_that_is_stored_twice_is_read_once() -> None:
         ([], EventKind.STORE_HAS_ROOM, False),
         ([EventKind.STORE_FULL], EventKind.STORE_HAS_ROOM, True),
         ([EventKind.JOB_TAKEN_OVER], EventKind.JOB_TAKEN_OVER, True),
+        ([EventKind.JOB_CANCELLED], EventKind.JOB_CANCELLED, False),
         ([EventKind.LEADER_ELECTED], EventKind.LEADER_ELECTED, True),
     ],
 )

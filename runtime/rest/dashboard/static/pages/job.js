@@ -79,6 +79,7 @@ function head(job, result, app) {
       ["namespace", job.namespace],
       ["cluster", job.cluster],
       ["JobMaster process", job["jobmaster-id"] ? link(`ui/jobmasters/${job["jobmaster-id"]}`, job.jobmaster) : ""],
+      ["trace", job["trace-id"] ? id(job["trace-id"], "trace id", app) : ""],
       ["takeovers", job.takeovers.length ? h("details", null, h("summary", null, counted(job.takeovers.length, "takeover")), h("ul", null, job.takeovers.map(takeover))) : ""],
     ]),
     resultOf(job, result),
