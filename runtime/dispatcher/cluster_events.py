@@ -1,4 +1,4 @@
-"""ClusterEventLog: the events of the cluster in one term, written to the store soon after they have happened (D-114).
+"""ClusterEventLog: the events of the cluster in one term, written to the store soon after they have happened (R55).
 
 An event is shown at once, and stored within GATHER_SECONDS, those of that time in one transaction: a crash of the
 leader loses the last second. While the store takes nothing they wait here, and may be lost with the leader. Nothing

@@ -1,4 +1,4 @@
-"""The cluster's events in the store: the leader alone writes them, under its term (D-114)."""
+"""The cluster's events in the store: the leader alone writes them, under its term (R55)."""
 
 from __future__ import annotations
 

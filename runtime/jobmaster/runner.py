@@ -169,7 +169,7 @@ class DefaultJobManagerRunner:
         return JobManagerRunnerResult(self.job_id, self.epoch, summary)
 
     def _tell_trace(self, trace: str, namespace: str) -> None:
-        """This owner has written the result: nobody else tells the spans of the job."""
+        """This owner has written the result: nobody else tells the spans of the job (R55)."""
         context = TraceContext.parse(trace)
         if context is not None and context.is_sampled:
             self._traces.tell(partial(job_spans, self._job_master.archived(), context, namespace))

@@ -1,4 +1,4 @@
-"""SpanReporter: what components tell their spans. Nothing waits for it, and without a reporter it does nothing.
+"""SpanReporter: what components tell their spans. Nothing waits for it (R55), and without a reporter it does nothing.
 
 Invariant: what is told is made into spans, and sent, in a thread; at most QUEUED_MAX tellings wait, and what has no
 place is counted and said in the log.

@@ -1,4 +1,4 @@
-"""The bounded history of a cluster's events, and what of it is still to be stored (D-114).
+"""The bounded history of a cluster's events, and what of it is still to be stored (D-114, R55).
 
 Invariants: memory and store hold EVENTS_MAX events of BYTES_MAX at most, and OF_KIND_MAX of one kind, so that a process
 that comes and goes pushes out nothing but its like. In a minute OF_SUBJECT_MAX events of one kind about one process are

@@ -1,6 +1,6 @@
 """The spans of a job that has ended, made of its execution graph: whoever has written its result tells all of them.
 
-So a trace is told once, whole, and by one process, however often the job has changed its owner. Attempts are spans
+R55: so a trace is told once, whole, and by one process, however often the job has changed its owner. Attempts are spans
 below the job, with spans for their wait for a slot, their deployment and their run; takeovers are events of its span.
 """
 
