@@ -28,6 +28,8 @@ SEED = "12"
 UNCHECKED = ("positive_data_acceptance", "unsupported_method")
 UNCHECKED_OF_KNOWN = (*UNCHECKED, "negative_data_rejection")  # it counts what we have put into the path as its own
 GROWTH_MAX = 192 << 20
+STOP = "/cluster"
+"""Its DELETE ends the cluster."""
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def feed(cluster: ScriptCluster, *arguments: str, cwd: Path, **path_parameters: 
     command += ["--header", f"Authorization: Bearer {cluster.token}", "--seed", SEED, "--max-examples", EXAMPLES]
     unchecked = UNCHECKED_OF_KNOWN if known else UNCHECKED
     command += ["--exclude-checks", ",".join(unchecked), "--request-timeout", "120", "--continue-on-failure"]
-    command += ["--generation-database", "none", "--warnings", "off", *arguments]
+    command += ["--generation-database", "none", "--warnings", "off", "--exclude-path", STOP, *arguments]
     environment = {key: value for key, value in os.environ.items() if key != "CI"}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -81,7 +83,9 @@ def test_no_request_is_answered_otherwise_than_described(
     feed(cluster, cwd=tmp_path)
     vertex = vertex_id_of("ended")
     only = ("--include-path-regex", "^/jobs/[{]job_id[}]", "--include-method", "GET")
-    feed(cluster, *only, cwd=tmp_path, job_id=ended, vertex_id=vertex)
+    # It gives up on a path with one part of any text beside parts that are given.
+    others = dict.fromkeys(("trigger_id", "checkpoint_id", "rescale_id", "operator_id", "task_manager_id"), "e" * 32)
+    feed(cluster, *only, cwd=tmp_path, job_id=ended, vertex_id=vertex, **others)
 
     assert cluster.pids()["jobmanager"] == [leader]
     assert psutil.Process(leader).memory_info().rss - before < GROWTH_MAX

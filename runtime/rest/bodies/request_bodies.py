@@ -100,11 +100,8 @@ class MoveRequest(BaseModel):
     to: Annotated[str, Field(min_length=1, max_length=64, description="id of the JobMaster process")]
 
 
-_Text = Annotated[str, Field(max_length=4096)]
-
-
 class JarRunBody(BaseModel):
-    """The body of POST /jars/:id/run and /plan; each field may be missing, or null."""
+    """The body of POST /jars/:id/run and /plan; each may be missing, or null. The body bounds all texts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
     entry_class: Annotated[
@@ -116,13 +113,11 @@ class JarRunBody(BaseModel):
             description="module:pipeline, a script, or a jar's main class",
         ),
     ] = None
-    program_args: Annotated[
-        str | None, Field(alias="programArgs", max_length=1 << 20, description="split as a shell splits them")
-    ] = None
+    program_args: Annotated[str | None, Field(alias="programArgs", description="split as a shell splits them")] = None
     program_args_list: Annotated[
-        list[Annotated[str, Field(max_length=1 << 17)]] | None,
+        list[str] | None,
         FailFast(),
-        Field(alias="programArgsList", max_length=10_000),
+        Field(alias="programArgsList"),
     ] = None
     parallelism: Annotated[int | None, Field(ge=1, le=PARALLELISM_MAX)] = None
     job_id: Annotated[JobIdText | None, Field(alias="jobId", description="id of the job; random without it")] = None
@@ -130,11 +125,11 @@ class JarRunBody(BaseModel):
         JobIdText | None, Field(alias="applicationId", description="of run-application: the same as jobId")
     ] = None
     flink_configuration: Annotated[
-        dict[_Text, _Text] | None,
+        dict[str, str] | None,
         FailFast(),
-        Field(alias="flinkConfiguration", max_length=1000, description="spark.*, pipeline.name, parallelism.default"),
+        Field(alias="flinkConfiguration", description="spark.*, pipeline.name, parallelism.default"),
     ] = None
-    savepoint_path: Annotated[str | None, Field(alias="savepointPath", max_length=4096)] = None
+    savepoint_path: Annotated[str | None, Field(alias="savepointPath")] = None
     allow_non_restored_state: Annotated[bool | None, Field(alias="allowNonRestoredState")] = None
     restore_mode: Annotated[str | None, Field(alias="restoreMode", max_length=40)] = None
     claim_mode: Annotated[str | None, Field(alias="claimMode", max_length=40)] = None

@@ -34,7 +34,7 @@ from runtime.rest.uploads.multipart import FilePart
 from runtime.rest.uploads.programs import RunWish, split_args, with_configuration
 from runtime.security.principals import Principal, Role
 
-Namespace = Annotated[str, Query(max_length=63, description="of the program; default: that of the principal")]
+Namespace = Annotated[str, Query(description="of the program; default: that of the principal")]
 
 
 def jars_router(context: RestContext) -> APIRouter:
