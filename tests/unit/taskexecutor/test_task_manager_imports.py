@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 ROOMS = ROOT / "runtime" / "taskexecutor"
 SLOT = (
     "runtime.common",
+    "runtime.gateways.spark_work",
     "runtime.gateways.task",
     "runtime.jobgraph",
     "runtime.system.linux",
