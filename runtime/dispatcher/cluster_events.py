@@ -28,7 +28,7 @@ _RETRY = RetryPolicy(delay_initial=1.0, delay_max=30.0)
 
 
 class EventStore(Protocol):
-    """`runtime.highavailability.history.ClusterHistory`."""
+    """`runtime.highavailability.cluster_events.ClusterEventStore`."""
 
     async def read(self) -> tuple[Sequence[tuple[str, ClusterEvent]], Sequence[str]]:
         """Stored events by number, oldest first, and the numbers of those that cannot be used."""

@@ -130,13 +130,13 @@ class Keys:
         return f"{self.jars}{jar_id}"
 
     @property
-    def history(self) -> str:
+    def cluster_events(self) -> str:
         """Prefix of the cluster's events (D-114)."""
-        return f"{self.root}history/"
+        return f"{self.root}cluster-events/"
 
-    def happened(self, number: str) -> str:
+    def cluster_event(self, number: str) -> str:
         """One event of the cluster; numbers are padded, so that key order is their order."""
-        return f"{self.history}{number}"
+        return f"{self.cluster_events}{number}"
 
     @property
     def all_done(self) -> str:

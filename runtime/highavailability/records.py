@@ -208,8 +208,8 @@ class JarRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class HappenedRecord:
-    """`history/<term>-<n>`: an event of the cluster (D-114). Fields as in ClusterEvent; `kind` is its value, which a
+class ClusterEventRecord:
+    """`cluster-events/<term>-<n>`: an event of the cluster (D-114). Fields as in ClusterEvent; `kind` is its value, which a
     later release may have added."""
 
     id: str

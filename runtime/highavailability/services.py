@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.ids import ClusterUuid, Incarnation
+from runtime.highavailability.cluster_events import ClusterEventStore
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
-from runtime.highavailability.history import ClusterHistory
 from runtime.highavailability.jars import JarStore
 from runtime.highavailability.jobs.fences import OwnerFences, TaskManagerFences
 from runtime.highavailability.jobs.job_reader import JobReader
@@ -204,9 +204,9 @@ class HighAvailabilityServices:
         """The uploaded programs (R54)."""
         return JarStore(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
 
-    def cluster_history(self, term: LeaderTerm) -> ClusterHistory:
+    def cluster_event_store(self, term: LeaderTerm) -> ClusterEventStore:
         """The cluster's events (D-114), for one term."""
-        return ClusterHistory(self.kv, self.keys, term, self._entropy, timeout=self._settings.timeout)
+        return ClusterEventStore(self.kv, self.keys, term, self._entropy, timeout=self._settings.timeout)
 
     def task_manager_registry(self) -> TaskManagerRegistry:
         """The TaskManagers' keys."""

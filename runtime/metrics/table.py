@@ -41,7 +41,7 @@ STORE_KINDS = (
     "taskmanager",
     "fence",
     "principal",
-    "history",
+    "cluster-events",
     "cluster",
     "read",
     "other",

@@ -17,7 +17,7 @@ from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import JobId
 from runtime.dispatcher.cluster_events import ClusterEventLog
 from runtime.gateways.cluster_events import EventKind
-from runtime.highavailability.history import ClusterHistory
+from runtime.highavailability.cluster_events import ClusterEventStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
@@ -62,7 +62,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def something_has_happened(rest: RestThread) -> None:
     """Events of each kind of look."""
-    history = ClusterHistory(
+    history = ClusterEventStore(
         MemoryKeyValueStore(LoopClock()), Keys.of_cluster("t"), LeaderTerm("k", 1), SystemEntropy(), timeout=1
     )
     events = rest.fakes.events = ClusterEventLog(history, 1, LoopClock(), SystemEntropy())

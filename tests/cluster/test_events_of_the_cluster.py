@@ -79,7 +79,7 @@ async def test_the_next_leader_knows_the_events_and_repeats_none(split: ControlP
     before = told(leader)
     assert [one.kind for one in before] == [EventKind.LEADER_ELECTED, EventKind.JOBMASTER_REGISTERED]
     async with asyncio.timeout(20):
-        while (await split.kv.range(split.keys.history, is_prefix=True, timeout=5)).count < len(before):
+        while (await split.kv.range(split.keys.cluster_events, is_prefix=True, timeout=5)).count < len(before):
             await asyncio.sleep(0.05)
     await split.depose(leader)
     second = await split.lead()

@@ -58,7 +58,7 @@ def test_events_outlive_the_leader_and_each_is_told_once(cluster: ScriptCluster,
     reached(lambda: {"job-taken-over", "jobmaster-draining"} <= set(kinds(client)), "the drain and the move are told")
     what_a_person_follows(cluster)
     before = events(client)
-    reached(lambda: len(revisions(cluster, KEYS.history)) == len(before), "all of it is stored")
+    reached(lambda: len(revisions(cluster, KEYS.cluster_events)) == len(before), "all of it is stored")
     leader, standby = leader_and_standby(cluster)
     os.kill(leader.pid, signal.SIGKILL)
     seconds_until_answer(cluster, standby.url, 0.0)

@@ -20,7 +20,7 @@ _KINDS = (
     (re.compile(r"/taskmanagers/[^/]+/fences/"), "fence"),
     (re.compile(r"/taskmanagers/"), "taskmanager"),
     (re.compile(r"/principals/"), "principal"),
-    (re.compile(r"/history/"), "history"),
+    (re.compile(r"/cluster-events/"), "cluster-events"),
     (re.compile(r"/cluster\Z"), "cluster"),
 )
 

@@ -55,7 +55,7 @@ from runtime.heartbeat.core.death import Answered, ConnectionRefused, Dialled, N
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
-from runtime.highavailability.history import ClusterHistory
+from runtime.highavailability.cluster_events import ClusterEventStore
 from runtime.highavailability.jobs.fences import OwnerFences
 from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.jobs.leader_fences import LeaderFences
@@ -383,7 +383,7 @@ class ControlPlane:
 
     def new_events(self, term: LeaderTerm) -> ClusterEventLog:
         """The events of a term, which are stored (D-114)."""
-        history = ClusterHistory(self.kv, self.keys, term, self.entropy, timeout=5.0)
+        history = ClusterEventStore(self.kv, self.keys, term, self.entropy, timeout=5.0)
         return ClusterEventLog(history, term.epoch, self.clock, self.entropy)
 
     async def lead(self) -> Leader:

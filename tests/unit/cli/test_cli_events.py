@@ -26,7 +26,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.cluster_events import ClusterEventLog
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvent, EventKind
-from runtime.highavailability.history import ClusterHistory
+from runtime.highavailability.cluster_events import ClusterEventStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
@@ -40,7 +40,7 @@ End = Callable[["subprocess.Popen[bytes]", int], object]
 def new_term(*stored: ClusterEvent) -> ClusterEventLog:
     """It has found those in the store."""
     store = MemoryKeyValueStore(LoopClock())
-    history = ClusterHistory(store, Keys.of_cluster("test"), LeaderTerm("k", 1), SystemEntropy(), timeout=1)
+    history = ClusterEventStore(store, Keys.of_cluster("test"), LeaderTerm("k", 1), SystemEntropy(), timeout=1)
     made = ClusterEventLog(history, 1, LoopClock(), SystemEntropy())
     for event in stored:
         made._add(event)

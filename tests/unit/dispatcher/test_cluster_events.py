@@ -16,7 +16,7 @@ from runtime.common.ids import JobId
 from runtime.dispatcher.cluster_events import ClusterEventLog
 from runtime.dispatcher.core.event_history import OF_SUBJECT_MAX
 from runtime.gateways.cluster_events import EventKind
-from runtime.highavailability.history import ClusterHistory
+from runtime.highavailability.cluster_events import ClusterEventStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.kv.key_value_store import Delete, Put, Txn, TxnResult
@@ -36,7 +36,7 @@ class Store(MemoryKeyValueStore):
         self.refusal: Exception | None = None
 
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
-        if any(isinstance(op, Put | Delete) and op.key.startswith(KEYS.history) for op in txn.success):
+        if any(isinstance(op, Put | Delete) and op.key.startswith(KEYS.cluster_events) for op in txn.success):
             if self.refusal is not None:
                 raise self.refusal
             self.writes += 1
@@ -52,7 +52,7 @@ async def term(store: Store, number: int = 1) -> AsyncIterator[ClusterEventLog]:
     """A leader that has read the events, and stores its own."""
     entropy = SeededEntropy(number)
     won = await store.lead(number)
-    log = ClusterEventLog(ClusterHistory(store, KEYS, won, entropy, timeout=1), won.epoch, LoopClock(), entropy)
+    log = ClusterEventLog(ClusterEventStore(store, KEYS, won, entropy, timeout=1), won.epoch, LoopClock(), entropy)
     await log.recover()
     async with Scope("term") as scope:
         scope.spawn_eternal("events", log.run())
@@ -74,7 +74,7 @@ def virtual(work: Callable[[Store], Awaitable[None]]) -> None:
 
 
 async def stored(store: Store) -> int:
-    return (await store.range(KEYS.history, is_prefix=True, timeout=1)).count
+    return (await store.range(KEYS.cluster_events, is_prefix=True, timeout=1)).count
 
 
 def test_the_next_leader_tells_what_the_last_one_has_stored() -> None:
@@ -160,7 +160,7 @@ def test_unreadable_events_are_left_out_and_deleted() -> None:
             ("0", b"x"),
             ("1", b'{"v":1,"record":{"id":"i","millis":1,"kind":"later","message":"m"}}'),
         ):
-            await store.txn(Txn((), (Put(KEYS.happened(number), value),)), timeout=1)
+            await store.txn(Txn((), (Put(KEYS.cluster_event(number), value),)), timeout=1)
         async with term(store) as log:
             assert messages(log) == []
             await asyncio.sleep(5)
@@ -173,7 +173,7 @@ def test_a_number_that_somebody_has_taken_ends_nothing() -> None:
     async def work(store: Store) -> None:
         async with term(store) as log:
             (leader,) = (await store.range(KEYS.leader(1), is_prefix=False, timeout=1)).kvs
-            taken = KEYS.happened(f"{leader.create_revision:016d}-00000000")
+            taken = KEYS.cluster_event(f"{leader.create_revision:016d}-00000000")
             await store.txn(Txn((), (Put(taken, b"x"),)), timeout=1)
             log.tell(EventKind.STORE_FULL, "full", subject="store")
             await asyncio.sleep(30)

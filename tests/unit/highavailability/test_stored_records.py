@@ -40,7 +40,7 @@ SAMPLES: tuple[Any, ...] = (
     records.TaskManagerRecord(PROCESS, "tm", "a:1", "b:2", "boot", 4),
     records.GuardRecord(is_reached=True),
     records.FenceRecord(12, 34, is_lifted=True),
-    records.HappenedRecord("0123456789abcdef", 12, "job-taken-over", "m\u00e4r", "1" * 32, "a" * 32, "team-a", 3),
+    records.ClusterEventRecord("0123456789abcdef", 12, "job-taken-over", "m\u00e4r", "1" * 32, "a" * 32, "team-a", 3),
     records.PrincipalRecord("airflow", "submitter", "team-a", (records.StoredToken("ef" * 32, 12, 34),), "alice"),
     records.JarRecord("1-a.zip", "a.zip", "key", 12, 34, "team-a", "sam", ("etl.py",)),
     cluster.ClusterRecord(ClusterUuid("e" * 32)),

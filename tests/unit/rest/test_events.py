@@ -16,7 +16,7 @@ from runtime.common.ids import JobId
 from runtime.common.namespaces import ALL_NAMESPACES
 from runtime.dispatcher.cluster_events import ClusterEventLog
 from runtime.gateways.cluster_events import EventKind
-from runtime.highavailability.history import ClusterHistory
+from runtime.highavailability.cluster_events import ClusterEventStore
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
@@ -37,7 +37,7 @@ OPERA = Principal("opera", Role.OPERATOR, ALL_NAMESPACES)
 def events() -> ClusterEventLog:
     """Of a term that stores nothing."""
     store, entropy = MemoryKeyValueStore(LoopClock()), SeededEntropy(1)
-    history = ClusterHistory(store, Keys.of_cluster("test"), LeaderTerm("k", 1), entropy, timeout=1)
+    history = ClusterEventStore(store, Keys.of_cluster("test"), LeaderTerm("k", 1), entropy, timeout=1)
     return ClusterEventLog(history, 1, LoopClock(), entropy)
 
 

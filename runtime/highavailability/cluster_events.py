@@ -14,7 +14,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.conditions import LeaderTerm, absent, check_leads, gets, leads, settle
 from runtime.highavailability.kv.key_value_store import Delete, KeyValue, KeyValueStore, Put, Txn
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
-from runtime.highavailability.records import HappenedRecord
+from runtime.highavailability.records import ClusterEventRecord
 
 logger = logging.getLogger(__name__)
 
@@ -22,14 +22,14 @@ _READ_MAX = 2000
 """More than any release keeps: what a meddler adds to it is deleted unread, from the oldest on."""
 
 
-class StoredHistory(NamedTuple):
+class StoredEvents(NamedTuple):
     """What is stored, oldest first, and the numbers of what cannot be used: unreadable, or of a later release."""
 
     events: Sequence[tuple[str, ClusterEvent]]
     unusable: Sequence[str]
 
 
-class ClusterHistory:
+class ClusterEventStore:
     """Reads and writes the events of a cluster, by their numbers."""
 
     def __init__(self, kv: KeyValueStore, keys: Keys, term: LeaderTerm, entropy: Entropy, *, timeout: float) -> None:
@@ -39,9 +39,9 @@ class ClusterHistory:
         self._entropy = entropy
         self._timeout = timeout
 
-    async def read(self) -> StoredHistory:
+    async def read(self) -> StoredEvents:
         """All that is stored. Raises UnavailableError."""
-        prefix = self._keys.history
+        prefix = self._keys.cluster_events
         answer = await self._kv.range(prefix, is_prefix=True, timeout=self._timeout, limit=_READ_MAX)
         events: list[tuple[str, ClusterEvent]] = []
         unusable: list[str] = []
@@ -54,7 +54,7 @@ class ClusterHistory:
                 events.append((number, event))
         if unusable:
             logger.warning("%d stored events of the cluster cannot be used, and are deleted", len(unusable))
-        return StoredHistory(events, unusable)
+        return StoredEvents(events, unusable)
 
     async def write(self, puts: Sequence[tuple[str, ClusterEvent]], deletes: Sequence[str]) -> None:
         """Store new events under new numbers, and delete others, in one transaction.
@@ -62,13 +62,13 @@ class ClusterHistory:
         Raises StaleTokenError when the term is over, ConflictError when a number is taken: only a meddler takes one.
         What a late repeat would delete is never written again (R33).
         """
-        records = [(self._keys.happened(number), encode_record(_record(event))) for number, event in puts]
+        records = [(self._keys.cluster_event(number), encode_record(_record(event))) for number, event in puts]
         keys = [key for key, _ in records]
         txn = Txn(
             conditions=(leads(self._term), *map(absent, keys)),
             success=(
                 *(Put(key, record) for key, record in records),
-                *(Delete(self._keys.happened(number)) for number in deletes),
+                *(Delete(self._keys.cluster_event(number)) for number in deletes),
             ),
             failure=gets(self._term.key, *keys[:1]),
         )
@@ -83,13 +83,13 @@ class ClusterHistory:
         raise ConflictError(message)
 
 
-def _record(event: ClusterEvent) -> HappenedRecord:
-    return HappenedRecord(**{**asdict(event), "kind": event.kind.value})
+def _record(event: ClusterEvent) -> ClusterEventRecord:
+    return ClusterEventRecord(**{**asdict(event), "kind": event.kind.value})
 
 
 def _event(kv: KeyValue) -> ClusterEvent | None:
     try:
-        record = decode_record(HappenedRecord, kv.value, key=kv.key)
+        record = decode_record(ClusterEventRecord, kv.value, key=kv.key)
         return ClusterEvent(**{**asdict(record), "kind": EventKind(record.kind)})
     except (UnreadableRecordError, ValueError) as error:
         logger.debug("an event of the cluster cannot be used: %s", error)
