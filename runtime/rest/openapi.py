@@ -19,6 +19,9 @@ _described: dict[str, Any] = {}
 """By name, those that a route has named."""
 _REFERENCE = "#/components/schemas/{model}"
 
+REFUSED = "refused"
+"""Tag of routes that are never answered otherwise."""
+
 _PATH_PATTERNS = {
     "job_id": text_patterns.JOB_ID,
     "vertex_id": text_patterns.VERTEX_ID,
@@ -100,6 +103,8 @@ class DescribedApp(FastAPI):
 
 def _describe_paths(operations: dict[str, Any]) -> None:
     for operation in operations.values():
+        if REFUSED in operation.get("tags", ()):
+            operation["responses"].pop("200")  # FastAPI describes one for every route
         for parameter in operation.get("parameters", ()):
             if parameter["in"] == "path" and parameter["name"] in _PATH_PATTERNS:
                 parameter["schema"]["pattern"] = _PATH_PATTERNS[parameter["name"]]

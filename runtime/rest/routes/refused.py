@@ -13,7 +13,7 @@ from runtime.common.errors import ConflictError, InvalidInputError, NotFoundErro
 from runtime.common.ids import parse_job_id
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.context import RestContext
-from runtime.rest.openapi import refuses
+from runtime.rest.openapi import REFUSED, refuses
 from runtime.rest.routes.jobs import known_summary
 
 
@@ -93,7 +93,7 @@ REFUSALS = (
 
 def refused_router(context: RestContext) -> APIRouter:
     """All of them."""
-    router = authorized_router(context, tags=["refused"])
+    router = authorized_router(context, tags=[REFUSED])
     for refusal in REFUSALS:
         _add(router, context, refusal)
     return router
