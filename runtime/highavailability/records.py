@@ -209,8 +209,10 @@ class JarRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEventRecord:
-    """`cluster-events/<term>-<n>`: an event of the cluster (D-114). Fields as in ClusterEvent; `kind` is its value, which a
-    later release may have added."""
+    """`cluster-events/<term>-<n>`: an event of the cluster (D-114). Fields as in ClusterEvent.
+
+    `kind`: its value, which a later release may have added.
+    """
 
     id: str
     millis: int
