@@ -26,8 +26,10 @@ from runtime.common.json_text import parse_json
 
 logger = logging.getLogger(__name__)
 
-PASSED_ON = ("attempts", "config", "exceptions", "execution-result", "plan")
+PASSED_ON = ("accumulators", "attempts", "config", "exceptions", "execution-result", "plan", "spark")
 """What of a job is passed on, beside the job itself and its logs."""
+_ASKED_FOR = {"spark": {"plans": "true"}}
+"""The query of a part: that of the page is not passed on."""
 LOGS_BODY_BYTES_MAX = 256 * 1024
 _LOGS_FIELDS = ("streams", "vertex", "subtask", "attempt", "position", "limit")
 REFRESH_MILLIS = 3000
@@ -178,7 +180,7 @@ def _add_job(app: FastAPI) -> None:
             raise HTTPException(404, f"Airflow's pages do not show {part[:40]!r} of a job")
         found = _task_job(request, user, reference, job_id)
         with cluster_of(found.job.conn_id) as client:
-            return _answer(client.get(f"/jobs/{found.job.job_id}/{part}"))
+            return _answer(client.get(f"/jobs/{found.job.job_id}/{part}", **_ASKED_FOR.get(part, {})))
 
     @app.post("/ti/{reference}/jobs/{job_id}/logs")
     async def logs(request: Request, user: User, reference: str, job_id: str) -> Response:

@@ -83,4 +83,5 @@ def rest(shared: RestThread) -> tuple[RestThread, str]:
 def shared() -> Any:
     """One endpoint for all routes."""
     with RestThread() as made:
+        made.fakes.stand_bys = []
         yield made

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { counted } from "../format.js";
 import { facts, id, link, spent, state, time } from "../parts.js";
-import { hasPage } from "../mode.js";
+import { hasPage, MODE } from "../mode.js";
 import { h } from "../view.js";
 import { accumulatorsTab } from "./job_accumulators.js";
 import { configurationTab } from "./job_configuration.js";
@@ -27,7 +27,9 @@ import { timelineTab } from "./job_timeline.js";
  * @property {(job: any, more: any, place: Place, app: App) => Content} view
  */
 
-const TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, sparkTab, flameTab, accumulatorsTab, configurationTab];
+const ALL_TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, sparkTab, flameTab, accumulatorsTab, configurationTab];
+/** A history has no task that runs, and Airflow's pages take no stacks. */
+const TABS = ALL_TABS.filter((tab) => !MODE || tab !== flameTab);
 const RESULT_OPEN_CHARACTERS = 200;
 const ENDED = ["FINISHED", "FAILED", "CANCELED"];
 

@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { number } from "../format.js";
 import { empty, row, section, table } from "../parts.js";
+import { MODE } from "../mode.js";
 import { h } from "../view.js";
 
 const SHOWN_MAX = 200;
@@ -21,7 +22,7 @@ export const accumulatorsTab = {
   view(job, { all, of }, place, app) {
     const rows = all["user-task-accumulators"].map((/** @type {any} */ one) => row(`${one.name} ${one.type}`, one.name, one.type, valueOf(one)));
     const left = all["left-out"] ? h("p", { class: "waiting" }, `${number(all["left-out"])} more are not shown: a job shows 1,000.`) : null;
-    return [section("Of the job", table("Accumulators of the job", ["Name", "Type", "Value"], rows, EMPTY), left), rows.length ? subtasks(job, of, place, app) : null];
+    return [section("Of the job", table("Accumulators of the job", ["Name", "Type", "Value"], rows, EMPTY), left), rows.length && MODE !== "airflow" ? subtasks(job, of, place, app) : null];
   },
 };
 
