@@ -2,11 +2,15 @@ package org.apache.spark;
 
 import com.sun.management.HotSpotDiagnosticMXBean;
 import java.lang.management.ManagementFactory;
+import javax.management.JMException;
+import javax.management.ObjectName;
 
 /** The heap of a JVM that nobody uses. */
 public final class IdleHeap {
   private static final String[] RATIOS = {"MinHeapFreeRatio", "MaxHeapFreeRatio"};
   private static final String[] TIGHT = {"10", "20"};
+
+  private static final String COMMANDS = "com.sun.management:type=DiagnosticCommand";
 
   private IdleHeap() {}
 
@@ -27,6 +31,17 @@ public final class IdleHeap {
       for (int i = RATIOS.length - 1; i >= 0; i--) {
         options.setVMOption(RATIOS[i], before[i]);
       }
+    }
+    trimNative();
+  }
+
+  /** The same for memory that the compilers have freed; 20 to 30 MB after the start. A Java without it keeps that. */
+  private static void trimNative() {
+    try {
+      ManagementFactory.getPlatformMBeanServer()
+          .invoke(new ObjectName(COMMANDS), "systemTrimNativeHeap", new Object[0], new String[0]);
+    } catch (JMException missing) {
+      System.err.println("memory that is free outside of the heap stays: " + missing);
     }
   }
 }
