@@ -193,7 +193,9 @@ def test_a_list_has_the_jobs_of_readable_dags(ask: Ask) -> None:
     assert ask("reads-sales", "jobs/overview?limit=1000").status_code == 422
 
 
-@pytest.mark.parametrize("rest", ["", "/attempts", "/config", "/exceptions", "/execution-result", "/plan", "/accumulators", "/spark"])
+@pytest.mark.parametrize(
+    "rest", ["", "/attempts", "/config", "/exceptions", "/execution-result", "/plan", "/accumulators", "/spark"]
+)
 def test_a_job_is_for_readers_of_its_dag(ask: Ask, rest: str) -> None:
     assert ask("reads-sales", at(SALES, rest)).status_code == 200
     assert ask("reads-staff", at(SALES, rest)).status_code == 403

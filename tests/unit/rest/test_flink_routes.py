@@ -11,6 +11,8 @@ import pytest
 
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.gateways.task_executor import SampledStack
+from tests.kit.rest.fakes import FakeTaskExecutor
 from tests.kit.rest.server import TOKEN, RestThread
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -84,4 +86,7 @@ def shared() -> Any:
     """One endpoint for all routes."""
     with RestThread() as made:
         made.fakes.stand_bys = []
+        executor = made.fakes.task_executor
+        assert isinstance(executor, FakeTaskExecutor)
+        executor.stacks = (SampledStack(("main", "total"), 1, True),)
         yield made
