@@ -61,6 +61,8 @@ class HistoryReader:
         self._inner = inner
         self._prefix = ""
         self._known: dict[tuple[str, str], dict[str, PackFile]] = {}
+        self._unread: dict[tuple[str, str], set[str]] = {}
+        """By day the names that the storage did not give, each told once: such a day is listed again."""
         self._complaints = 0
 
     @property
@@ -81,13 +83,17 @@ class HistoryReader:
         seen = set()
         for place in list(self._days()):
             seen.add(place)
-            if is_full or place not in self._known or place[1] >= day_of(now_millis - _OPEN_MILLIS):
+            if is_full or self._may_have_news(place, now_millis):
                 new, lost = self._look_at_day(place)
                 added += new
                 gone += lost
         for place in self._known.keys() - seen:
+            self._unread.pop(place, None)
             gone += self._known.pop(place).values()
         return Look(tuple(added), tuple(gone))
+
+    def _may_have_news(self, place: tuple[str, str], now_millis: int) -> bool:
+        return place not in self._known or place in self._unread or place[1] >= day_of(now_millis - _OPEN_MILLIS)
 
     def _days(self) -> Iterator[tuple[str, str]]:
         outside = self._directory.folders("")
@@ -121,16 +127,33 @@ class HistoryReader:
         added = [file for name, file in found.items() if known.get(name) != file]
         gone = [file for name, file in known.items() if found.get(name) != file]
         self._known[place] = found
+        if place in self._unread:
+            self._unread[place] &= found.keys()
+            if not self._unread[place]:
+                del self._unread[place]
         return added, gone
 
     def read(self, file: PackFile) -> PackIndex | None:
-        """The index of a file; None, and a line of the log, for a damaged one and for one that is gone."""
+        """The index of a file; None, and a line of the log, for a damaged one and for one that is gone.
+
+        One that the storage does not give now is new to the next look.
+        """
+        place = file.cluster, file.day
         try:
             with self._directory.open(f"{self._prefix}{file.path}") as opened:
-                return read_index(opened, file.size_bytes)
-        except (FlinklikeError, OSError) as error:
+                index = read_index(opened, file.size_bytes)
+        except (InvalidInputError, NotFoundError) as error:
             self._complain(f"{file.path} in {self.url} is left out: {error}")
             return None
+        except (FlinklikeError, OSError) as error:
+            told = self._unread.setdefault(place, set())
+            if file.name not in told:
+                self._complain(f"{file.path} in {self.url} is left out until it can be read: {error}")
+            told.add(file.name)
+            self._known.get(place, {}).pop(file.name, None)
+            return None
+        self._unread.get(place, set()).discard(file.name)
+        return index
 
     def archive(self, file: PackFile, begin: int, job: IndexedJob) -> bytes:
         """The archive of one job. Raises NotFoundError with a sentence when it is gone or damaged."""

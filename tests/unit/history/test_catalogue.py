@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
-from runtime.common.errors import NotFoundError
+from runtime.blob.directory import LocalDirectory
+from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.states import JobStatus
 from runtime.history import catalogue as catalogue_module
 from runtime.history import reader as reader_module
@@ -90,6 +92,32 @@ async def test_a_flood_of_damaged_files_does_not_fill_the_log(
     await catalogue.refresh()
     assert len([one for one in caplog.messages if "left out" in one]) == 20
     assert "and 30 more files" in caplog.text
+
+
+async def test_a_file_that_the_storage_does_not_give_is_read_later(
+    histories: Histories, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = await histories.write(ended(1))
+    await histories.write(ended(2))
+    histories.clock.advance(5 * DAY)  # a day that is over is not listed in each look
+    catalogue = histories.catalogue()
+    opened = LocalDirectory.open
+
+    def refused(directory: LocalDirectory, name: str) -> IO[bytes]:
+        if name.endswith(away.name):
+            message = f"read of {name}: the storage cannot be used"
+            raise UnavailableError(message)
+        return opened(directory, name)
+
+    with monkeypatch.context() as storage:
+        storage.setattr(LocalDirectory, "open", refused)
+        for _ in range(3):
+            await catalogue.refresh()
+    assert shown(catalogue) == ["02"]
+    assert len([one for one in caplog.messages if "is left out until it can be read" in one]) == 1
+    await catalogue.refresh()
+    assert sorted(shown(catalogue)) == ["01", "02"]
+    assert await catalogue.refresh() == 0
 
 
 async def test_what_a_cluster_deletes_goes(histories: Histories) -> None:
