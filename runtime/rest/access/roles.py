@@ -186,7 +186,8 @@ NOT_IN_HISTORY = (
 def is_in_history(method: str, path: str) -> bool:
     """R56. True for the routes of a history server (D-115): what is read of jobs, and what the dashboard is made of."""
     is_read_of_jobs = method == "GET" and path.startswith("/jobs/") and not TABLE[method, path].action
-    return is_read_of_jobs or (method, path) in _IN_HISTORY
+    is_of_process = "/jobmanager/" in path or "/taskmanagers/" in path
+    return (is_read_of_jobs and not is_of_process) or (method, path) in _IN_HISTORY
 
 
 def role_for(method: str, path: str) -> str:
