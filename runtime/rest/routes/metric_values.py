@@ -26,6 +26,7 @@ from runtime.rest.routes.vertices import find_subtask, find_vertex
 
 TASK_MANAGERS_MAX = 200
 """So many TaskManagers are asked for one answer."""
+_RANGE_LENGTH_MAX = 40
 
 Get = Annotated[str | None, Query(description="names with commas; without it names are listed")]
 Agg = Annotated[str | None, Query(description="min, max, sum, avg, skew")]
@@ -94,7 +95,7 @@ def _subtasks(text: str | None, parallelism: int) -> frozenset[int]:
     found: set[int] = set()
     for part in values.names_in(text) or ():
         first, _, last = part.partition("-")
-        if not (first.isdecimal() and (not last or last.isdecimal())):
+        if not (first.isdecimal() and (not last or last.isdecimal()) and len(part) <= _RANGE_LENGTH_MAX):
             message = f"subtasks={text[:80]}: numbers and ranges with commas, as 1,3,5-9"
             raise InvalidInputError(message)
         found.update(range(int(first), min(int(last or first), parallelism - 1) + 1))

@@ -67,7 +67,7 @@ async def test_aggregates_of_subtasks(http: httpx.AsyncClient, fakes: RestFakes)
         {"id": "numBytesIn", "sum": 15.0}
     ]
     assert {"id": "numBytesIn"} in (await http.get(below)).json()
-    for wrong in ("agg=median&get=x", "get=x&subtasks=a-b"):
+    for wrong in ("agg=median&get=x", "get=x&subtasks=a-b", f"get=x&subtasks={'9' * 5000}"):
         assert (await http.get(f"{below}?{wrong}")).status_code == 400, wrong
 
 
