@@ -45,6 +45,7 @@ class AttemptViews:
         self._clock = clock
         self._ended: OrderedDict[ExecutionAttemptId, _Place] = OrderedDict()
         self._sampling = asyncio.Lock()
+        self._looked_at: ExecutionAttemptId | None = None
         self._sampled: tuple[float, ExecutionAttemptId, AttemptStacksResponse] | None = None
 
     async def work_at_end(self, attempt: RunningAttempt) -> SparkWork | None:
@@ -79,10 +80,11 @@ class AttemptViews:
         """The stacks of a running attempt. Raises NotFoundError and UnavailableError."""
         loop = asyncio.get_running_loop()
         self._process_of(attempt_id)
-        if self._sampling.locked() and (self._sampled is None or self._sampled[1] != attempt_id):
+        if self._sampling.locked() and self._looked_at != attempt_id:
             message = "the stacks of another attempt are looked at: ask again in a few seconds"
             raise UnavailableError(message)
         async with self._sampling:
+            self._looked_at = attempt_id
             if self._sampled is not None and self._sampled[1] == attempt_id:
                 at, _, answer = self._sampled
                 if loop.time() - at < _FRESH_SECONDS:
