@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -114,7 +115,7 @@ class Library:
         members = await read_members(read, size)
         manifest = members.get(_MANIFEST) if programs.is_jar(name) else None
         text = (await read_member(read, manifest)).decode("utf-8", "replace") if manifest else ""
-        return programs.entries_of(name, list(members), text)
+        return await asyncio.to_thread(programs.entries_of, name, list(members), text)
 
     def _reader(self, key: str) -> ReadRange:
         return partial(_read, self._blobs, key)

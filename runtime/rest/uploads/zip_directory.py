@@ -6,6 +6,7 @@ encrypted members are refused.
 
 from __future__ import annotations
 
+import asyncio
 import struct
 import zlib
 from collections.abc import Awaitable, Callable
@@ -63,7 +64,8 @@ async def read_members(read: ReadRange, size_bytes: int) -> dict[str, Member]:
     if begin < offset:
         raise _broken("its directory lies outside of it")
     directory = await read(begin, length)
-    return _parse(directory, count, begin - offset)
+    # MEMBERS_MAX of them take a second.
+    return await asyncio.to_thread(_parse, directory, count, begin - offset)
 
 
 def _parse(directory: bytes, count: int, shift: int) -> dict[str, Member]:
