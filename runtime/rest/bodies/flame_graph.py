@@ -24,16 +24,18 @@ class FlameType(Enum):
 def flame_graph(stacks: Iterable[SampledStack], type_: FlameType) -> FlameNode:
     """The tree, from its root on."""
     root: FlameNode = {"name": "root", "value": 0, "children": []}
-    places: dict[tuple[str, ...], FlameNode] = {(): root}
+    below: dict[tuple[int, str], FlameNode] = {}
+    """By the node above, which the tree keeps, and the name."""
     for stack in stacks:
         if not type_.takes(stack):
             continue
         root["value"] += stack.count
-        for depth in range(1, min(len(stack.frames), FRAMES_MAX) + 1):
-            path = stack.frames[:depth]
-            node = places.get(path)
+        above = root
+        for name in stack.frames[:FRAMES_MAX]:
+            node = below.get((id(above), name))
             if node is None:
-                node = places[path] = {"name": path[-1], "value": 0, "children": []}
-                places[path[:-1]]["children"].append(node)
+                node = below[id(above), name] = {"name": name, "value": 0, "children": []}
+                above["children"].append(node)
             node["value"] += stack.count
+            above = node
     return root
