@@ -99,8 +99,8 @@ class OtlpMetrics:
             sum=one.total,
             bucket_counts=counts,
             explicit_bounds=bounds,
-            min=0.0,
-            max=0.0,
+            min=None,  # type: ignore[arg-type]  # nobody keeps it: the message then says none, and not 0
+            max=None,  # type: ignore[arg-type]
         )
 
 

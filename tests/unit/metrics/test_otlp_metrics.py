@@ -60,6 +60,8 @@ def test_each_kind_arrives_as_it_is() -> None:
     assert slots.as_double == 8
     (submits,) = of(table.SUBMIT_SECONDS).histogram.data_points
     assert (submits.count, sum(submits.bucket_counts), submits.bucket_counts[-1]) == (3, 3, 1)
+    assert not submits.HasField("min")
+    assert not submits.HasField("max")
     assert len(submits.bucket_counts) == len(submits.explicit_bounds) + 1
     assert tuple(submits.explicit_bounds) == tuple(table.SUBMIT_SECONDS.buckets)
 
