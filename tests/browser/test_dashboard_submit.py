@@ -83,22 +83,26 @@ def test_errors_say_what_to_do_beside_what_was_typed(visit: Visits, cluster: Clu
     expect(person.page.locator("[role=alert]")).to_contain_text("is not here any more")
 
 
-def test_a_repeat_goes_on_with_the_plan_that_was_begun(visit: Visits, cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("first", "sentence"), [(503, "is not built yet"), (0, "does not answer")])
+def test_a_repeat_goes_on_with_what_was_begun(visit: Visits, tmp_path: Path, first: int, sentence: str) -> None:
     person = visit()
-    person.expected = ("503",)
+    person.expected = ("503", "net::ERR_FAILED")
     uploaded(person, tmp_path)
-    answers = [(503, {"errors": ["the graph of a:b is not built yet"]}), (200, {"jobid": "1" * 32})]
+    answers = [(first, {"errors": ["the graph of a:b is not built yet"]}), (200, {"jobid": "1" * 32})]
     asked: list[str] = []
 
     def answer(route: object) -> None:
         asked.append(json.loads(route.request.post_data)["jobId"])  # type: ignore[attr-defined]
         status, body = answers.pop(0)
-        route.fulfill(status=status, json=body)  # type: ignore[attr-defined]
+        if status:
+            route.fulfill(status=status, json=body)  # type: ignore[attr-defined]
+        else:
+            route.abort()  # type: ignore[attr-defined]
 
     person.page.route("**/run", answer)
     person.page.fill("input[name=entry]", "a:b")
     person.page.click("button:text-is('Run')")
-    expect(person.page.locator("[role=alert]")).to_contain_text("is not built yet")
+    expect(person.page.locator("[role=alert]")).to_contain_text(sentence)
     person.page.click("button:text-is('Run')")
     expect(person.page.locator("[role=alert]")).to_have_count(0)
     assert len({*asked}) == 1

@@ -7,8 +7,6 @@ import { h } from "../view.js";
 
 const HEAD = ["Program", "Size", "Uploaded", "By", "Actions"];
 const ENDINGS = ".py,.zip,.whl,.egg,.jar";
-/** A run whose graph is still being built is asked for again with the same id, which goes on waiting for it. */
-const NOT_YET = 503;
 
 /** @typedef {import("../app.js").App} App */
 /** @typedef {import("../view.js").Content} Content */
@@ -150,7 +148,7 @@ async function run(event, one, app) {
     else if (app.kept === kept) app.go(`ui/jobs/${answer.jobid}`);
   } catch (error) {
     kept["problem"] = told(error);
-    if (!(error instanceof ApiError) || error.status !== NOT_YET) kept["jobId"] = newId();
+    if (isRefused(error)) kept["jobId"] = newId();
   }
   kept["busy"] = false;
   app.render();
@@ -182,6 +180,15 @@ function plan(found) {
 /** 32 hex digits, with which a repeated request is recognised. */
 function newId() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/**
+ * Is there surely no job with that id? One whose graph is still being built (503), or whose answer was lost, is asked for
+ * again with the same id: it is not run twice.
+ * @param {unknown} error
+ */
+function isRefused(error) {
+  return error instanceof ApiError && error.status >= 400 && error.status < 500;
 }
 
 /** @param {unknown} error */
