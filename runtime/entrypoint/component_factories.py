@@ -94,8 +94,8 @@ class DispatcherResourceManagerComponentFactory(ABC):
         """A term, not yet recovered."""
         services = self._services
         services.heartbeats.judge_while(lambda: epoch.is_valid)
-        history = services.ha.cluster_event_store(epoch.term)
-        events = ClusterEventLog(history, epoch.token.revision, services.clock, services.entropy)
+        store = services.ha.cluster_event_store(epoch.term)
+        events = ClusterEventLog(store, epoch.token.revision, services.clock, services.entropy)
         dispatcher_services = DispatcherServices(
             store=services.ha.leader_job_store(epoch.term, services.compactor),
             payloads=services.ha.payloads,
