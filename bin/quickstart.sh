@@ -30,7 +30,7 @@ done
 trap 'kill $(jobs -p) 2> /dev/null; exit 130' INT TERM HUP
 
 _control() {
-  "$FLINKLIKE_PYTHON" -m runtime.entrypoint.control "$@" "${options[@]}"
+  "$FLINKLIKE_PYTHON" -P -m runtime.entrypoint.control "$@" "${options[@]}"
 }
 
 run="${FLINKLIKE_RUN_DIR:-$FLINKLIKE_HOME/run}"
@@ -38,7 +38,7 @@ certs="$run/certs"
 
 _certs() { # _certs COMMAND...: what it says only when it fails
   local said
-  said="$("$FLINKLIKE_PYTHON" -m airflow_flinklike.cli certs "$@" 2>&1)" || _fail "$said"
+  said="$("$FLINKLIKE_PYTHON" -P -m airflow_flinklike.cli certs "$@" 2>&1)" || _fail "$said"
 }
 
 _running() { # _running TEXT: a JobManager that runs here has said that
@@ -100,7 +100,7 @@ if $with_airflow; then
   trap - INT TERM HUP
   # Empty: the folder of airflow.cfg, else the example DAGs.
   export AIRFLOW__CORE__DAGS_FOLDER="$own_dags"
-  exec "$FLINKLIKE_PYTHON" -m runtime.entrypoint.control airflow-standalone "${options[@]}"
+  exec "$FLINKLIKE_PYTHON" -P -m runtime.entrypoint.control airflow-standalone "${options[@]}"
 fi
 
 log="$AIRFLOW_HOME/tpch_revenue.log"

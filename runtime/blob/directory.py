@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from runtime.common.errors import NotFoundError, StorageExhaustedError, UnavailableError
+from runtime.common.masking import without_login
 
 TMP = "tmp"
 
@@ -134,7 +136,14 @@ class LocalDirectory:
     def open(self, name: str) -> IO[bytes]:
         """Read."""
         with translated(f"read of {name}"):
-            return (self._root / name).open("rb")
+            # What was a file when it was listed may be a pipe by now, which would wait for a writer.
+            descriptor = os.open(self._root / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            opened = os.fdopen(descriptor, "rb")
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                opened.close()
+                message = f"{name} is no file"
+                raise NotFoundError(message)
+            return opened
 
     def files(self, folder: str) -> Sequence[StoredFile]:
         """Regular files."""
@@ -152,7 +161,10 @@ class LocalDirectory:
         return sorted(found, key=lambda file: file.name)
 
     def folders(self, folder: str) -> Sequence[str]:
-        """Names of folders."""
+        """Names of folders. Raises UnavailableError when the directory itself is not there."""
+        if not folder and not self._root.is_dir():
+            message = f"{self._root} is no directory, or is not there"
+            raise UnavailableError(message)
         with (
             translated(f"listing of {folder}"),
             suppress(FileNotFoundError),
@@ -225,13 +237,13 @@ class RemoteDirectory:
         try:
             file_system, root = url_to_fs(url)
         except (ImportError, ValueError) as error:
-            message = f"storage directory {url} cannot be used: its fsspec driver is missing or the URL is wrong"
+            message = f"storage directory {without_login(url)} cannot be used: {error}"
             raise UnavailableError(message) from error
         self._fs: fsspec.AbstractFileSystem = file_system
         self._root = root.rstrip("/")
         if is_read_only:
             return
-        with translated(f"storage directory {url}"):
+        with translated(f"storage directory {without_login(url)}"):
             self._fs.makedirs(f"{self._root}/{TMP}", exist_ok=True)
 
     @property

@@ -15,6 +15,7 @@ _SECRET = re.compile(
 carry passwords."""
 
 
+_ANY_LOGIN = re.compile(r"://[^/@\s]*@")
 _LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 """A URL with a password."""
 
@@ -22,6 +23,11 @@ _LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 def is_secret_key(key: str) -> bool:
     """True when the name of a setting says that it holds a secret."""
     return _SECRET.search(key) is not None
+
+
+def without_login(url: str) -> str:
+    """The URL without its user and password: for messages and logs."""
+    return _ANY_LOGIN.sub(f"://{MASK}@", url)
 
 
 def masked(key: str, value: str) -> str:

@@ -12,6 +12,7 @@ from runtime.blob.blocking import BlockingIo
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, NotFoundError
 from runtime.common.ids import JobId
+from runtime.common.masking import without_login
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import JobSummary
 from runtime.history.pack import IndexedJob, PackIndex
@@ -63,7 +64,7 @@ class Catalogue:
             try:
                 look = await self._io.run(reader.look, self._clock.epoch_millis(), is_full=is_full)
             except (FlinklikeError, OSError) as error:
-                self._tell_trouble(number, f"{reader.url} cannot be listed: {error}")
+                self._tell_trouble(number, f"{without_login(reader.url)} cannot be listed: {error}")
                 continue
             self._tell_trouble(number, "")
             self._drop(look.gone)
@@ -83,7 +84,7 @@ class Catalogue:
         if sentence and sentence != before:
             logger.warning("%s; what was read before stays", sentence)
         elif before and not sentence:
-            logger.info("%s can be listed again", self._readers[number].url)
+            logger.info("%s can be listed again", without_login(self._readers[number].url))
         self._trouble[number] = sentence
 
     def _take(self, file: PackFile, index: PackIndex) -> None:

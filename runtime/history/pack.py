@@ -27,7 +27,10 @@ _LEVEL = 1
 _HEAD = re.compile(rb"flinklike-history 1 ([0-9]{1,8})\n")
 _HEAD_BYTES_MAX = 64
 _NAME_LENGTH_MAX = 2000
-_NUMBER_MAX = 2**53
+_GROWTH, _GROWTH_MIN = 1000, 64
+"""What cannot be compressed grows by a part in a thousand and some bytes at most."""
+_NUMBER_MAX = 2**47
+"""As clients take times in milliseconds: some thousand years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ def _check(job: IndexedJob, room: int) -> None:
     texts = (summary.name, summary.pending_reason, summary.submitter, summary.namespace)
     is_bounded = (
         0 <= job.archive_bytes <= ARCHIVE_BYTES_MAX
+        and job.size_bytes <= job.archive_bytes + job.archive_bytes // _GROWTH + _GROWTH_MIN
         and all(-1 <= number < _NUMBER_MAX for number in numbers)
         and all(len(text) <= _NAME_LENGTH_MAX for text in texts)
     )

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runtime.blob.directory import StorageDirectory, StoredFile
-from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError
+from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
+from runtime.common.masking import without_login
 from runtime.common.printable import printable
 from runtime.history.pack import IndexedJob, PackIndex, read_archive, read_index
 from runtime.history.writer import CLUSTER_PREFIX, DAY, FILE_NAME, day_of
@@ -97,6 +98,9 @@ class HistoryReader:
 
     def _days(self) -> Iterator[tuple[str, str]]:
         outside = self._directory.folders("")
+        if not outside and self._known:  # a mount point without its volume looks like that
+            message = f"{without_login(self.url)} is empty, and was not before"
+            raise UnavailableError(message)
         self._prefix = f"{self._inner}/" if self._inner in outside else ""
         listed = self._directory.folders(self._inner) if self._prefix else outside
         folders = [one for one in listed if one.startswith(CLUSTER_PREFIX)]

@@ -7,9 +7,10 @@ where it is given, with what to do. Thread-safe. What a process counts that the 
 from __future__ import annotations
 
 import math
+import operator
 import threading
 from collections.abc import Callable
-from typing import SupportsFloat, TypeVar
+from typing import SupportsFloat, SupportsIndex, TypeVar
 
 from runtime.common.accumulators import (
     ACCUMULATORS_MAX,
@@ -37,9 +38,10 @@ class Counter:
 
     def add(self, number: int = 1) -> None:
         """Add a whole number, at least 0. Raises ValueError for another one."""
-        if not _is_whole(number) or number < 0:
+        given, number = number, _whole(number)
+        if number < 0:
             message = (
-                f"counter {self._name!r}: {str(number)[:80]} cannot be added, only whole numbers from 0 on; "
+                f"counter {self._name!r}: {_shown(given)} cannot be added, only whole numbers from 0 on; "
                 "a gauge or a histogram takes any number"
             )
             raise ValueError(message)
@@ -55,8 +57,18 @@ class Counter:
         return UserAccumulator(self._name, AccumulatorKind.COUNTER, self._count)
 
 
-def _is_whole(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)
+def _whole(number: object) -> int:
+    """As a plain int, also that of NumPy; -1 for what is no whole number."""
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        return -1
+    return int(operator.index(number))
+
+
+def _shown(value: object) -> str:
+    try:
+        return str(value)[:80]
+    except ValueError:  # an int of too many digits
+        return f"a {type(value).__name__}"
 
 
 class _Values:
@@ -70,8 +82,12 @@ class _Values:
         self._numbers: tuple[int, float, float, float] | None = None
 
     def _finite(self, value: object) -> float:
-        if not isinstance(value, SupportsFloat) or not math.isfinite(number := float(value)):
-            message = f"{self._name!r}: {str(value)[:80]!r} is no finite number"
+        try:
+            number = float(value) if isinstance(value, SupportsFloat) else math.nan
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            message = f"{self._name!r}: {_shown(value)!r} is no finite number"
             raise ValueError(message)
         return number
 

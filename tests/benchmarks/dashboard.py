@@ -6,8 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-
-from playwright.sync_api import Browser
+from typing import TYPE_CHECKING
 
 from runtime.jobgraph.graph import JobGraph
 from tests.benchmarks.cluster import (
@@ -20,7 +19,11 @@ from tests.benchmarks.cluster import (
     until_running,
 )
 from tests.benchmarks.measure import Report, Target, job_prefix, percentile
-from tests.kit.browser.visit import Visit, chromium
+
+if TYPE_CHECKING:  # the other benchmarks need no browser
+    from playwright.sync_api import Browser
+
+    from tests.kit.browser.visit import Visit
 
 _CLIENTS = 16
 _NAP = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 7200})
@@ -41,6 +44,8 @@ _NEXT_PAGE = """() => new Promise((resolve) => {
 def dashboard(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     """Fill the list, then look at it, then leave overviews open."""
     finished, running, looks, seconds = (60, 4, 2, 2.0) if small else (10_000, 500, 10, 60.0)
+    from tests.kit.browser.visit import chromium
+
     asyncio.run(_fill(cluster, finished, running))
     with chromium() as browser:
         of = f"of {finished} finished and {running} running jobs"
@@ -71,6 +76,8 @@ def _named(job_id: str) -> JobGraph:
 
 @contextmanager
 def _visits(browser: Browser, cluster: ScriptCluster, count: int) -> Iterator[Sequence[Visit]]:
+    from tests.kit.browser.visit import Visit
+
     visits = [Visit(browser, cluster.url) for _ in range(count)]
     try:
         for visit in visits:

@@ -98,7 +98,7 @@ def test_each_has_what_the_table_says(cluster: ScriptCluster) -> None:
         names = {name for name, _ in series(address)}
         assert f'component="{kind}"' in told
         for name, owner in gauges.items():
-            if owner in {Owner.EACH, OWNERS[kind]} and "spark" not in name and "stream" not in name:
+            if owner in {Owner.EACH, OWNERS[kind]} and not any(part in name for part in ("spark", "stream", "user")):
                 assert name in names, (kind, name)
             elif owner not in {Owner.EACH, OWNERS[kind]}:
                 assert name not in names, (kind, name)

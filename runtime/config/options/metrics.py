@@ -54,7 +54,10 @@ METRICS_MAX_SERIES = int_option(
 )
 METRICS_OTLP_ENDPOINT: ConfigOption[str] = ConfigOption(
     "metrics.reporter.otlp.exporter.endpoint",
-    matching(r"https?://[^/\s@]+(/\S*)?", "a URL such as http://collector:4318/v1/metrics"),
+    matching(
+        r"https?://[^/\s@]+(/\S*)?",
+        "a URL without a user, such as http://collector:4318/v1/metrics (tokens: OTEL_EXPORTER_OTLP_HEADERS)",
+    ),
     "http://127.0.0.1:4318/v1/metrics",
     "URL of the collector, which speaks OTLP over HTTP (protobuf). Headers and certificates are those of "
     "OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE in the environment of the processes.",

@@ -16,7 +16,10 @@ TRACES_REPORTERS: ConfigOption[tuple[str, ...]] = ConfigOption(
 )
 TRACES_ENDPOINT: ConfigOption[str] = ConfigOption(
     "traces.reporter.otlp.exporter.endpoint",
-    matching(r"https?://[^/\s@]+(/\S*)?", "a URL such as http://collector:4318/v1/traces"),
+    matching(
+        r"https?://[^/\s@]+(/\S*)?",
+        "a URL without a user, such as http://collector:4318/v1/traces (tokens: OTEL_EXPORTER_OTLP_HEADERS)",
+    ),
     "http://127.0.0.1:4318/v1/traces",
     "URL of the collector, which speaks OTLP over HTTP (protobuf). Headers and certificates are those of "
     "OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE in the environment of the processes.",

@@ -149,7 +149,7 @@ class Daemon:
     def command(self, dynamic: Sequence[str]) -> list[str]:
         """The command line of a process of this kind."""
         options = [argument for text in dynamic for argument in ("-D", text)]
-        return [sys.executable, "-m", self.kind.module, *options]
+        return [sys.executable, "-P", "-m", self.kind.module, *options]
 
     def start(self, dynamic: Sequence[str], count: int) -> None:
         """Start `count` processes, and return when they are ready. After a DaemonError none of them runs."""

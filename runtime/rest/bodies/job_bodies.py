@@ -162,10 +162,12 @@ def vertex_progress(vertex: ArchivedVertex) -> schema.VertexProgress:
 
 def _progress(vertex: ArchivedVertex) -> schema.Progress:
     progress = [one.current.progress for one in vertex.subtasks if one.current.progress is not None]
+    running = [one.current for one in vertex.subtasks if not one.current.state.is_terminal]
+    active = [one.progress for one in running if one.progress is not None]
     return {
         "text": next((one.text for one in reversed(progress) if one.text), ""),
         "fraction": sum(one.fraction for one in progress) / len(progress) if progress else 0.0,
-        "spark-stages-active": sum(one.spark_stages_active for one in progress),
+        "spark-stages-active": sum(one.spark_stages_active for one in active),
         "spark-tasks-completed": sum(one.spark_tasks_completed for one in progress),
         "spark-tasks-total": sum(one.spark_tasks_total for one in progress),
     }

@@ -54,6 +54,9 @@ class JarRuns:
         if await self._context.dispatcher.find_job(planning) is None:
             await self.submit(programs.planning_graph(wish, archive), planning, submitter, client=CLIENT_OF_PLANS)
         summary = await self._end_of(planning, submitter[0])
+        if (summary.submitter, summary.namespace) != submitter:
+            message = f"job {planning}, which would build the graph, is of somebody else: ask with another jobId"
+            raise ConflictError(message)
         if not summary.status.is_globally_terminal:
             message = (
                 f"the graph of {wish.entry} is not built yet: job {planning} is {summary.status.value}"

@@ -197,7 +197,7 @@ def _wish(request: Request, asked: JarRunBody) -> RunWish:
         raise InvalidInputError(message)
     parallelism = asked.parallelism
     if parallelism is None and (number := query.get("parallelism")):
-        if not number.isdigit() or not 0 < len(number) < 6:
+        if not (number.isascii() and number.isdigit()) or not 0 < len(number) < 6:
             message = f"parallelism: {number[:40]!r} is no positive number"
             raise InvalidInputError(message)
         parallelism = int(number)

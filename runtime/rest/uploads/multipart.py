@@ -29,10 +29,14 @@ class FilePart:
 
     async def begin(self) -> None:
         """Read up to the first byte of the first part that has a file name."""
-        seen = 0
+        left = _FIELDS_BYTES_MAX
         while not self.file_name:
-            seen += await self._skip_part(_FIELDS_BYTES_MAX - seen)
+            left -= await self._skip_part(left) + len(self._delimiter)
             head = await self._until(b"\r\n\r\n", _HEAD_BYTES_MAX)
+            left -= len(head)
+            if left < 0:
+                message = f"the multipart body has more than {_FIELDS_BYTES_MAX} bytes of fields before its file"
+                raise InvalidInputError(message)
             if head.startswith(b"--"):
                 message = "the body has no file: send one as multipart/form-data, in the field jarfile"
                 raise InvalidInputError(message)

@@ -11,6 +11,7 @@ import json
 import re
 import shlex
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import PurePosixPath
 
 from pydantic import JsonValue
@@ -32,6 +33,8 @@ from runtime.jobgraph.graph import (
 )
 
 ENTRIES_MAX = 50
+ENTRIES_BYTES_MAX = 4096
+"""Of one program, as they stand in its record: each list of programs has them all."""
 NAME_BYTES_MAX = 128
 PLANNER = "airflow_flinklike.api.planning:plan"
 
@@ -90,7 +93,8 @@ def entries_of(name: str, members: list[str], manifest: str = "") -> tuple[str, 
     scripts = [one for one in members if one.endswith(SCRIPT) and not one.endswith("/__init__.py")]
     scripts = [one for one in scripts if len(one) <= 256 and one.isprintable() and one != "__init__.py"]
     scripts.sort(key=lambda one: (one != "__main__.py", one.count("/"), one))
-    return tuple(scripts[:ENTRIES_MAX])
+    room = accumulate(len(json.dumps(one)) for one in scripts[:ENTRIES_MAX])
+    return tuple(one for one, taken in zip(scripts, room, strict=False) if taken <= ENTRIES_BYTES_MAX)
 
 
 def is_pipeline(entry: str) -> bool:
@@ -121,7 +125,7 @@ def with_configuration(wish: RunWish, configuration: dict[str, str]) -> RunWish:
         raise InvalidInputError(message)
     parallelism = wish.parallelism
     if parallelism is None and (text := configuration.get("parallelism.default")):
-        if not text.isdigit() or not 0 < len(text) < 10:
+        if not (text.isascii() and text.isdigit()) or not 0 < len(text) < 10:
             message = f"parallelism.default: {text[:40]!r} is no positive number"
             raise InvalidInputError(message)
         parallelism = int(text)

@@ -180,7 +180,11 @@ class FakeDispatcher:
 
     def put(self, job_id: JobId, status: JobStatus, modified: int = 1000) -> None:
         """Make a job known."""
-        self.summaries[job_id] = summary(job_id, status, modified)
+        made = summary(job_id, status, modified)
+        for one in self.submitted:
+            if one.job_id == job_id:
+                made = replace(made, submitter=one.submitter, namespace=one.namespace)
+        self.summaries[job_id] = made
         self.graphs[job_id] = archived(job_id, status)
         ended = self.activity.jobs_ended + status.is_globally_terminal
         self.activity = replace(self.activity, changes=self.activity.changes + 1, jobs_ended=ended)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -205,6 +206,40 @@ async def test_a_directory_that_is_away_keeps_what_was_read(
     await catalogue.refresh()
     assert "can be listed again" in caplog.text
     assert shown(catalogue) == ["01"]
+
+
+@pytest.mark.parametrize("is_mount_point", [True, False])
+async def test_a_directory_that_is_gone_keeps_what_was_read(
+    histories: Histories, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_mount_point: bool
+) -> None:
+    await histories.write(ended(1))
+    catalogue = histories.catalogue()
+    await catalogue.refresh()
+    histories.root.rename(tmp_path / "aside")
+    if is_mount_point:
+        histories.root.mkdir()
+    await catalogue.refresh()
+    assert shown(catalogue) == ["01"]
+    words = "is empty, and was not before" if is_mount_point else "is no directory, or is not there"
+    assert words in caplog.text
+
+
+async def test_a_directory_that_was_never_there_is_told(
+    histories: Histories, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await histories.catalogue(tmp_path / "nowhere").refresh()
+    assert "nowhere is no directory, or is not there" in caplog.text
+
+
+async def test_a_pipe_in_place_of_a_file_holds_nobody(histories: Histories) -> None:  # R52
+    await histories.write(ended(1))
+    catalogue = histories.catalogue()
+    await catalogue.refresh()
+    (file,) = histories.root.rglob("*.jobs")
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(NotFoundError):
+        await catalogue.archive(job_id(1))
 
 
 async def test_names_that_lead_elsewhere_are_no_files_of_a_history(histories: Histories, tmp_path: Path) -> None:

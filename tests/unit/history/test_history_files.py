@@ -62,6 +62,7 @@ def changed(path: str, value: object) -> bytes:
         (changed("size_bytes", 1 << 70), "lie outside of the file"),
         (changed("size_bytes", "many"), "its index cannot be read"),
         (changed("archive_bytes", 1 << 40), "out of bounds"),
+        (changed("archive_bytes", 1), "out of bounds"),
         (changed("summary.job_id", "../../etc/passwd"), "is not a job id"),
         (changed("summary.status", "RUNNING"), "has not ended"),
         (changed("summary.name", "n" * 2001), "out of bounds"),

@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +49,8 @@ REFUSED: dict[str, tuple[Callable[[TaskAccumulators], object], str]] = {
     "a fraction": (lambda one: one.counter("x").add(0.5), "whole numbers from 0 on"),  # type: ignore[arg-type]
     "a flag": (lambda one: one.counter("x").add(True), "whole numbers from 0 on"),
     "too much": (lambda one: one.counter("x").add(COUNT_MAX + 1), "would be above"),
+    "an endless number": (lambda one: one.gauge("x").set(10**5000), "no finite number"),
+    "an endless negative number": (lambda one: one.counter("x").add(-(10**5000)), "a int cannot be added"),
     "no number": (lambda one: one.gauge("x").set("0.5"), "no finite number"),  # type: ignore[arg-type]
     "not a number": (lambda one: one.gauge("x").set(math.nan), "no finite number"),
     "infinity": (lambda one: one.histogram("x").record(math.inf), "no finite number"),
@@ -66,6 +69,13 @@ def test_what_cannot_be_counted_is_refused_where_it_is_given(case: str) -> None:
     with pytest.raises(ValueError, match=words):
         does(counted)
     assert problem_of(counted.snapshot()) == ""
+
+
+def test_whole_numbers_of_numpy_are_counted() -> None:
+    counted = TaskAccumulators()
+    counted.counter("rows").add(np.int64(5))  # type: ignore[arg-type]
+    counted.gauge("share").set(np.float32(0.5))  # type: ignore[arg-type]
+    assert [(one.name, one.count, one.total) for one in counted.snapshot()] == [("rows", 5, 0.0), ("share", 1, 0.5)]
 
 
 def test_names_are_bounded_and_the_refusal_says_what_to_do() -> None:

@@ -60,7 +60,8 @@ def zipped(members: dict[str, str], *, method: int = zipfile.ZIP_DEFLATED) -> by
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", method) as archive:
         for name, text in members.items():
-            archive.writestr(name, text)
+            # Always the same bytes: they are in the names of tests.
+            archive.writestr(zipfile.ZipInfo(name), text, method)
     return made.getvalue()
 
 
@@ -216,6 +217,10 @@ async def test_the_graph_of_a_pipeline_comes_from_a_job(world: World) -> None:
         dispatcher.set_result(planning.job_id, '{"name": 1, "options": {"namespace": "team-b"}}')
         refused = await http.post(f"/jars/{jar}/run", json=body)
         assert refused.status_code == 400
+        summary = dispatcher.summaries[planning.job_id]
+        dispatcher.summaries[planning.job_id] = replace(summary, submitter="eve")
+        foreign = await http.post(f"/jars/{jar}/run", json=body)
+        assert (foreign.status_code, "is of somebody else" in foreign.text) == (409, True)
         dispatcher.put(planning.job_id, JobStatus.FAILED)
         failed = await http.post(f"/jars/{jar}/run", json=body)
         assert "cannot be built: ValueError: no such column" in failed.json()["errors"][0]
@@ -242,6 +247,14 @@ async def test_what_is_no_program_is_refused(world: World, name: str, data: byte
         assert (await http.get("/jars")).json()["files"] == []
 
 
+async def test_the_names_of_what_may_be_run_are_bounded(world: World) -> None:
+    names = {f"{number:02d}{'n' * 240}.py": "1" for number in range(50)}
+    await upload(world.connect(), "many.zip", zipped(names))
+    async with world.connect()("sam") as http:
+        listed = (await http.get("/jars")).json()["files"][0]["entry"]
+    assert 10 < len(listed) < 20
+
+
 async def test_too_large_programs_are_refused(world: World) -> None:
     async with world.connect()("sam") as http:
         answer = await http.post("/jars/upload", files={"jarfile": ("a.py", bytes(2 << 20))})
@@ -258,6 +271,11 @@ async def test_too_large_programs_are_refused(world: World) -> None:
         ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--x--\r\n'),
         ("multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; filename="a.py"\r\n\r\n1'),
         ("multipart/form-data; boundary=x", b"y" * 200_000),
+        (
+            "multipart/form-data; boundary=x",
+            b"--x\r\n\r\n\r\n" * 20_000
+            + b'--x\r\nContent-Disposition: form-data; filename="a.py"\r\n\r\n1\r\n--x--\r\n',
+        ),
     ],
 )
 async def test_bodies_without_a_file_are_refused(world: World, kind: str, body: bytes) -> None:
@@ -275,6 +293,7 @@ async def test_bodies_without_a_file_are_refused(world: World, kind: str, body: 
         ({"entryClass": "com.example.Main"}, "is a script"),
         ({"flinkConfiguration": {"state.backend": "x"}}, "state.backend"),
         ({"flinkConfiguration": {"parallelism.default": "x"}}, "no positive number"),
+        ({"flinkConfiguration": {"parallelism.default": "\u00b2"}}, "no positive number"),
         ({"programArgs": "'"}, "cannot be split"),
         ({"more": 1}, "unknown field"),
         ({"jobId": "x"}, "'x'"),

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedException
 from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.spark_work import SparkStage, SparkWork
 from runtime.gateways.task import (
     FailureInfo,
     Fault,
@@ -96,6 +98,12 @@ EVENTS["4-unbegun"] = tuple(
 EVENTS["4-deployed"] = tuple(
     replace(event, deployed_millis=(3,)) if isinstance(event, FailureHandled) else event
     for event in EVENTS["4-unbegun"]
+)
+COUNTED = UserAccumulator("rows", AccumulatorKind.COUNTER, 7)
+WORK = SparkWork(1, 0, 1, SparkStage(tasks_total=2), (SparkStage(3, name="count", state="COMPLETE", tasks_total=2),))
+EVENTS["4-counted"] = tuple(
+    replace(event, accumulators=(COUNTED,), spark_work=WORK) if isinstance(event, AttemptFinished) else event
+    for event in EVENTS["4-deployed"]
 )
 
 

@@ -7,7 +7,7 @@ import { MODE } from "../mode.js";
 import { h } from "../view.js";
 
 const SHOWN_MAX = 200;
-const EMPTY = "The code of the job has counted nothing. Tasks count with ctx.counter(name).add(n), scripts with task_counter(name).add(n).";
+const EMPTY = "No attempt that runs or has finished has counted anything; what failed ones have counted is left out. Tasks count with ctx.counter(name).add(n), scripts with task_counter(name).add(n).";
 
 /** @type {import("./job.js").Tab} */
 export const accumulatorsTab = {

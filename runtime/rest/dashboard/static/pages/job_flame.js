@@ -87,7 +87,7 @@ function deepest(root) {
     stack.push(...node.children);
   }
   const most = [...own].sort(([, a], [, b]) => b - a).slice(0, 10);
-  return h("ol", { "aria-label": "Innermost code" }, most.map(([name, count]) => h("li", { key: name }, h("code", null, name), ` ${number((100 * count) / root.value)} %`)));
+  return h("ol", { class: "innermost", "aria-label": "Innermost code" }, most.map(([name, count]) => h("li", { key: name }, h("code", null, name), ` ${number((100 * count) / root.value)} %`)));
 }
 
 /** @param {HTMLCanvasElement} node @param {Node} root */
