@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ def uploaded(person: Visit, folder: Path, name: str = "etl.py", content: bytes =
     person.page.click("button:text('Upload')")
 
 
+def leads_to_its_job(person: Visit, cluster: Cluster) -> None:
+    """A run has led to the page of the job that it has submitted."""
+    expect(person.page).to_have_url(re.compile(r"/ui/jobs/[0-9a-f]{32}$"))
+    assert person.page.url.endswith(cluster.rest.dispatcher.submitted[-1].job_id)
+
+
 def test_a_script_is_uploaded_and_run(visit: Visits, cluster: Cluster, tmp_path: Path) -> None:
     person = visit()
     person.open("ui/submit")
@@ -36,7 +43,7 @@ def test_a_script_is_uploaded_and_run(visit: Visits, cluster: Cluster, tmp_path:
     expect(person.page.locator("tbody tr")).to_have_text(["etl.py1"])
     assert person.page.input_value("input[name=args]") == "--day '2026 11'"
     person.page.click("button:text-is('Run')")
-    expect(person.page).to_have_url(f"{cluster.rest.address}/ui/jobs/{cluster.rest.dispatcher.submitted[-1].job_id}")
+    leads_to_its_job(person, cluster)
     graph = cluster.rest.dispatcher.graph()
     code = graph.vertices[0].operators[0].code
     assert isinstance(code, ScriptCode)
@@ -50,7 +57,7 @@ def test_the_keyboard_is_enough_to_run_and_to_delete(visit: Visits, cluster: Clu
     person.page.locator("input[name=args]").focus()
     person.page.keyboard.type("a b")
     person.page.keyboard.press("Enter")
-    expect(person.page).to_have_url(f"{cluster.rest.address}/ui/jobs/{cluster.rest.dispatcher.submitted[-1].job_id}")
+    leads_to_its_job(person, cluster)
     person.open("ui/submit", "tbody tr")
     assert person.violations() == []
     assert person.overflow() <= 0
@@ -86,7 +93,7 @@ def test_errors_say_what_to_do_beside_what_was_typed(visit: Visits, cluster: Clu
 @pytest.mark.parametrize(("first", "sentence"), [(503, "is not built yet"), (0, "does not answer")])
 def test_a_repeat_goes_on_with_what_was_begun(visit: Visits, tmp_path: Path, first: int, sentence: str) -> None:
     person = visit()
-    person.expected = ("503", "net::ERR_FAILED")
+    person.expected = ("503", "404", "net::ERR_FAILED")  # no such job runs
     uploaded(person, tmp_path)
     answers = [(first, {"errors": ["the graph of a:b is not built yet"]}), (200, {"jobid": "1" * 32})]
     asked: list[str] = []
