@@ -116,7 +116,7 @@ def test_strangers_read_nothing_and_damage_is_left_out(tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (["historyserver.web.address=0.0.0.0", "security.authentication=none"], "shows the jobs of all clusters"),
-        (["historyserver.archive.fs.dir=nosuchscheme://bucket"], "fsspec driver is missing"),
+        (["historyserver.archive.fs.dir=nosuchscheme://bucket"], "Protocol not known: nosuchscheme"),
         (["historyserver.archive.retained-jobs=0"], "historyserver.archive.retained-jobs"),
     ],
 )
