@@ -14,7 +14,7 @@ from runtime.common.version import VERSION
 from runtime.config.configuration import Configuration
 from runtime.config.options import traces as t
 from runtime.traces.reporter import NO_SPANS, QueuedSpans, SpanReporter
-from runtime.traces.span import TraceContext
+from runtime.traces.span import TraceContext, without_trace
 
 logger = logging.getLogger(__name__)
 
@@ -24,16 +24,12 @@ _TELLERS = ("jobmanager", "jobmaster", "local cluster")
 _LIBRARIES = ("opentelemetry", "requests")
 
 
-def _without_trace(_job_id: str, _traceparent: str) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True)
 class Tracing:
     """What a process has for its components, and what it runs (eternal). Without a reporter: `NO_TRACING`."""
 
     reporter: SpanReporter = NO_SPANS
-    new_trace: Callable[[str, str], str] = _without_trace
+    new_trace: Callable[[str, str], str] = without_trace
     """The context of a job's trace, from its id and the `traceparent` of its submit."""
     run: Callable[[], Coroutine[Any, Any, None]] | None = None
 

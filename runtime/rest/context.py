@@ -26,13 +26,9 @@ from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
 from runtime.rest.access.principals import PrincipalAdministration
 from runtime.rest.connections.tls import RestTls
 from runtime.rest.forwarding.forward_seal import ForwardSeal
+from runtime.traces.span import without_trace
 
 LEADER_UNKNOWN = "Service temporarily unavailable due to an ongoing leader election. Please refresh."
-
-
-def without_trace(_job_id: str, _traceparent: str, /) -> str:
-    """Nobody is told traces."""
-    return ""
 
 
 class BlobEndpoint(Protocol):

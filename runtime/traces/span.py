@@ -76,3 +76,8 @@ class Span:
     attributes: Mapping[str, str | int | float] = field(default_factory=dict)
     events: tuple[SpanEvent, ...] = ()
     error: str = ""
+
+
+def without_trace(_job_id: str, _traceparent: str, /) -> str:
+    """Nobody is told traces."""
+    return ""

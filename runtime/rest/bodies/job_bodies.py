@@ -11,10 +11,11 @@ from pydantic import JsonValue
 from runtime.common.masking import masked
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import ExecutionState, JobStatus
-from runtime.executiongraph.archived import ArchivedException, ArchivedExecutionGraph, ArchivedVertex
+from runtime.executiongraph.archived import ArchivedEdge, ArchivedException, ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.gateways.overview import JobMasterInfo, Takeover
 from runtime.gateways.task import FailureInfo, TaskMetrics
+from runtime.jobgraph.graph import JobEdge
 from runtime.rest.bodies.accumulator_bodies import values_by_name
 from runtime.rest.bodies.java_throwable import serialized_throwable
 from runtime.rest.bodies.schema import jobs as schema
@@ -196,25 +197,30 @@ def plan(graph: ArchivedExecutionGraph) -> schema.Plan:
         "jid": graph.job_id,
         "name": graph.name,
         "type": graph.job_type.value,
-        "nodes": [_plan_node(graph, vertex) for vertex in reversed(graph.vertices)],
+        "nodes": [
+            plan_node(one.id, one.parallelism, one.description, graph.inputs(one.id))
+            for one in reversed(graph.vertices)
+        ],
     }
 
 
-def _plan_node(graph: ArchivedExecutionGraph, vertex: ArchivedVertex) -> schema.PlanNode:
+def plan_node(
+    vertex_id: str, parallelism: int, description: str, inputs: Sequence[ArchivedEdge | JobEdge]
+) -> schema.PlanNode:
+    """A vertex of a plan, and its inputs by index."""
     node: schema.PlanNode = {
-        "id": vertex.id,
+        "id": vertex_id,
         "operator": "",
-        "parallelism": vertex.parallelism,
+        "parallelism": parallelism,
         "operator_strategy": "",
-        "description": vertex.description,
+        "description": description,
         "optimizer_properties": {},
     }
-    inputs: list[schema.PlanInput] = [
-        {"id": edge.source, "num": number, "exchange": "blocking", "ship_strategy": edge.mode.value}
-        for number, edge in enumerate(graph.inputs(vertex.id))
-    ]
     if inputs:
-        node["inputs"] = inputs
+        node["inputs"] = [
+            {"id": edge.source, "num": number, "exchange": "blocking", "ship_strategy": edge.mode.value}
+            for number, edge in enumerate(inputs)
+        ]
     return node
 
 
