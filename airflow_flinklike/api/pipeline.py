@@ -6,6 +6,9 @@
     totals = clean.hash("customer").apply("totals", daily_totals, parallelism=4)
     totals.gather().sink("report", write_report)
 
+    events = pipeline.stream_source("events", read_events)
+    events.map("clean", clean_events).stream_sink("to-table", write_table, trigger="10 seconds")
+
 Every function is `fn(ctx, *dataframes) -> DataFrame | JSON value | None`; `ctx` is a TaskContext.
 """
 
@@ -26,10 +29,12 @@ from airflow_flinklike.api.operator_options import (
     inherited,
 )
 from airflow_flinklike.api.program import Program
+from airflow_flinklike.api.streaming import Trigger, ancestors, is_batch_function, trigger_of
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.exchange import ExchangeMode
 from runtime.jobgraph.chaining import ChainEdge, ChainNode, build_chains
 from runtime.jobgraph.graph import DEFAULT_RESOURCES, JobEdge, JobVertex, Operator, OperatorKind, vertex_id_of
+from runtime.jobgraph.streams import StreamSinkSpec
 
 DEFAULT_GROUP = "default"
 
@@ -43,6 +48,13 @@ class _Node:
     function: UserFunction
     exclusive: bool | None
     splits: tuple[Any, ...] | None
+    is_streaming: bool
+    stream_sink: StreamSinkSpec | None = None
+
+    @property
+    def is_running_query(self) -> bool:
+        """True for a stream that is read on: the result of a sink is none."""
+        return self.is_streaming and self.stream_sink is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +94,102 @@ class Pipeline(Program):
         given = None if splits is None else plain_json(f"operator {name!r}: splits", list(splits))
         return self._add(name, OperatorKind.SOURCE, function, (), options, splits=given)
 
+    def stream_source(
+        self,
+        name: str,
+        function: UserFunction,
+        *,
+        splits: Iterable[Any] | None = None,
+        **options: Unpack[OperatorOptions],
+    ) -> Stream:
+        """Add a streaming source: `function(ctx)` returns a streaming DataFrame (`ctx.spark.readStream...`).
+
+        `ctx.splits` is the share of `splits` that the subtask has: each subtask runs a query over its share.
+        """
+        given = None if splits is None else plain_json(f"operator {name!r}: splits", list(splits))
+        return self._add(name, OperatorKind.STREAM_SOURCE, function, (), options, splits=given)
+
     def _graph(self, collector: ArtifactCollector) -> tuple[list[JobVertex], list[JobEdge]]:
+        batch = [node for node in self._nodes.values() if not node.is_streaming]
+        own = {node.chaining.name for node in batch}
         chains = build_chains(
-            [node.chaining for node in self._nodes.values()],
-            [ChainEdge(link.source, link.target, link.mode) for link in self._links],
+            [node.chaining for node in batch],
+            [
+                ChainEdge(link.source, link.target, link.mode)
+                for link in self._links
+                if {link.source, link.target} <= own
+            ],
         )
         vertices = [self._vertex(chain, collector) for chain in chains]
         vertex_of = {name: vertex for chain, vertex in zip(chains, vertices, strict=True) for name in chain}
         heads = {chain[0] for chain in chains}
-        edges = [
-            JobEdge(
-                source=vertex_of[link.source].id,
-                target=vertex_of[link.target].id,
-                mode=link.mode,
-                key_columns=link.key_columns,
-                input_index=link.input_index,
+        places = [(link, link.target, link.input_index) for link in self._links if link.target in heads]
+        for query in self._queries():
+            reads = [link for name in query for link in self._links if link.target == name and link.source not in query]
+            vertex_of[query[-1]] = self._query_vertex(query, reads, collector)
+            vertices.append(vertex_of[query[-1]])
+            places += [(link, query[-1], index) for index, link in enumerate(reads)]
+        return vertices, [self._edge(link, vertex_of, target, index) for link, target, index in places]
+
+    @staticmethod
+    def _edge(link: _Link, vertex_of: Mapping[str, JobVertex], target: str, input_index: int) -> JobEdge:
+        return JobEdge(
+            source=vertex_of[link.source].id,
+            target=vertex_of[target].id,
+            mode=link.mode,
+            key_columns=link.key_columns,
+            input_index=input_index,
+        )
+
+    def _queries(self) -> list[tuple[str, ...]]:
+        """The operators of each streaming query, its sink last. Raises PipelineError for streams that no sink reads."""
+        inputs: dict[str, list[str]] = {}
+        for link in self._links:
+            if self._nodes[link.source].is_streaming:
+                inputs.setdefault(link.target, []).append(link.source)
+        sinks = [name for name, node in self._nodes.items() if node.stream_sink is not None]
+        queries = [ancestors(sink, inputs, [*self._nodes]) for sink in sinks]
+        read = {name for query in queries for name in query}
+        unread = [name for name, node in self._nodes.items() if node.is_streaming and name not in read]
+        if unread:
+            message = f"no stream_sink() reads the stream {unread[-1]!r}: a streaming query begins at its sink"
+            raise PipelineError(message)
+        return queries
+
+    def _query_vertex(self, query: Sequence[str], reads: Sequence[_Link], collector: ArtifactCollector) -> JobVertex:
+        place = {name: position for position, name in enumerate(query)}
+        place_of_read = {(link.target, link.input_index): -1 - index for index, link in enumerate(reads)}
+        operators = []
+        for name in query:
+            links = sorted((link for link in self._links if link.target == name), key=lambda link: link.input_index)
+            node = self._nodes[name]
+            operators.append(
+                Operator(
+                    name=name,
+                    kind=node.kind,
+                    code=code_of(name, node.function, collector),
+                    inputs=tuple(
+                        place_of_read.get((name, link.input_index), place.get(link.source, 0)) for link in links
+                    ),
+                    stream_sink=node.stream_sink,
+                )
             )
-            for link in self._links
-            if link.target in heads
-        ]
-        return vertices, edges
+        sink, name = self._nodes[query[-1]].chaining, " -> ".join(query)
+        splits = [node.splits for node in map(self._nodes.__getitem__, query) if node.splits is not None]
+        if len(splits) > 1:
+            message = f"stream {query[-1]!r} reads two sources with splits: ctx.splits would be those of both"
+            raise PipelineError(message)
+        return JobVertex(
+            id=vertex_id_of(name),
+            name=name,
+            operators=tuple(operators),
+            parallelism=sink.parallelism,
+            max_parallelism=sink.max_parallelism,
+            slot_sharing_group=sink.slot_sharing_group,
+            resources=sink.resources,
+            exclusive=None,
+            splits=splits[0] if splits else None,
+        )
 
     def _vertex(self, chain: Sequence[str], collector: ArtifactCollector) -> JobVertex:
         nodes = [self._nodes[name] for name in chain]
@@ -130,10 +218,13 @@ class Pipeline(Program):
         options: OperatorOptions,
         *,
         splits: Sequence[Any] | None = None,
+        stream_sink: StreamSinkSpec | None = None,
     ) -> Stream:
         check_names(f"operator {name!r}", options, OperatorOptions)
         self._check_new(name, edges)
-        check_function(name, function, len(edges))
+        is_streaming = self._check_streaming(name, kind, edges, options)
+        if stream_sink is None:
+            check_function(name, function, len(edges))
         wanted = options.get("parallelism")
         check_options(name, {**options, "parallelism": self.parallelism if wanted is None else wanted})
         parallelism = self._parallelism_of(name, edges, wanted)
@@ -157,7 +248,13 @@ class Pipeline(Program):
             is_chainable=options.get("chainable", True),
         )
         self._nodes[name] = _Node(
-            chaining, kind, function, options.get("exclusive"), None if splits is None else tuple(splits)
+            chaining,
+            kind,
+            function,
+            options.get("exclusive"),
+            None if splits is None else tuple(splits),
+            is_streaming,
+            stream_sink,
         )
         self._links += [
             _Link(edge.stream.name, name, edge.mode, edge.key_columns, index) for index, edge in enumerate(edges)
@@ -175,9 +272,43 @@ class Pipeline(Program):
             if edge.stream.pipeline is not self:
                 message = f"operator {name!r}: its input {edge.stream.name!r} belongs to another pipeline"
                 raise PipelineError(message)
+            sink = self._nodes[edge.stream.name].stream_sink
+            if sink is not None and (sink.trigger is None or not sink.trigger.ends):
+                message = (
+                    f"operator {name!r}: the query {edge.stream.name!r} never ends, so nothing can read its result; "
+                    "with trigger='availableNow' it ends when it has read what is there"
+                )
+                raise PipelineError(message)
             if edge.stream.kind is OperatorKind.SINK:
                 message = f"operator {name!r}: {edge.stream.name!r} is a sink and has no consumers"
                 raise PipelineError(message)
+
+    def _check_streaming(self, name: str, kind: OperatorKind, edges: Sequence[Edge], options: OperatorOptions) -> bool:
+        """True for an operator of a streaming query. Raises PipelineError for what no streaming query can have."""
+        reads = [edge for edge in edges if self._nodes[edge.stream.name].is_running_query]
+        if kind is not OperatorKind.STREAM_SOURCE and not reads:
+            if kind is OperatorKind.STREAM_SINK:
+                message = (
+                    f"operator {name!r}: stream_sink() writes a stream that begins with stream_source(); use sink()"
+                )
+                raise PipelineError(message)
+            return False
+        if kind is OperatorKind.SINK:
+            message = (
+                f"operator {name!r}: {edges[0].stream.name!r} is a stream, which stream_sink() ends: sink() takes data"
+            )
+            raise PipelineError(message)
+        for edge in reads:
+            if edge.mode is not ExchangeMode.FORWARD:
+                message = (
+                    f"operator {name!r}: {edge.mode.value} writes what an ended task has made, and the stream "
+                    f"{edge.stream.name!r} does not end. Inside a query Spark shuffles by itself (groupBy, repartition)"
+                )
+                raise PipelineError(message)
+        if options.get("exclusive") is False:
+            message = f"operator {name!r}: a streaming query is exclusive, two at once would write into one checkpoint"
+            raise PipelineError(message)
+        return True
 
     def _parallelism_of(self, name: str, edges: Sequence[Edge], given: int | None) -> int:
         """The parallelism that forward and gather edges dictate, else the given one, else the pipeline's default."""
@@ -247,6 +378,43 @@ class Stream:
     ) -> Stream:
         """`Edge.sink` behind a forward edge. Another parallelism than that of this stream is a PipelineError."""
         return self.forward().sink(name, function, *others, **options)
+
+    def stream_sink(
+        self,
+        name: str,
+        function: UserFunction,
+        *,
+        trigger: Trigger | None = None,
+        output_mode: str = "",
+        uid: str | None = None,
+        foreach_batch: bool | None = None,
+        **options: Unpack[MapOptions],
+    ) -> Stream:
+        """Add the end of a streaming query, which the cluster starts and restarts: one query for each subtask.
+
+        `function(ctx, df)` returns a DataStreamWriter that is not started, or `function(ctx, batch, batch_id)` is
+        called for each batch; `foreach_batch` says which where the signature does not. The cluster sets the name and
+        the checkpoint location of the query. `trigger`: an interval, "availableNow", or Spark's keyword with its value.
+        `uid` names the query's state, which is found again under it; default: the operator's name.
+
+        With availableNow the query ends when it has read what was there, and its result is the number of its batches
+        and rows. Raises PipelineError.
+        """
+        check_names(f"operator {name!r}", options, MapOptions)
+        spec = StreamSinkSpec(
+            uid=name if uid is None else uid,
+            trigger=trigger_of(name, trigger),
+            output_mode=output_mode,
+            is_batch_function=is_batch_function(name, function, foreach_batch),
+        )
+        return self.pipeline._add(  # noqa: SLF001 - one class in three
+            name,
+            OperatorKind.STREAM_SINK,
+            function,
+            (self.forward(),),
+            {"parallelism": None, **options},
+            stream_sink=spec,
+        )
 
 
 @dataclass(frozen=True, eq=False)

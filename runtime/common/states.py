@@ -15,6 +15,8 @@ class JobType(Enum):
 
     BATCH = "BATCH"
     """Every task ends: a consumer starts when what it reads is complete."""
+    STREAMING = "STREAMING"
+    """It has a streaming query that does not end by itself."""
 
 
 class SchedulerType(Enum):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.config.configuration import Configuration
+from runtime.config.options.checkpointing import CHECKPOINTS_DIR
 from runtime.config.options.high_availability import HA_STORAGE_DIR
 from runtime.config.options.history import ARCHIVE_DIR
 from runtime.config.options.security import INTERNAL_TOKEN_FILE, SECURITY_CLUSTER_KEY_FILE, SECURITY_TOKEN_FILE
@@ -98,6 +99,10 @@ class Layout:
     def exchange_url(self, configuration: Configuration) -> str:
         """exchange.dir, or its default here."""
         return configuration.get(EXCHANGE_DIR) or str(self.run / "exchange")
+
+    def checkpoints_url(self, configuration: Configuration) -> str:
+        """execution.checkpointing.dir, or its default here."""
+        return configuration.get(CHECKPOINTS_DIR) or str(self.run / "checkpoints")
 
     def token_file(self, configuration: Configuration) -> Path:
         """security.token-file, or its default here. A relative path is below the run directory."""

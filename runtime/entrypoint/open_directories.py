@@ -8,14 +8,19 @@ from pathlib import Path
 
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.options.checkpointing import CHECKPOINTS_DIR
 from runtime.config.options.high_availability import HA_STORAGE_DIR
 from runtime.config.options.taskmanager import EXCHANGE_DIR
 from runtime.security.file_mask import SHOWS
 
 
 def open_directories(configuration: Configuration, layout: Layout) -> Iterator[str]:
-    """A warning for each of storage and exchange directory that other users can read."""
-    urls = ((HA_STORAGE_DIR, layout.storage_url(configuration)), (EXCHANGE_DIR, layout.exchange_url(configuration)))
+    """A warning for each of storage, exchange and checkpoint directory that other users can read."""
+    urls = (
+        (HA_STORAGE_DIR, layout.storage_url(configuration)),
+        (EXCHANGE_DIR, layout.exchange_url(configuration)),
+        (CHECKPOINTS_DIR, layout.checkpoints_url(configuration)),
+    )
     for option, url in urls:
         local = url.removeprefix("file://")
         path = Path(local)

@@ -200,7 +200,11 @@ def _unpack_limits(configuration: Configuration) -> UnpackLimits:
 
 
 def slot_settings(
-    configuration: Configuration, registration: RegisterTaskManager, environment: TaskEnvironment
+    configuration: Configuration,
+    registration: RegisterTaskManager,
+    environment: TaskEnvironment,
+    *,
+    checkpoint_directory: str,
 ) -> SlotSettings:
     return SlotSettings(
         slots=registration.slots,
@@ -216,6 +220,7 @@ def slot_settings(
         environment=environment,
         attaches_ahead=configuration.get(tm.SLOT_UIDS) is None and not has_own_jvms(configuration),
         cgroups=_slot_cgroups(configuration, registration),
+        checkpoint_directory=checkpoint_directory,
     )
 
 

@@ -191,7 +191,12 @@ def _make_runner(
         settings = BlobClientSettings(directory.blobs, configuration.get(ha.BLOB_CACHE_SIZE), Patience())
         return BlobSharedClient(settings, store, rpc, blob_address, io, context.entropy)
 
-    slots = slot_settings(configuration, registration, environment)
+    slots = slot_settings(
+        configuration,
+        registration,
+        environment,
+        checkpoint_directory=context.layout.checkpoints_url(configuration),
+    )
     controllers = [] if slots.cgroups is None else slots.cgroups.controllers
     registration = replace(registration, not_enforced=not_enforced(numbers, controllers))
     stated_for = _stated_for(services) if states_end else 0.0

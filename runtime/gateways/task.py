@@ -11,6 +11,7 @@ from runtime.common.accumulators import UserAccumulator
 from runtime.common.exchange import ExchangeMode as ExchangeMode  # noqa: PLC0414 - re-exported
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
+from runtime.common.stream_progress import StreamProgress
 from runtime.gateways.spark_work import SparkWork
 
 
@@ -133,7 +134,10 @@ class JobInformation:
 
 @dataclass(frozen=True, slots=True)
 class TaskInformation:
-    """The data that all subtasks of a chain share. `operators` is the chain as canonical JSON (jobgraph's form)."""
+    """The data that all subtasks of a chain share. `operators` is the chain as canonical JSON (jobgraph's form).
+
+    `stream_uid` names the state of a streaming query; "" for tasks that are none.
+    """
 
     vertex_id: VertexId
     vertex_name: str
@@ -141,6 +145,7 @@ class TaskInformation:
     code_blobs: tuple[BlobReference, ...]
     parallelism: int
     is_exclusive: bool
+    stream_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +290,9 @@ class TaskExecutionReport:
 
 @dataclass(frozen=True, slots=True)
 class TaskProgress:
-    """Progress of a running attempt: the text of report_progress(), Spark's stages and tasks, what it has counted."""
+    """Progress of a running attempt: the text of report_progress(), Spark's stages and tasks, what it has counted, and
+    its streaming queries.
+    """
 
     attempt_id: ExecutionAttemptId
     fraction: float
@@ -295,3 +302,4 @@ class TaskProgress:
     spark_tasks_completed: int
     spark_tasks_total: int
     accumulators: tuple[UserAccumulator, ...] = ()
+    streams: tuple[StreamProgress, ...] = ()

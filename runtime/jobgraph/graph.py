@@ -37,6 +37,7 @@ from runtime.jobgraph.code import (
 )
 from runtime.jobgraph.limits import EDGES_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
 from runtime.jobgraph.restart_strategy import RestartStrategyField
+from runtime.jobgraph.streams import StreamSinkSpec
 
 __all__ = [
     "DEFAULT_RESOURCES",
@@ -64,7 +65,7 @@ __all__ = [
 
 class OperatorKind(Enum):
     """The API call that made an operator. `function` is a lone function (a decorated Airflow task), `jar` a Java or
-    Scala application.
+    Scala application. Map and apply behind a stream source are part of its streaming queries.
     """
 
     SOURCE = "source"
@@ -74,6 +75,8 @@ class OperatorKind(Enum):
     SCRIPT = "script"
     FUNCTION = "function"
     JAR = "jar"
+    STREAM_SOURCE = "stream-source"
+    STREAM_SINK = "stream-sink"
 
     @property
     def is_application(self) -> bool:
@@ -82,11 +85,18 @@ class OperatorKind(Enum):
 
 
 class Operator(JobGraphModel):
-    """One function of a chain: `fn(ctx, *inputs)`."""
+    """One function of a vertex: `fn(ctx, *inputs)`.
+
+    `inputs` tells where each input comes from: the position of an earlier operator of the vertex, or `-1 - index` for
+    an input of the vertex. None is a chain: the first operator has the inputs of the vertex, each other one its
+    predecessor. `stream_sink` is set for stream sinks only.
+    """
 
     name: str
     kind: OperatorKind
     code: CodeReference
+    inputs: tuple[int, ...] | None = Field(default=None, exclude_if=lambda inputs: inputs is None)
+    stream_sink: StreamSinkSpec | None = Field(default=None, exclude_if=lambda spec: spec is None)
 
 
 class ResourceSpec(JobGraphModel):
@@ -119,8 +129,21 @@ class JobVertex(JobGraphModel):
         """True if it is a Java or Scala application."""
         return any(operator.kind is OperatorKind.JAR for operator in self.operators)
 
+    @property
+    def stream_sink(self) -> StreamSinkSpec | None:
+        """What its streaming query asks for; None for a vertex of a batch."""
+        return self.operators[-1].stream_sink if self.operators else None
+
+    @property
+    def is_unbounded(self) -> bool:
+        """True for a streaming query that does not end by itself."""
+        sink = self.stream_sink
+        return sink is not None and (sink.trigger is None or not sink.trigger.ends)
+
     def is_exclusive(self, graph: JobGraph) -> bool:
         """True if this vertex's code must never run twice at once (protocol.md, words)."""
+        if self.stream_sink is not None:
+            return True  # R59: two queries would write into one checkpoint directory
         if self.exclusive is not None:
             return self.exclusive
         return any(operator.kind.is_application for operator in self.operators) or not graph.out_edges(self.id)
@@ -193,8 +216,9 @@ class JobGraph(JobGraphModel):
 
     @property
     def job_type(self) -> JobType:
-        """What kind of job it is: each operator that a graph can have today ends."""
-        return JobType.BATCH
+        """Streaming if a query of it does not end by itself."""
+        is_unbounded = any(vertex.is_unbounded for vertex in self.vertices)
+        return JobType.STREAMING if is_unbounded else JobType.BATCH
 
     @cached_property
     def edges_by_target(self) -> dict[VertexId, tuple[JobEdge, ...]]:

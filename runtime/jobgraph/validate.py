@@ -16,15 +16,16 @@ from runtime.common.ids import VertexId, is_hex_id
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.jobgraph import limits
 from runtime.jobgraph.code import JarCode, ScriptCode
-from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator
+from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator, OperatorKind
 from runtime.jobgraph.restart_strategy import restart_strategy_problems
 from runtime.jobgraph.validate_code import artifact_problems, code_problems, file_name_problems
+from runtime.jobgraph.validate_streams import stream_problems
 
 ItemT = TypeVar("ItemT", bound=Hashable)
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
-_HEADS = frozenset({"source", "script", "function", "jar"})
+_HEADS = frozenset({"source", "script", "function", "jar", "stream-source"})
 _ALONE = frozenset({"script", "function", "jar"})
 _APPLICATIONS = frozenset({"script", "jar"})
 _INNER = frozenset({"map", "apply", "sink"})
@@ -44,6 +45,7 @@ def _all_problems(graph: JobGraph, python: str | None) -> Iterator[str]:
     yield from _edge_problems(graph)
     yield from _input_problems(graph)
     yield from _cycle_problems(graph)
+    yield from stream_problems(graph)
     yield from _file_problems(graph)
 
 
@@ -106,8 +108,19 @@ def _identity_problems(graph: JobGraph) -> Iterator[str]:
         yield f"vertex id {vertex_id[:80]!r} is used more than once"
     for name in _duplicates(vertex.name for vertex in graph.vertices):
         yield f"vertex name {name[:80]!r} is used more than once"
-    for name in _duplicates(operator.name for vertex in graph.vertices for operator in vertex.operators):
+    for name in _duplicates(_operator_names(graph)):
         yield f"operator name {name[:80]!r} is used more than once"
+
+
+def _operator_names(graph: JobGraph) -> Iterator[str]:
+    """Names of operators; one that several streaming queries have in common counts once."""
+    shared: dict[str, Operator] = {}
+    for vertex in graph.vertices:
+        for operator in vertex.operators:
+            is_inner = vertex.stream_sink is not None and operator.kind is not OperatorKind.STREAM_SINK
+            if not is_inner or shared.setdefault(operator.name, operator).code != operator.code:
+                yield operator.name
+    yield from shared
 
 
 def _vertex_problems(vertex: JobVertex) -> Iterator[str]:
@@ -138,7 +151,7 @@ def _chain_problems(vertex: JobVertex, python: str | None) -> Iterator[str]:
     for position, operator in enumerate(vertex.operators):
         kind = operator.kind.value
         yield from _name_problems("operator", operator.name)
-        if position and kind not in _INNER:
+        if position and kind not in _INNER and vertex.stream_sink is None:
             yield f"{label}: operator {operator.name[:80]!r} is a {kind} and can only be the first of a chain"
         if kind == "sink" and operator is not vertex.operators[-1]:
             yield f"{label}: sink {operator.name[:80]!r} is followed by another operator"
@@ -198,6 +211,8 @@ def _input_problems(graph: JobGraph) -> Iterator[str]:
             yield f"{label}: its inputs are numbered {found[:20]}, expected 0 to {len(found) - 1} without gaps"
         if len(keys[vertex.id]) > 1:
             yield f"{label}: its hash edges have different numbers of key columns: {sorted(keys[vertex.id])}"
+        if vertex.stream_sink is not None:
+            continue
         head = vertex.operators[0].kind.value if vertex.operators else "source"
         if head in _HEADS and found:
             yield f"{label}: a {head} takes no inputs, this one has {len(found)}"

@@ -1,4 +1,5 @@
-"""The scheduler of batch jobs: tasks start when what they read is durable, and restart with their pipelined region.
+"""Flink's default scheduler: tasks start when what they read is durable, and restart with their pipelined region. A
+streaming query is a task that does not end.
 
 Invariants (checked): an attempt is deployed only on durable inputs (R10); a slot holds at most one attempt that runs
 and eight that wait; one batch of events is in flight at most; a job ends only when no attempt runs (R16).

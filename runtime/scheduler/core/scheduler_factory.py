@@ -2,7 +2,7 @@
 
 | job type | scheduler |
 |---|---|
-| BATCH | DefaultScheduler: pipelined regions, every task is restarted with its region |
+| BATCH, STREAMING | DefaultScheduler: pipelined regions, every task is restarted with its region |
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from runtime.scheduler.core.job_context import JobContext
 from runtime.scheduler.core.scheduler import Scheduler
 from runtime.scheduler.core.takeover.inheritance import Inheritance
 
-SCHEDULERS: Mapping[JobType, type[Scheduler]] = {JobType.BATCH: DefaultScheduler}
+SCHEDULERS: Mapping[JobType, type[Scheduler]] = {
+    JobType.BATCH: DefaultScheduler,
+    JobType.STREAMING: DefaultScheduler,
+}
 
 
 def start_scheduler(context: JobContext, job_graph: JobGraph) -> Scheduler:

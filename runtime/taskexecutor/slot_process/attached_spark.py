@@ -249,6 +249,15 @@ class AttachedSpark:
             sys.stderr.write(f"a stream of this task has not stopped: {problem}\n")
         self._slot.cancelJobs("the task has stopped its Spark session")
 
+    def follow_streams(self) -> None:
+        """Have the JVM count what the streaming queries do that start from here on."""
+        self._slot.followStreams()
+
+    def ended_stream(self, run_id: str, timeout_millis: int) -> tuple[int, int, int]:
+        """Batches and rows of a query that has ended, and the number of its last batch, -1 for none."""
+        batches, rows, last_batch = map(int, str(self._slot.endedStream(str(run_id), timeout_millis)).split())
+        return batches, rows, last_batch
+
     def left_behind(self) -> str:
         """Processes that functions or scripts of the session have started and that are alive, in words."""
         session = self.session

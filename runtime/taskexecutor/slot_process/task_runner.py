@@ -7,7 +7,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,9 @@ class TaskRunner:
         functions = [self._loader.load(operator, order.code_files) for operator in operators]
         exchange = Exchange(order, self._attachment.session, self._inline_bytes_max)
         arguments: Sequence[Any] = exchange.read_inputs()
+        if operators[-1].stream_sink is not None:
+            self._run_query(operators, functions, exchange, order, state, result)
+            return
         value: Any = None
         for position, (operator, function) in enumerate(zip(operators, functions, strict=True)):
             value = returned_by(function, SlotTaskContext(state, operator.name), *arguments)
@@ -126,6 +129,26 @@ class TaskRunner:
             result.partitions = exchange.write_outputs(operators[-1].name, value)
         else:
             result.value = self._terminal_value(operators[-1], value)
+
+    def _run_query(
+        self,
+        operators: Sequence[Operator],
+        functions: Sequence[Callable[..., Any]],
+        exchange: Exchange,
+        order: WorkOrder,
+        state: AttemptState,
+        result: _Result,
+    ) -> None:
+        # As for applications in jars.
+        from runtime.taskexecutor.slot_process.streaming import run_query
+
+        contexts = [SlotTaskContext(state, operator.name) for operator in operators]
+        attached = self._attachment.ensure()
+        ended = run_query(operators, functions, contexts, exchange.read_inputs(), order, attached)
+        if order.outputs:
+            result.partitions = exchange.write_outputs(operators[-1].name, ended)
+        else:
+            result.value = self._terminal_value(operators[-1], ended)
 
     def _fetch(self, order: WorkOrder, first: Operator) -> None:
         application = first.code.artifact

@@ -127,7 +127,7 @@ class WorkOrder:
     logs. `ships_files`: the job brings files or an environment, so that its Python workers must be its own. `brought`:
     names in its directory that the job has brought. `user`: the user of the slot; None: the TaskManager's user. `jars`:
     for the class path of a Java application. `may_move`: a script that needs another Spark for its static conf ends at
-    its first session, and says so.
+    its first session, and says so. `checkpoint_directory`: below which streaming queries of the job keep their state.
     """
 
     attempt_id: ExecutionAttemptId
@@ -154,6 +154,7 @@ class WorkOrder:
     jars: tuple[str, ...] = ()
     remote: tuple[RemoteFile, ...] = ()
     may_move: bool = False
+    checkpoint_directory: str = ""
 
 
 @dataclass(frozen=True, slots=True)

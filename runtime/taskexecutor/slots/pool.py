@@ -210,7 +210,13 @@ class SlotProcessPool:
         """Run one attempt, to its terminal report. The slot must not be running another one."""
         slot = self._slots[slot_index]
         assert slot.attempt is None, f"slot {slot_index} runs an attempt already"
-        attempt = slot.attempt = RunningAttempt(work, listener, self._clock, self._spec_of(work))
+        attempt = slot.attempt = RunningAttempt(
+            work,
+            listener,
+            self._clock,
+            self._spec_of(work),
+            checkpoint_directory=self._settings.checkpoint_directory,
+        )
         attempt.may_move = self._settings.moves_scripts and self._environments is not None and is_script(work)
         self._monitor.wake()
         try:
@@ -247,7 +253,7 @@ class SlotProcessPool:
             slot.used = [process]
         self._marks.note_start(process.pid, is_exclusive=attempt.work.task.task.is_exclusive)
         attempt.ending = process.hand_over(attempt.begin(), attempt.reuse_key)
-        attempt.tell_running()
+        attempt.tell_handed_over()
         ending = await attempt.ending
         if self._spark_users is not None:
             await self._spark_users.name_loss(attempt, process, ending)

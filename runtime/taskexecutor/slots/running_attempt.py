@@ -33,9 +33,16 @@ class RunningAttempt:
     """From `SlotProcessPool.run` to its terminal report."""
 
     def __init__(
-        self, work: SlotWork, listener: SlotListener, clock: Clock, spec: EnvironmentSpec = DEFAULT_ENVIRONMENT
+        self,
+        work: SlotWork,
+        listener: SlotListener,
+        clock: Clock,
+        spec: EnvironmentSpec = DEFAULT_ENVIRONMENT,
+        *,
+        checkpoint_directory: str = "",
     ) -> None:
         self.work = work
+        self._checkpoint_directory = checkpoint_directory
         self.spec = spec
         """The Spark environment that it gets."""
         self.attempt_id: ExecutionAttemptId = work.task.attempt_id
@@ -59,7 +66,8 @@ class RunningAttempt:
         self._fraction, self._text, self._waits = 0.0, "", ""
         self._spark = SparkProgress()
         self._accumulators: tuple[UserAccumulator, ...] = ()
-        self._is_over = self._is_running = False
+        self._is_over = False
+        self._state: ExecutionState | None = None
 
     def note_memory(self, used: int) -> None:
         """It was measured."""
@@ -68,7 +76,10 @@ class RunningAttempt:
 
     @cached_property
     def _order(self) -> WorkOrder:
-        return replace(work_order(self.work), may_move=self.may_move)
+        order, job_id = work_order(self.work), self.work.job.job_id
+        return replace(
+            order, may_move=self.may_move, checkpoint_directory=f"{self._checkpoint_directory.rstrip('/')}/{job_id}"
+        )
 
     def move(self, spec: EnvironmentSpec) -> None:
         """Its script begins again, in another process, with that environment, and not once more."""
@@ -127,12 +138,16 @@ class RunningAttempt:
         self._outputs[output] = None
         return ""
 
-    def tell_running(self) -> None:
-        """The work is handed over; told once."""
-        if self._is_running:
+    def tell_handed_over(self) -> None:
+        """The work is handed over; told once. A streaming query runs from the end of its first trigger on."""
+        if self._state is not None:
             return
-        self._is_running = True
-        self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
+        is_query = bool(self.work.task.task.stream_uid)
+        self._tell_state(ExecutionState.INITIALIZING if is_query else ExecutionState.RUNNING)
+
+    def _tell_state(self, state: ExecutionState) -> None:
+        self._state = state
+        self._listener.task_state_changed(self._report(state))
 
     def tell_terminal(self, report: TaskExecutionReport) -> None:
         """The attempt is over: nothing more is told."""
@@ -152,9 +167,12 @@ class RunningAttempt:
 
     def tell_spark_progress(self, spark: SparkProgress) -> None:
         """What Spark does for this attempt now; said only when it changes."""
-        if spark != self._spark:
-            self._spark = spark
-            self._tell_progress()
+        if spark == self._spark or self._is_over:
+            return
+        self._spark = spark
+        if self._state is ExecutionState.INITIALIZING and any(query.has_triggered for query in spark.streams):
+            self._tell_state(ExecutionState.RUNNING)
+        self._tell_progress()
 
     def tell_accumulators(self, accumulators: tuple[UserAccumulator, ...]) -> None:
         """What its code has counted so far."""
@@ -175,6 +193,7 @@ class RunningAttempt:
                 spark_tasks_completed=spark.tasks_completed,
                 spark_tasks_total=spark.tasks_total,
                 accumulators=self._accumulators,
+                streams=spark.streams,
             )
         )
 

@@ -31,6 +31,7 @@ class SlotSettings:
     `keep_idle`: how long a process that has run a task waits for another one that may run in it.
     `moves_scripts`: a script that sets static conf begins again in a Spark environment that has it.
     `spark_cluster`: the master whose executors run Spark's tasks on other hosts, "" when they run in the JVM here.
+    `checkpoint_directory`: below which streaming queries keep their state, a directory for each job.
     `attaches_ahead`: idle processes get a session. Where slots have users they are root's, and hear nothing of a JVM.
     """
 
@@ -48,6 +49,7 @@ class SlotSettings:
     progress_interval: float = 1.0
     attach_idle_delay: float = 0.05
     attaches_ahead: bool = True
+    checkpoint_directory: str = ""
     keep_idle: float = 30.0
     start_timeout: float = 60.0
     session_timeout: float = 60.0

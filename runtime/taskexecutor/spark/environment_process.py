@@ -12,7 +12,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from runtime.taskexecutor.spark.spark_answers import (
     masked_conf,
     read_conf,
     read_figures,
+    read_progress,
     read_work,
 )
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
@@ -64,22 +65,11 @@ _WORK_TIMEOUT = 2.0
 """It is asked once an attempt with Spark ends, and its report waits for the answer."""
 _SETTLE_MILLIS = 100
 _SESSION = TypeAdapter(SlotSession)
-_COUNT_MAX = 1 << 62
-_PROGRESS = TypeAdapter(dict[str, SparkProgress])
 
 
 async def _nothing_is_left() -> str:
     """Without a guard nothing can be found."""
     return ""
-
-
-def _read_progress(value: Any) -> dict[str, SparkProgress]:
-    found = _PROGRESS.validate_python(value)
-    for progress in found.values():
-        if not all(0 <= count < _COUNT_MAX for count in astuple(progress)):
-            message = f"no counts: {progress}"
-            raise ValueError(message)
-    return found
 
 
 def _read_end(value: Any) -> tuple[bool, str, JvmChange | None]:
@@ -212,7 +202,7 @@ class ProcessSparkEnvironment:
 
     async def progress(self) -> Mapping[str, SparkProgress]:
         """Progress by session id, as old as the host's poll interval at most."""
-        found: dict[str, SparkProgress] = await self._call("progress", {}, _read_progress)
+        found: dict[str, SparkProgress] = await self._call("progress", {}, read_progress)
         return found
 
     async def figures(self) -> dict[str, int]:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from runtime.common.masking import masked
 from runtime.common.printable import printable
+from runtime.common.stream_progress import StreamProgress
 from runtime.gateways.process import ConfValue
 from runtime.gateways.spark_work import (
     NAME_LENGTH_MAX,
@@ -21,8 +22,13 @@ from runtime.gateways.spark_work import (
     SparkWork,
     work_of,
 )
+from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 
 _COUNT_MAX = 1 << 50
+_PROGRESS_MAX = 1 << 62
+_STREAMS_MAX = 20
+_PHASES_MAX = 20
+_ID_LENGTH_MAX = 60
 _STAGES_READ_MAX = 1000
 
 
@@ -44,12 +50,42 @@ class _Told:
 
 
 _TOLD = TypeAdapter(_Told)
+_PROGRESS = TypeAdapter(dict[str, SparkProgress])
 
 JVM_FIGURES = ("heap_used", "heap_committed", "heap_max", "non_heap_used", "threads", "gc_count", "gc_millis")
 _FIGURES = TypeAdapter(dict[str, int])
 _CONF = TypeAdapter(dict[str, str])
 _CONF_MAX = 500
 _VALUE_LENGTH_MAX = 1000
+
+
+def read_progress(value: Any) -> dict[str, SparkProgress]:
+    """What the sessions do, by id. Raises ValueError."""
+    found = _PROGRESS.validate_python(value)
+    for progress in found.values():
+        counts = [count for name, count in _fields_of(progress).items() if name != "streams"]
+        is_counted = all(0 <= count < _PROGRESS_MAX for count in counts)
+        if not is_counted or len(progress.streams) > _STREAMS_MAX or not all(map(_is_query, progress.streams)):
+            message = f"no counts: {progress}"[:500]
+            raise ValueError(message)
+    return found
+
+
+def _is_query(stream: StreamProgress) -> bool:
+    told = _fields_of(stream)
+    numbers = [value for value in told.values() if isinstance(value, int | float)]
+    texts = [stream.query_id, stream.run_id, *(phase.name for phase in stream.phases)]
+    return (
+        all(-1 <= number < _PROGRESS_MAX for number in numbers)
+        and len(stream.phases) <= _PHASES_MAX
+        and all(len(text) <= _ID_LENGTH_MAX and printable(text) == text for text in texts)
+        and all(0 <= phase.millis < _PROGRESS_MAX for phase in stream.phases)
+    )
+
+
+def _fields_of(record: SparkProgress | StreamProgress) -> dict[str, Any]:
+    """The fields of a record, as they are."""
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
 def read_figures(value: Any) -> dict[str, int]:

@@ -129,6 +129,12 @@ class Driver:
         read = self.jvm.org.apache.spark.SlotStages.read
         return str(read(self._scala_context, self.java_session, tag, since, until, settle_millis, has_plans))
 
+    def streams(self) -> list[dict[str, Any]]:
+        """The streaming queries of tasks that have not ended, in one call (`jvm/SlotStreams.java`)."""
+        told = str(self.jvm.org.apache.spark.SlotStreams.read())
+        found: list[dict[str, Any]] = json.loads(told) if told else []
+        return found
+
     def trim_heap(self) -> None:
         """Give the operating system what the heap does not need; a pause of a fifth of a second for all sessions."""
         self.jvm.org.apache.spark.IdleHeap.trim()

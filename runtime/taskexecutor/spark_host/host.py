@@ -28,6 +28,7 @@ from runtime.taskexecutor.spark_host.idleness import Idleness
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd
 from runtime.taskexecutor.spark_host.progress import progress_by_tag, unwanted_jobs
 from runtime.taskexecutor.spark_host.sessions import Sessions
+from runtime.taskexecutor.spark_host.stream_progress import streams_by_tag
 from runtime.taskexecutor.spark_host.warm_up import WarmUp
 from runtime.taskexecutor.spark_host.worker_daemons import kill_daemons
 from runtime.taskexecutor.spark_protocol import frames
@@ -189,7 +190,8 @@ class SparkHost:
         jobs = self._driver.active_jobs()
         tags = self._sessions.live_tags()
         stages = self._driver.active_stages() if jobs else []
-        self._progress = {tag: asdict(found) for tag, found in progress_by_tag(jobs, stages, tags).items()}
+        found = progress_by_tag(jobs, stages, tags, streams_by_tag(self._driver.streams()))
+        self._progress = {tag: asdict(progress) for tag, progress in found.items()}
         for job_id in unwanted_jobs(jobs, tags):
             logger.warning("cancelling Spark job %d: no live slot has started it", job_id)
             self._driver.cancel_job(job_id, "no live slot has started it")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from runtime.common.stream_progress import StreamProgress
 from runtime.taskexecutor.spark_host.driver import ActiveJob
 from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 
@@ -22,16 +23,21 @@ _SUMS: Mapping[str, str] = {
 
 
 def progress_by_tag(
-    jobs: Iterable[ActiveJob], stages: Iterable[Mapping[str, Any]], tags: frozenset[str]
+    jobs: Iterable[ActiveJob],
+    stages: Iterable[Mapping[str, Any]],
+    tags: frozenset[str],
+    streams: Mapping[str, tuple[StreamProgress, ...]],
 ) -> dict[str, SparkProgress]:
-    """Sums over the active jobs and stages of each tag in `tags`."""
+    """Sums over the active jobs and stages of each tag in `tags`, and its streaming queries."""
     owner_of_stage: dict[int, str] = {}
-    totals: dict[str, dict[str, int]] = {}
+    totals: dict[str, dict[str, Any]] = {}
     for job in jobs:
         for tag in job.tags & tags:
             total = totals.setdefault(tag, asdict(SparkProgress()))
             total["jobs_active"] += 1
             owner_of_stage.update(dict.fromkeys(job.stage_ids, tag))
+    for tag in streams.keys() & tags:
+        totals.setdefault(tag, asdict(SparkProgress()))["streams"] = streams[tag]
     for stage in stages:
         owner = owner_of_stage.get(stage["stageId"])
         if owner is None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from runtime.common.stream_progress import StreamProgress
+
 
 class SessionRest(Enum):
     """A session after an attempt. ACTIVE: a Spark job of it runs. CHANGED: so is what all jobs share in the JVM."""
@@ -40,7 +42,7 @@ class SlotSession:
 
 @dataclass(frozen=True, slots=True)
 class SparkProgress:
-    """What the active Spark jobs of one session are doing; sums over its active stages."""
+    """What the active Spark jobs of one session are doing (sums over its active stages), and its streaming queries."""
 
     jobs_active: int = 0
     stages_active: int = 0
@@ -53,3 +55,4 @@ class SparkProgress:
     read_records: int = 0
     write_records: int = 0
     cpu_millis: int = 0
+    streams: tuple[StreamProgress, ...] = ()

@@ -42,7 +42,12 @@ class SlotBox:
         self.directory = directory
         self.made: list[ProcessSparkEnvironment] = []
         """Environments that were started on demand."""
-        options: dict[str, Any] = {"slots": 2, "task_manager_id": "tm-spark", **settings}
+        options: dict[str, Any] = {
+            "slots": 2,
+            "task_manager_id": "tm-spark",
+            "checkpoint_directory": str(directory / "checkpoints"),
+            **settings,
+        }
         self.environments = None if not environment_bytes else self.do(self._open_environments(environment_bytes))
         self.pool = SlotProcessPool(
             SlotSettings(**options), box.environment, LoopClock(), environments=self.environments

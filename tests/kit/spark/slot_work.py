@@ -39,6 +39,7 @@ from runtime.jobgraph.graph import (
     dump_operators,
     vertex_id_of,
 )
+from runtime.jobgraph.streams import StreamSinkSpec
 from runtime.taskexecutor.slots.pool import SlotProcessPool
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSettings, SlotWork
 from runtime.taskexecutor.spark.environment import SparkEnvironment
@@ -70,6 +71,23 @@ def operator(code: CodeReference | Callable[..., Any] | str, name: str = "work")
 
 def script(text: str, *args: str, name: str = "etl.py") -> Operator:
     return operator(ScriptCode(script=Artifact.of_bytes(name, text.encode()), args=args), name=name)
+
+
+def query(*functions: Callable[..., Any], uid: str = "sink", **spec: Any) -> tuple[Operator, ...]:
+    """A streaming query: a source, what changes it, and the sink, which has `spec`."""
+    inner = [OperatorKind.STREAM_SOURCE, *[OperatorKind.MAP] * (len(functions) - 2)]
+    made = [
+        Operator(name=f"{kind.value} {place}", kind=kind, code=pickled(one), inputs=(place - 1,) if place else ())
+        for place, (kind, one) in enumerate(zip(inner, functions, strict=False))
+    ]
+    sink = Operator(
+        name=uid,
+        kind=OperatorKind.STREAM_SINK,
+        code=pickled(functions[-1]),
+        inputs=(len(made) - 1,),
+        stream_sink=StreamSinkSpec(uid=uid, **spec),
+    )
+    return (*made, sink)
 
 
 def slot_work(
@@ -111,7 +129,15 @@ def slot_work(
         attempt_id=ExecutionAttemptId(job_id, vertex_id, subtask, 1, next(_numbers)),
         allocation_id=AllocationId(hashlib.sha256(vertex.encode()).hexdigest()[:32]),
         ordinal=0,
-        task=TaskInformation(vertex_id, vertex, dump_operators(chain), (), parallelism, is_exclusive=not outputs),
+        task=TaskInformation(
+            vertex_id,
+            vertex,
+            dump_operators(chain),
+            (),
+            parallelism,
+            is_exclusive=not outputs,
+            stream_uid=sink.uid if chain and (sink := chain[-1].stream_sink) is not None else "",
+        ),
         splits=json.dumps(list(splits)).encode(),
         inputs=inputs,
         outputs=outputs,

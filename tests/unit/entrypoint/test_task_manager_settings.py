@@ -100,7 +100,7 @@ def test_jvms_of_jobs_are_offered_by_the_registered_conf(tmp_path: Path) -> None
     one, other = (offer.environment(SparkWish(job_id)) for job_id in ("1" * 32, "2" * 32))
     assert one.key != other.key
     assert (one.conf, one.memory_bytes, one.job_id) == ({}, 1536 << 20, "1" * 32)
-    settings = slot_settings(made.configuration, registration, TaskEnvironment({}))
+    settings = slot_settings(made.configuration, registration, TaskEnvironment({}), checkpoint_directory="/c")
     assert not settings.attaches_ahead, "there is nothing to attach to ahead"
 
 
@@ -127,5 +127,7 @@ def test_secrets_that_are_nowhere_keep_it_from_starting(tmp_path: Path) -> None:
 def test_root_attaches_to_no_jvm(tmp_path: Path, uids: tuple[int, int] | None, *, attaches: bool) -> None:
     """R50: where slots have users, processes without work are root's, and a JVM is its jobs'."""
     made = context(tmp_path, options={tm.SLOT_UIDS.key: uids})
-    settings = slot_settings(made.configuration, registration_of(made, "guard:1"), TaskEnvironment({}))
+    settings = slot_settings(
+        made.configuration, registration_of(made, "guard:1"), TaskEnvironment({}), checkpoint_directory="/c"
+    )
     assert settings.attaches_ahead is attaches

@@ -66,7 +66,7 @@ def test_progress_sums_the_stages_of_each_live_tag() -> None:
         {"stageId": 3, "numTasks": 9},
         {"stageId": 8, "numTasks": 9},
     ]
-    assert progress_by_tag(JOBS, stages, frozenset({"a"})) == {
+    assert progress_by_tag(JOBS, stages, frozenset({"a"}), {}) == {
         "a": SparkProgress(
             jobs_active=1,
             stages_active=2,

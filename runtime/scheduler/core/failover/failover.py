@@ -143,7 +143,9 @@ class Failover:
     def _is_final(self, executions: Sequence[Execution]) -> bool:
         """True when a failure of user code in these tasks ends the job (R36)."""
         if self._user_failures == "final-when-exclusive":
-            return any(self._graph.vertex_of(execution).is_exclusive for execution in executions)
+            vertices = map(self._graph.vertex_of, executions)
+            # A streaming query goes on behind its last batch, so that a restart repeats nothing.
+            return any(vertex.is_exclusive and vertex.vertex.stream_sink is None for vertex in vertices)
         return self._user_failures == "final"
 
     def _resumed(self, executions: Sequence[Execution], failure: FailureInfo, due: float, at: Moment) -> str:

@@ -110,6 +110,7 @@ def task_information(vertex: ExecutionJobVertex) -> TaskInformation:
         code_blobs=_references(tuple(artifacts)),
         parallelism=vertex.parallelism,
         is_exclusive=vertex.is_exclusive,
+        stream_uid=sink.uid if (sink := vertex.vertex.stream_sink) is not None else "",
     )
 
 

@@ -322,6 +322,16 @@ public final class SlotSession {
 
   // --- while it is open ----------------------------------------------------------------------------------------------
 
+  /** Count what the streaming queries do that the session starts from now on. */
+  public void followStreams() {
+    SlotStreams.follow(tag, session);
+  }
+
+  /** Of a query that has ended: batches, rows, and the number of its last batch, with blanks between. */
+  public String endedStream(String runId, long millis) throws Exception {
+    return SlotStreams.ended(tag, runId, millis);
+  }
+
   /** Cancel the Spark jobs that the session has now; how many there were. */
   public int cancelJobs(String reason) throws Exception {
     scala.concurrent.Future cancelled = original.cancelJobsWithTagWithFuture(tag, reason);
@@ -446,6 +456,7 @@ public final class SlotSession {
   /** Forget all that the session has cached, persisted, broadcast or registered; what failed of it. Nothing of it runs. */
   public String release() {
     OPEN.remove(tag, this);
+    SlotStreams.forget(tag);
     print(null);
     List problems = new ArrayList();
     context.release(problems);

@@ -1,0 +1,45 @@
+"""What is known of a streaming query while it runs: its batches, its rates, its state, and how far it lags behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NO_BATCH = -1
+"""The number of the last batch of a query that has completed none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPhase:
+    """A phase of a batch."""
+
+    name: str
+    millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """One query of an attempt, as of its last completed batch. Numbers are 0 and texts "" where Spark tells none.
+
+    `batches` and `rows` are counted since the query was started in this attempt. `batch_id` is the number of the last
+    completed batch, NO_BATCH before the first. `phases`: milliseconds of that batch by phase, in Spark's names.
+    `watermark_millis`: of the event time. `backlog`: what the sources have and the query has not read, in the unit of
+    the source (offsets, files); -1 where the source does not say. `has_triggered`: its first trigger is over, so that
+    it has restored what it began with.
+    """
+
+    query_id: str
+    run_id: str
+    batch_id: int = NO_BATCH
+    batches: int = 0
+    rows: int = 0
+    input_rows_per_second: float = 0.0
+    processed_rows_per_second: float = 0.0
+    trigger_millis: int = 0
+    phases: tuple[StreamPhase, ...] = ()
+    state_rows: int = 0
+    state_bytes: int = 0
+    watermark_millis: int = 0
+    backlog: int = -1
+    progressed_millis: int = 0
+    has_triggered: bool = False
+    is_idle: bool = False

@@ -1,0 +1,75 @@
+"""What a JobGraph says of a streaming query: its trigger, its output mode, and the uid of its state.
+
+A streaming query is a vertex whose last operator is a stream sink. The vertex holds every operator that the query
+reads from, since lazy DataFrames cross no exchange: what two sinks have in common stands in both vertices.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum
+
+from pydantic import Field
+
+from runtime.jobgraph.code import JobGraphModel
+
+UID_LENGTH_MAX = 200
+_UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=@+ -]*\Z")
+_INTERVAL = re.compile(r"\s*\d+\s*[A-Za-z]+(\s+\d+\s*[A-Za-z]+)*\s*\Z")
+
+
+class TriggerKind(Enum):
+    """When the next batch of a query begins, in Spark's words."""
+
+    PROCESSING_TIME = "processingTime"
+    AVAILABLE_NOW = "availableNow"
+    REAL_TIME = "realTime"
+
+
+class StreamTrigger(JobGraphModel):
+    """A trigger of Spark's. `interval` is Spark's text (`10 seconds`), "" for availableNow."""
+
+    kind: TriggerKind
+    interval: str = ""
+
+    @property
+    def ends(self) -> bool:
+        """True if the query ends by itself when it has read what was there."""
+        return self.kind is TriggerKind.AVAILABLE_NOW
+
+    def as_keywords(self) -> dict[str, str | bool]:
+        """The keyword arguments of `DataStreamWriter.trigger`."""
+        return {self.kind.value: True if self.ends else self.interval}
+
+
+class StreamSinkSpec(JobGraphModel):
+    """What a stream sink asks for. None leaves a thing to its function, or to Spark.
+
+    `uid` names the query's state in checkpoints and savepoints (Flink's operator uid). `is_batch_function`: the
+    function takes `(ctx, batch, batch_id)` and is called for each batch; else it takes `(ctx, df)` and returns a
+    DataStreamWriter.
+    """
+
+    uid: str
+    trigger: StreamTrigger | None = Field(default=None, exclude_if=lambda trigger: trigger is None)
+    output_mode: str = ""
+    is_batch_function: bool = False
+
+
+def sink_spec_problems(label: str, spec: StreamSinkSpec) -> Iterator[str]:
+    """Every problem of a stream sink as one sentence each."""
+    if len(spec.uid) > UID_LENGTH_MAX or not _UID.match(spec.uid):
+        yield (
+            f"{label}: uid {spec.uid[:80]!r} names a directory: it has 1 to {UID_LENGTH_MAX} letters, digits, blanks "
+            "and '_.=@+-', and begins with a letter, a digit or '_'"
+        )
+    if spec.output_mode not in {"", "append", "update", "complete"}:
+        yield f"{label}: output mode {spec.output_mode[:40]!r} is none of append, update and complete"
+    trigger = spec.trigger
+    if trigger is None:
+        return
+    if trigger.ends and trigger.interval:
+        yield f"{label}: availableNow has no interval, this one has {trigger.interval[:40]!r}"
+    if not trigger.ends and not _INTERVAL.match(trigger.interval):
+        yield f"{label}: the trigger interval {trigger.interval[:40]!r} is no interval, expected one like '10 seconds'"

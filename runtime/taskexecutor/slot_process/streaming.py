@@ -1,0 +1,95 @@
+"""Runs a streaming query in the slot process: builds it, starts it on its checkpoint directory, and waits for its end.
+
+The query itself runs in Spark's JVM, in the session of this process. Spark's JVM is asked from outside what it does
+(`spark_host/stream_progress.py`); this process only waits, and serves the calls of functions for batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from runtime.jobgraph.graph import Operator
+from runtime.jobgraph.streams import StreamSinkSpec
+from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
+from runtime.taskexecutor.slot_process.causes import TaskError
+from runtime.taskexecutor.slot_process.script import returned_by
+from runtime.taskexecutor.slot_process.spark_attachment import is_data_frame
+from runtime.taskexecutor.slot_protocol.wire import WorkOrder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+Function = Callable[..., Any]
+
+_END_TIMEOUT_MILLIS = 10_000
+"""How long Spark may take to tell its listeners of the end of a query."""
+
+
+def run_query(
+    operators: Sequence[Operator],
+    functions: Sequence[Function],
+    contexts: Sequence[object],
+    inputs: Sequence[Any],
+    order: WorkOrder,
+    attached: AttachedSpark,
+) -> dict[str, int]:
+    """Run the query of the vertex to its end: `{"batches", "rows", "last_batch"}` of this attempt.
+
+    Raises TaskError for functions that make no query, and what ended the query.
+    """
+    values: list[Any] = []
+    for operator, function, context in zip(operators[:-1], functions, contexts, strict=False):
+        arguments = [values[read] if read >= 0 else inputs[-1 - read] for read in operator.inputs or ()]
+        values.append(_streaming_frame(operator, returned_by(function, context, *arguments)))
+    sink = operators[-1]
+    spec, frame = sink.stream_sink, values[(sink.inputs or (0,))[0]]
+    assert spec is not None, sink.name
+    if not frame.isStreaming:
+        message = (
+            f"{sink.name!r} writes a stream, and what it got is none: a stream source returns "
+            "ctx.spark.readStream..., and each function behind it a DataFrame that is made of its input"
+        )
+        raise TaskError(message)
+    writer = _writer(sink, spec, functions[-1], contexts[-1], frame)
+    attached.follow_streams()
+    query = writer.option("checkpointLocation", query_directory(order, spec)).queryName(sink.name).start()
+    query.awaitTermination()
+    batches, rows, last_batch = attached.ended_stream(query.runId, _END_TIMEOUT_MILLIS)
+    return {"batches": batches, "rows": rows, "last_batch": last_batch}
+
+
+def query_directory(order: WorkOrder, spec: StreamSinkSpec) -> str:
+    """Where Spark keeps the state of this query: one directory for each subtask of each uid of each job (R59)."""
+    return f"{order.checkpoint_directory}/{spec.uid}/{order.attempt_id.subtask_index}"
+
+
+def _streaming_frame(operator: Operator, value: Any) -> Any:
+    if not is_data_frame(value):
+        message = f"{operator.name!r} is part of a streaming query and returned a {type(value).__name__}, no DataFrame"
+        raise TaskError(message)
+    return value
+
+
+def _writer(
+    sink: Operator, spec: StreamSinkSpec, function: Function, context: object, frame: DataFrame
+) -> DataStreamWriter:
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    if spec.is_batch_function:
+        writer = frame.writeStream.foreachBatch(lambda batch, batch_id: function(context, batch, batch_id))
+    else:
+        writer = returned_by(function, context, frame)
+        if not isinstance(writer, DataStreamWriter):
+            message = (
+                f"{sink.name!r} returned a {type(writer).__name__}: a stream sink returns df.writeStream..., which it "
+                "does not start itself"
+            )
+            raise TaskError(message)
+    if spec.output_mode:
+        writer = writer.outputMode(spec.output_mode)
+    if spec.trigger is not None:
+        keywords: dict[str, Any] = {**spec.trigger.as_keywords()}
+        writer = writer.trigger(**keywords)
+    return writer

@@ -1,0 +1,129 @@
+package org.apache.spark;
+
+import java.util.Iterator;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.streaming.StreamingQueryListener;
+import org.apache.spark.sql.streaming.StreamingQueryProgress;
+
+/**
+ * What the streaming queries of one session have done, as Spark's listeners tell it: batches and rows are counted here, since
+ * Spark keeps the last hundred batches only. Of a query that has ended the count stays until its session ends.
+ */
+public final class SlotStreams extends StreamingQueryListener {
+  private static final Map FOLLOWED = new ConcurrentHashMap();
+
+  private final Map queries = new ConcurrentHashMap();
+
+  private static final class Seen {
+    String id;
+    String name;
+    long batches;
+    long rows;
+    boolean hasTriggered;
+    boolean isIdle;
+    boolean isEnded;
+    StreamingQueryProgress last;
+  }
+
+  /** Follow all queries that the session will start. Idempotent. */
+  static void follow(String tag, org.apache.spark.sql.classic.SparkSession session) {
+    SlotStreams made = new SlotStreams();
+    if (FOLLOWED.putIfAbsent(tag, made) == null) {
+      session.streams().addListener(made);
+    }
+  }
+
+  static void forget(String tag) {
+    FOLLOWED.remove(tag);
+  }
+
+  public void onQueryStarted(QueryStartedEvent event) {
+    Seen seen = of(String.valueOf(event.runId()));
+    seen.id = String.valueOf(event.id());
+    seen.name = event.name();
+  }
+
+  public void onQueryProgress(QueryProgressEvent event) {
+    StreamingQueryProgress progress = event.progress();
+    Seen seen = of(String.valueOf(progress.runId()));
+    synchronized (seen) {
+      if (progress.numInputRows() > 0 || seen.last == null || seen.last.batchId() != progress.batchId()) {
+        seen.batches++;
+      }
+      seen.rows += progress.numInputRows();
+      seen.id = String.valueOf(progress.id());
+      seen.name = progress.name();
+      seen.last = progress;
+      seen.hasTriggered = true;
+      seen.isIdle = false;
+      seen.notifyAll();
+    }
+  }
+
+  public void onQueryIdle(QueryIdleEvent event) {
+    Seen seen = of(String.valueOf(event.runId()));
+    seen.id = String.valueOf(event.id());
+    seen.hasTriggered = true;
+    seen.isIdle = true;
+  }
+
+  public void onQueryTerminated(QueryTerminatedEvent event) {
+    Seen seen = of(String.valueOf(event.runId()));
+    synchronized (seen) {
+      seen.isEnded = true;
+      seen.notifyAll();
+    }
+  }
+
+  private Seen of(String runId) {
+    Seen made = new Seen();
+    Seen known = (Seen) queries.putIfAbsent(runId, made);
+    return known == null ? made : known;
+  }
+
+  /** Wait until Spark has told of the end of this run. Batches, rows and the number of the last batch, with blanks between. */
+  static String ended(String tag, String runId, long millis) throws InterruptedException {
+    Seen seen = ((SlotStreams) FOLLOWED.get(tag)).of(runId);
+    long until = System.currentTimeMillis() + millis;
+    synchronized (seen) {
+      for (long left = millis; !seen.isEnded && left > 0; left = until - System.currentTimeMillis()) {
+        seen.wait(left);
+      }
+      return seen.batches + " " + seen.rows + " " + (seen.last == null ? -1 : seen.last.batchId());
+    }
+  }
+
+  /** All queries of all followed sessions that have not ended, as a JSON list; "" when there is none. */
+  public static String read() {
+    if (FOLLOWED.isEmpty()) {
+      return "";
+    }
+    StringBuilder out = new StringBuilder();
+    for (Iterator it = FOLLOWED.entrySet().iterator(); it.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) it.next();
+      ((SlotStreams) entry.getValue()).write((String) entry.getKey(), out);
+    }
+    return out.length() == 0 ? "" : out.append(']').toString();
+  }
+
+  private void write(String tag, StringBuilder out) {
+    for (Iterator it = queries.entrySet().iterator(); it.hasNext(); ) {
+      Map.Entry entry = (Map.Entry) it.next();
+      Seen seen = (Seen) entry.getValue();
+      synchronized (seen) {
+        if (!seen.isEnded) {
+          out.append(out.length() == 0 ? "[" : ",");
+          out.append("{\"tag\":\"").append(tag);
+          out.append("\",\"run_id\":\"").append(entry.getKey());
+          out.append("\",\"query_id\":\"").append(seen.id);
+          out.append("\",\"batches\":").append(seen.batches);
+          out.append(",\"rows\":").append(seen.rows);
+          out.append(",\"has_triggered\":").append(seen.hasTriggered);
+          out.append(",\"is_idle\":").append(seen.isIdle);
+          out.append(",\"progress\":").append(seen.last == null ? "null" : seen.last.json()).append('}');
+        }
+      }
+    }
+  }
+}

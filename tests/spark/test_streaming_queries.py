@@ -1,0 +1,192 @@
+"""Streaming queries in slots: they go on where their directory says, end with their attempt, and say what they do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.common.ids import JobId
+from runtime.common.states import ExecutionState
+from runtime.jobgraph.streams import StreamTrigger, TriggerKind
+from tests.kit.spark.slot_box import SlotBox
+from tests.kit.spark.slot_work import RecordingListener, query
+from tests.kit.spark.spark_box import SparkBox, wait_until
+
+pytestmark = pytest.mark.timeout(600)  # one JVM per module, and it may have to wait for its turn
+
+NOW = StreamTrigger(kind=TriggerKind.AVAILABLE_NOW)
+OFTEN = StreamTrigger(kind=TriggerKind.PROCESSING_TIME, interval="100 milliseconds")
+
+
+@pytest.fixture(scope="module")
+def slots(shared_box: SparkBox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlotBox]:
+    if not shared_box.environment.is_ready:
+        shared_box.run(shared_box.environment.restart())
+    box = SlotBox(shared_box, tmp_path_factory.mktemp("slots"))
+    yield box
+    box.stop()
+
+
+_jobs = iter(range(1, 10_000))
+
+
+@pytest.fixture
+def job() -> JobId:
+    return JobId(f"{next(_jobs):032x}")
+
+
+def files(ctx: Any) -> Any:
+    return ctx.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(ctx.params["in"])
+
+
+def rates(ctx: Any) -> Any:
+    return ctx.spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+
+
+def thirds(ctx: Any, df: Any) -> Any:
+    return df.groupBy((df.id % 3).alias("third")).count()
+
+
+def table(ctx: Any, df: Any) -> Any:
+    return df.writeStream.format("parquet").option("path", ctx.params["out"])
+
+
+def read_back(ctx: Any) -> Any:
+    return ctx.spark.read.parquet(ctx.params["out"]).count()
+
+
+def rows_of(ctx: Any, batch: Any, batch_id: int) -> None:
+    with Path(ctx.params["out"]).open("a") as out:
+        out.writelines(f"{batch_id} {list(row)}\n" for row in sorted(batch.collect()))
+
+
+def raising(ctx: Any, batch: Any, batch_id: int) -> None:
+    prices: dict[str, float] = {}
+    prices["apple"]
+
+
+def write(directory: Path, name: str, ids: range) -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / f".{name}").write_text("".join(json.dumps({"id": one}) + "\n" for one in ids))
+    (directory / f".{name}").rename(directory / name)
+
+
+def run(slots: SlotBox, work: Any) -> tuple[RecordingListener, Any]:
+    listener, running = slots.begin(work)
+    slots.end(running)
+    report = listener.terminal
+    assert report.state is ExecutionState.FINISHED, report.failure and report.failure.stack_trace
+    return listener, json.loads(report.value)
+
+
+def test_a_query_goes_on_where_its_directory_says(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
+    parts = query(files, table, trigger=NOW)
+    write(tmp_path / "in", "1.json", range(10))
+    write(tmp_path / "in", "2.json", range(5))
+
+    def again() -> Any:
+        return run(slots, slots.work(*parts, job_id=job, params=params))[1]
+
+    assert again() == {"batches": 2, "rows": 15, "last_batch": 1}
+    assert again() == {"batches": 0, "rows": 0, "last_batch": -1}
+    write(tmp_path / "in", "3.json", range(7))
+    assert again() == {"batches": 1, "rows": 7, "last_batch": 2}
+    assert slots.value(slots.work(read_back, params=params)) == 22
+    assert (slots.directory / "checkpoints" / job / "sink" / "0" / "commits" / "2").exists()
+
+
+def test_each_subtask_and_each_uid_has_a_directory(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
+    write(tmp_path / "in", "1.json", range(3))
+    for subtask, uid in ((0, "a"), (1, "a"), (0, "b")):
+        parts = query(files, rows_of, uid=uid, trigger=NOW, is_batch_function=True)
+        work = slots.work(*parts, job_id=job, params=params, subtask=subtask, parallelism=2)
+        assert run(slots, work)[1] == {"batches": 1, "rows": 3, "last_batch": 0}
+    own = slots.directory / "checkpoints" / job
+    assert {str(one.parent.relative_to(own)) for one in own.rglob("commits")} == {"a/0", "a/1", "b/0"}
+
+
+def test_state_is_kept_between_attempts(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
+    parts = query(files, thirds, rows_of, trigger=NOW, is_batch_function=True, output_mode="complete")
+    write(tmp_path / "in", "1.json", range(3))
+    run(slots, slots.work(*parts, job_id=job, params=params))
+    write(tmp_path / "in", "2.json", range(3))
+    run(slots, slots.work(*parts, job_id=job, params=params))
+    assert (tmp_path / "out").read_text().splitlines() == [
+        *(f"0 [{third}, 1]" for third in range(3)),
+        *(f"1 [{third}, 2]" for third in range(3)),
+    ]
+
+
+def test_a_query_runs_from_its_first_trigger_on(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    parts = query(rates, rows_of, trigger=OFTEN, is_batch_function=True)
+    listener, running = slots.begin(slots.work(*parts, job_id=job, params={"out": str(tmp_path / "out")}))
+    assert [one.value for one in listener.states.value] == ["INITIALIZING"]
+    wait_until(lambda: len(listener.states.value) > 1)
+    assert [one.value for one in listener.states.value] == ["INITIALIZING", "RUNNING"]
+    wait_until(lambda: any(stream.batches > 3 for one in listener.progresses.value for stream in one.streams))
+    (stream,) = listener.progresses.value[-1].streams
+    assert (stream.batch_id >= 3, stream.rows > 0, stream.has_triggered, stream.trigger_millis > 0) == (True,) * 4
+    assert "triggerExecution" in {phase.name for phase in stream.phases}
+    slots.do(slots.pool.cancel(0, listener.reports[0].attempt_id))
+    slots.end(running)
+    assert listener.terminal.state is ExecutionState.CANCELED
+    assert_no_query(slots)
+
+
+def assert_no_query(slots: SlotBox) -> None:
+    """R15: no query of an attempt that was reported as ended runs in the JVM."""
+    alive = "emit(len(spark._jsparkSession.sharedState().activeStreamingQueries()))"
+    assert slots.box.evaluate(alive, job_id="f" * 32, directory=slots.directory / "look") == 0
+
+
+def test_a_query_ends_with_its_process(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    parts = query(rates, rows_of, trigger=OFTEN, is_batch_function=True)
+    listener, running = slots.begin(slots.work(*parts, job_id=job, params={"out": str(tmp_path / "out")}))
+    wait_until(lambda: ExecutionState.RUNNING in listener.states.value)
+    attempt = slots.pool._slots[0].attempt
+    assert attempt is not None
+    assert attempt.process is not None
+    os.kill(attempt.process.pid, signal.SIGKILL)
+    slots.end(running)
+    assert listener.terminal.state is ExecutionState.FAILED
+    assert_no_query(slots)
+    last = (tmp_path / "out").read_text()
+    slots.do(asyncio.sleep(0.5))
+    assert (tmp_path / "out").read_text() == last
+
+
+def test_what_a_function_raises_in_a_batch_is_the_cause(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    failure = slots_failure(slots, job, tmp_path, query(rates, raising, trigger=OFTEN, is_batch_function=True))
+    assert "KeyError: 'apple'" in failure.message, failure.message
+    assert "test_streaming_queries.py" in failure.message
+
+
+def test_what_is_no_query_is_told(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    def bounded(ctx: Any) -> Any:
+        return ctx.spark.range(3)
+
+    def number(ctx: Any, df: Any) -> Any:
+        return 3
+
+    assert (
+        "writes a stream, and what it got is none"
+        in slots_failure(slots, job, tmp_path, query(bounded, table, trigger=NOW)).message
+    )
+    assert "returned a int" in slots_failure(slots, job, tmp_path, query(rates, number, trigger=NOW)).message
+
+
+def slots_failure(slots: SlotBox, job: JobId, tmp_path: Path, parts: Any) -> Any:
+    listener, running = slots.begin(slots.work(*parts, job_id=job, params={"out": str(tmp_path / "out")}))
+    slots.end(running)
+    assert listener.terminal.failure is not None, listener.terminal
+    return listener.terminal.failure
