@@ -9,6 +9,19 @@ NO_BATCH = -1
 
 
 @dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """How far a query has come for good: its last committed batch, NO_BATCH before the first, and its state then.
+
+    `query_id` is Spark's, which stays with the query's directory.
+    """
+
+    query_id: str
+    batch_id: int = NO_BATCH
+    state_rows: int = 0
+    state_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StreamPhase:
     """A phase of a batch."""
 

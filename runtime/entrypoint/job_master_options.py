@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from runtime.checkpoint.core.checkpoints import CheckpointSettings
 from runtime.common.restart_strategies import ATTEMPTS_MAX
 from runtime.config.configuration import Configuration
 from runtime.config.options import failures as options
+from runtime.config.options.checkpointing import (
+    CHECKPOINT_INTERVAL,
+    CHECKPOINT_MIN_PAUSE,
+    CHECKPOINT_TIMEOUT,
+    CHECKPOINT_TOLERABLE_FAILURES,
+    CHECKPOINTS_RETAINED,
+)
 from runtime.config.options.taskmanager import ISOLATION_TIMEOUT
 from runtime.entrypoint.process_options import seconds
 from runtime.highavailability.jobs.fences import unconfirmed_wait
@@ -35,7 +43,14 @@ def job_master_settings(configuration: Configuration, *, can_fence: bool = False
             prior_attempts_max=configuration.get(options.ATTEMPTS_HISTORY_SIZE),
             enrich=load_failure_enrichers(configuration.get(options.FAILURE_ENRICHERS)),
             unconfirmed_wait=unconfirmed_wait(isolation_timeout) if can_fence else None,
-        )
+        ),
+        checkpointing=CheckpointSettings(
+            interval=seconds(configuration, CHECKPOINT_INTERVAL),
+            timeout=seconds(configuration, CHECKPOINT_TIMEOUT),
+            min_pause=seconds(configuration, CHECKPOINT_MIN_PAUSE),
+            tolerable_failures=configuration.get(CHECKPOINT_TOLERABLE_FAILURES),
+            retained=configuration.get(CHECKPOINTS_RETAINED),
+        ),
     )
 
 

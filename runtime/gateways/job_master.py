@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
+from runtime.common.stream_progress import StreamPosition
 from runtime.gateways.task import (
     DEFAULT_PROFILE,
     FailureInfo,
@@ -105,6 +106,16 @@ class CommitOutputs:
     outputs: tuple[OutputDirectory, ...]
     order: int = 0
     fence_revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerCheckpoint:
+    """Tell the positions of the queries of these attempts, for this checkpoint."""
+
+    job_id: JobId
+    epoch: int
+    checkpoint_id: int
+    attempts: tuple[ExecutionAttemptId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +254,25 @@ class CommitProgress:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointAnswer:
+    """The position of one attempt's query. `declined`: why there is none, "" where there is one."""
+
+    attempt_id: ExecutionAttemptId
+    position: StreamPosition | None
+    declined: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAnswered:
+    """Answers to the TriggerCheckpoint of that checkpoint."""
+
+    job_id: JobId
+    epoch: int
+    checkpoint_id: int
+    answers: tuple[CheckpointAnswer, ...]
+
+
 # --- both ways --------------------------------------------------------------------------------------------
 
 
@@ -262,6 +292,7 @@ JobMasterToTaskManager = (
     | FreeSlots
     | ReleasePartitions
     | CommitOutputs
+    | TriggerCheckpoint
     | EndJob
     | Heartbeat
 )
@@ -275,6 +306,7 @@ JobMessage = (
     | SlotsDraining
     | OutputsCommitted
     | CommitProgress
+    | CheckpointAnswered
 )
 """Messages of a TaskManager about one job, under the epoch of the job's owner."""
 

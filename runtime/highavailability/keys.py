@@ -99,6 +99,14 @@ class Keys:
         """One batch of events; digits are padded, so that key order is their order."""
         return f"{self.events(job_id)}{number:0{_EVENT_DIGITS}d}"
 
+    def checkpoints(self, job_id: JobId) -> str:
+        """Prefix of the job's completed checkpoints."""
+        return f"{self.job(job_id)}checkpoints/"
+
+    def checkpoint(self, job_id: JobId, number: int) -> str:
+        """One completed checkpoint; digits are padded, so that key order is their order."""
+        return f"{self.checkpoints(job_id)}{number:0{_EVENT_DIGITS}d}"
+
     def wanted(self, job_id: JobId) -> str:
         """The wish of a client: a cancel, or a move."""
         return f"{self.job(job_id)}wanted"

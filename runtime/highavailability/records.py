@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from runtime.common.ids import Incarnation, JobId
+from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.gateways.overview import Takeover
@@ -50,6 +50,30 @@ class EventsRecord:
     """`jobs/<id>/events/<n>`: one batch."""
 
     events: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPositionRecord:
+    """One query of a checkpoint. Fields as in QueryPosition."""
+
+    vertex_id: VertexId
+    subtask_index: int
+    uid: str
+    query_id: str
+    batch_id: int
+    state_rows: int
+    state_bytes: int
+    acknowledged_millis: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """`jobs/<id>/checkpoints/<n>`: a completed checkpoint of a streaming job."""
+
+    checkpoint_id: int
+    trigger_millis: int
+    completed_millis: int
+    positions: tuple[QueryPositionRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)

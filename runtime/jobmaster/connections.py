@@ -21,6 +21,7 @@ from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import (
     AnswerSlotOffers,
+    CheckpointAnswered,
     CommitProgress,
     Heartbeat,
     JobCensus,
@@ -210,7 +211,13 @@ class TaskManagerConnections:
             case JobCensus() | OfferSlots():
                 self._route_to_job(connection, message, message.task_manager_id)
             case (
-                TaskReports() | TaskProgresses() | SlotsLost() | SlotsDraining() | OutputsCommitted() | CommitProgress()
+                TaskReports()
+                | TaskProgresses()
+                | SlotsLost()
+                | SlotsDraining()
+                | OutputsCommitted()
+                | CommitProgress()
+                | CheckpointAnswered()
             ):
                 self._route_to_job(connection, message, "")
             case _:

@@ -1,19 +1,23 @@
 """One JobMaster: executes what the core decides, over the job store and the streams to TaskManagers.
 
 Invariants: events go to the core by `post` only, one at a time; one write is in flight, repeated identically until its
-outcome is known (R2); a refused write ends this JobMaster and nothing else, since another owner has a higher epoch.
+outcome is known (R2), and later ones wait behind it; a refused write ends this JobMaster and nothing else, since
+another owner has a higher epoch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from runtime.aio.retry import RetryPolicy, retry
 from runtime.aio.turns import Turns
+from runtime.checkpoint.checkpoint_record import checkpoint_record
+from runtime.checkpoint.core.checkpoints import NO_CHECKPOINTS, CheckpointSettings
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import MessageTooLargeError, StaleTokenError
@@ -50,6 +54,7 @@ from runtime.scheduler.core.effects import (
     ScheduleDeadline,
     ScheduleRestart,
     SendMessages,
+    WriteCheckpoint,
     WriteEvents,
     WriteFence,
     WriteResult,
@@ -58,6 +63,8 @@ from runtime.scheduler.core.failover.settings import DEFAULT_FAILOVER, FailoverS
 from runtime.scheduler.core.job_events import encode_events
 
 logger = logging.getLogger(__name__)
+
+Write = WriteEvents | WriteCheckpoint | WriteResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,7 @@ class JobMasterSettings:
     graph_retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=0.1, delay_max=5.0))
     graph_second_look: float = 10.0
     failover: FailoverSettings = DEFAULT_FAILOVER
+    checkpointing: CheckpointSettings = NO_CHECKPOINTS
     validate: bool = False
 
 
@@ -88,12 +96,12 @@ class JobMaster:
         "_jitter",
         "_listener",
         "_metrics",
-        "_pending_write",
         "_settings",
         "_store",
         "_timers",
         "_turns",
         "_waiter",
+        "_writes",
         "epoch",
         "initialized",
         "job_id",
@@ -125,6 +133,7 @@ class JobMaster:
             failover=settings.failover,
             validate=settings.validate,
             namespace=assignment.namespace or DEFAULT_NAMESPACE,
+            checkpointing=settings.checkpointing,
         )
         self._store = store
         self._connections = connections
@@ -134,7 +143,7 @@ class JobMaster:
         self._jitter = entropy.child("restarts")
         self._settings = settings
         self._turns = Turns(self._handle)
-        self._pending_write: WriteEvents | WriteResult | None = None
+        self._writes: deque[Write] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._timers: set[asyncio.TimerHandle] = set()
         self._final: JobSummary | None = None
@@ -172,11 +181,10 @@ class JobMaster:
             while not self._core.is_over:
                 if self._failure is not None:
                     raise self._failure
-                if self._pending_write is None:
+                if not self._writes:
                     await self._wait()
                     continue
-                write, self._pending_write = self._pending_write, None
-                await self._write(write)
+                await self._write(self._writes.popleft())
             return self._final
         finally:
             for timer in self._timers:
@@ -264,9 +272,8 @@ class JobMaster:
         match effect:
             case SendMessages(incarnation, messages):
                 self._send(incarnation, messages)
-            case WriteEvents() | WriteResult():
-                assert self._pending_write is None, self.job_id
-                self._pending_write = effect
+            case WriteEvents() | WriteCheckpoint() | WriteResult():
+                self._writes.append(effect)
                 self._wake()
             case DeclareRequirements(requirements):
                 self._listener.requirements_changed(requirements)
@@ -332,17 +339,15 @@ class JobMaster:
 
     # --- writes ---------------------------------------------------------------------------------------------------
 
-    async def _write(self, write: WriteEvents | WriteResult) -> None:
+    async def _write(self, write: Write) -> None:
         """Repeat one transaction until its outcome is known (R2), then tell the core."""
-        what = f"events {write.number}" if isinstance(write, WriteEvents) else f"result {write.status.name}"
+        what, attempt = self._attempt_of(write)
 
         def on_retry(error: Exception, delay: float) -> None:
             logger.warning("job %s: writing %s failed, next try in %.1f s: %s", self.job_id, what, delay, error)
             self.post(ev.WriteDelayed(f"the job store does not take {what}, it is tried again: {error}", self.moment()))
 
-        attempt = self._append(write) if isinstance(write, WriteEvents) else self._store_result(write)
         done: ev.Event
-
         try:
             await retry(
                 attempt,
@@ -356,9 +361,25 @@ class JobMaster:
             logger.info("job %s: writing %s was refused, this owner is over: %s", self.job_id, what, error)
             done = ev.OwnershipLost(str(error), self.moment())
         else:
-            at = self.moment()
-            done = ev.EventsWritten(write.number, at) if isinstance(write, WriteEvents) else ev.ResultWritten(at)
+            done = _written(write, self.moment())
         self.post(done)
+
+    def _attempt_of(self, write: Write) -> tuple[str, Callable[[], Awaitable[None]]]:
+        match write:
+            case WriteEvents(number):
+                return f"events {number}", self._append(write)
+            case WriteCheckpoint(checkpoint, subsumed):
+                record = checkpoint_record(checkpoint)
+                number = checkpoint.checkpoint_id
+
+                async def attempt() -> None:
+                    await self._store.write_checkpoint(self.job_id, self.epoch, number, record, subsumed)
+
+                return f"checkpoint {number}", attempt
+            case WriteResult(status):
+                return f"result {status.name}", self._store_result(write)
+            case _:
+                assert_never(write)
 
     def _append(self, write: WriteEvents) -> Callable[[], Awaitable[None]]:
         payload = inline_payload(encode_events(write.events))
@@ -380,6 +401,18 @@ class JobMaster:
             await self._store.write_result(self.job_id, self.epoch, record)
 
         return attempt
+
+
+def _written(write: Write, at: ev.Moment) -> ev.Event:
+    match write:
+        case WriteEvents(number):
+            return ev.EventsWritten(number, at)
+        case WriteCheckpoint(checkpoint):
+            return ev.CheckpointWritten(checkpoint.checkpoint_id, at)
+        case WriteResult():
+            return ev.ResultWritten(at)
+        case _:
+            assert_never(write)
 
 
 def result_record(write: WriteResult) -> ResultRecord:

@@ -17,6 +17,8 @@ from typing import Protocol
 
 from runtime.aio.retry import retry
 from runtime.aio.scope import Scope
+from runtime.checkpoint.checkpoint_record import checkpoint_of
+from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, PermanentError, RetryableError, StaleTokenError
@@ -209,6 +211,9 @@ class DefaultJobManagerRunner:
                 stored = () if assignment.is_fresh else await self._store.events(self.job_id)
                 batches = tuple(map(decode_events, stored))
                 takeovers = () if assignment.is_fresh else await self._store.takeovers(self.job_id)
+                # A graph that does not name one has no query, and a takeover of a batch job reads nothing more.
+                has_queries = b'"stream_sink"' in data and not assignment.is_fresh
+                checkpoints = await self._store.checkpoints(self.job_id) if has_queries else []
             except RetryableError as error:
                 delay = self._settings.graph_retry.delay(attempt, self._entropy)
                 attempt += 1
@@ -222,7 +227,7 @@ class DefaultJobManagerRunner:
                 delay = self._settings.graph_second_look
                 self._delayed(f"the job is looked for once more in {delay:g} s: {error}")
             else:
-                self._initialize(assignment, data, batches, takeovers)
+                self._initialize(assignment, data, batches, takeovers, tuple(map(checkpoint_of, checkpoints)))
                 return
             await asyncio.sleep(delay)
 
@@ -275,6 +280,7 @@ class DefaultJobManagerRunner:
         data: bytes,
         batches: tuple[tuple[JobEvent, ...], ...] = (),
         takeovers: tuple[Takeover, ...] = (),
+        checkpoints: tuple[CompletedCheckpoint, ...] = (),
     ) -> None:
         """Parse the graph, whose digest is verified."""
         try:
@@ -287,7 +293,9 @@ class DefaultJobManagerRunner:
             return
         at = self._job_master.moment()
         is_fresh = assignment.is_fresh
-        self._job_master.post(ev.JobGraphLoaded(graph, at) if is_fresh else ev.JobRead(graph, batches, at, takeovers))
+        self._job_master.post(
+            ev.JobGraphLoaded(graph, at) if is_fresh else ev.JobRead(graph, batches, at, takeovers, checkpoints)
+        )
 
     def _may_run(self, assignment: AssignJob) -> bool:
         """True when attempts of the job may run, and TaskManagers can be asked for them (R6)."""

@@ -21,6 +21,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
 from runtime.gateways.delegation_tokens import DelegationToken
+from runtime.gateways.job_master import TriggerCheckpoint
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
@@ -54,6 +55,7 @@ from runtime.taskexecutor.connections.resource_manager_connection import (
 )
 from runtime.taskexecutor.connections.stream_service import Receiver
 from runtime.taskexecutor.core.events import (
+    AskPositions,
     AttemptReported,
     CancelAttempt,
     ClusterChanged,
@@ -74,6 +76,7 @@ from runtime.taskexecutor.core.events import (
     MoveOutputs,
     OwnersAwaited,
     OwnerSpoke,
+    PositionsTold,
     Refused,
     Released,
     RenewEnvironment,
@@ -437,13 +440,13 @@ class TaskExecutor:
                 self._attempts.cancel(slot_index, attempt_id)
             case ReportUnstarted():
                 self._report_unstarted(effect)
+            case AskPositions() | RenewEnvironment():
+                self._spawn_for(effect)
             case FenceObeyed(job_id, revision):
                 assert self._contact is not None, revision
                 self._contact.note_stopped(job_id, revision)
             case StopMove(job_id, reason):
                 self._outputs.stop(job_id, reason)
-            case RenewEnvironment():
-                self._scope.spawn("renew the environment", self._renew())
             case Refused(reason):
                 logger.warning("refused: %s", reason)
             case _:
@@ -487,6 +490,17 @@ class TaskExecutor:
                 )
             case _:
                 assert_never(effect)
+
+    def _spawn_for(self, effect: AskPositions | RenewEnvironment) -> None:
+        if isinstance(effect, AskPositions):
+            asked = effect.message
+            self._scope.spawn(f"checkpoint {asked.checkpoint_id}", self._ask_positions(asked))
+        else:
+            self._scope.spawn("renew the environment", self._renew())
+
+    async def _ask_positions(self, asked: TriggerCheckpoint) -> None:
+        answers = await self._pool.positions(asked.attempts)
+        self._post(PositionsTold(asked.job_id, asked.checkpoint_id, answers))
 
     def _report_unstarted(self, effect: ReportUnstarted) -> None:
         failure = system_failure(effect.reason, self._clock) if effect.state.name == "FAILED" else None

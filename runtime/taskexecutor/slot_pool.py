@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from runtime.aio.watch import Watch
 from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.gateways.job_master import CheckpointAnswer
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
 from runtime.taskexecutor.slots.attempt_views import AttemptViews
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
@@ -37,6 +38,9 @@ class SlotPool(Protocol):
     @property
     def views(self) -> AttemptViews | None:
         """Looks into attempts; None where there are no processes to look into."""
+
+    async def positions(self, attempts: Sequence[ExecutionAttemptId], /) -> tuple[CheckpointAnswer, ...]:
+        """How far the queries of these attempts have come for good, one answer for each."""
 
     async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
         """Cancel an attempt: softly, then by force. Idempotent."""

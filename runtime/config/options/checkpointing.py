@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.config.option import string_option
+from runtime.config.option import duration_option, int_option, string_option
 
 CHECKPOINTS_DIR = string_option(
     "execution.checkpointing.dir",
@@ -10,4 +10,26 @@ CHECKPOINTS_DIR = string_option(
     "Directory URL below which streaming queries keep offsets, commits and state, which Spark's JVMs read and write. "
     "With TaskManagers on more than one host it must be shared, under one name for all of them.",
     default_text="<run>/checkpoints",
+)
+CHECKPOINT_INTERVAL = duration_option(
+    "execution.checkpointing.interval",
+    "0 ms",
+    "How often a checkpoint of each streaming job is recorded: the last committed batch of all its queries. 0 records "
+    "none; queries go on behind their last batches all the same.",
+    low="0 ms",
+)
+CHECKPOINT_TIMEOUT = duration_option(
+    "execution.checkpointing.timeout", "10 min", "How long the queries of a job may take to answer for a checkpoint."
+)
+CHECKPOINT_MIN_PAUSE = duration_option(
+    "execution.checkpointing.min-pause", "0 ms", "Least time between two checkpoints of a job.", low="0 ms"
+)
+CHECKPOINT_TOLERABLE_FAILURES = int_option(
+    "execution.checkpointing.tolerable-failed-checkpoints",
+    0,
+    "More checkpoints in a row that were declined or have expired fail the job.",
+    low=0,
+)
+CHECKPOINTS_RETAINED = int_option(
+    "execution.checkpointing.num-retained", 1, "Records of completed checkpoints that are kept for a job.", high=1000
 )

@@ -15,6 +15,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.key_value_store import CompactedError, Get, KeyValue, KeyValueStore, Txn
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
 from runtime.highavailability.records import (
+    CheckpointRecord,
     ClientRecord,
     DoneRecord,
     EventsRecord,
@@ -122,6 +123,11 @@ class JobReader:
     async def events(self, job_id: JobId) -> Sequence[bytes]:
         """All event batches in order. Raises UnreadableRecordError, NotFoundError, PayloadCorruptError."""
         return [await self._payloads.load(payload) for payload in await self.event_payloads(job_id)]
+
+    async def checkpoints(self, job_id: JobId) -> Sequence[CheckpointRecord]:
+        """All completed checkpoints that are kept, oldest first. Raises UnreadableRecordError."""
+        found, _ = await self._read_all(self._keys.checkpoints(job_id))
+        return [decode_record(CheckpointRecord, kv.value, key=kv.key) for kv in found]
 
     async def takeovers(self, job_id: JobId) -> tuple[Takeover, ...]:
         """The job's changes of owner, oldest first; () when the record cannot be read."""

@@ -14,6 +14,7 @@ from typing import Protocol
 from runtime.common.ids import JobId
 from runtime.gateways.overview import Takeover
 from runtime.highavailability.records import (
+    CheckpointRecord,
     ClientRecord,
     DoneRecord,
     GraphRecord,
@@ -132,6 +133,14 @@ class OwnerJobStore(Protocol):
 
     async def append_events(self, job_id: JobId, epoch: int, number: int, events: Payload) -> None:
         """Write `events/<number>`. Durable when it returns; only then may anything act on them (R10)."""
+
+    async def write_checkpoint(
+        self, job_id: JobId, epoch: int, number: int, record: CheckpointRecord, subsumed: Sequence[int]
+    ) -> None:
+        """Write `checkpoints/<number>`, once, and delete those in `subsumed`. Durable when it returns."""
+
+    async def checkpoints(self, job_id: JobId) -> Sequence[CheckpointRecord]:
+        """All completed checkpoints that are kept, oldest first."""
 
     async def job(self, job_id: JobId) -> StoredJob | None:
         """All records of one job."""

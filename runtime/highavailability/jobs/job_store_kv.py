@@ -34,6 +34,7 @@ from runtime.highavailability.kv.conditions import (
 from runtime.highavailability.kv.key_value_store import Delete, KeyValue, KeyValueStore, Op, Put, Txn
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import (
+    CheckpointRecord,
     ClientRecord,
     DoneRecord,
     EventsRecord,
@@ -306,6 +307,25 @@ class KvOwnerJobStore(JobReader):
             raise StaleTokenError(message)
         raise _stale(f"events {number} of job {job_id}", epoch, owner, result)
 
+    async def write_checkpoint(
+        self, job_id: JobId, epoch: int, number: int, record: CheckpointRecord, subsumed: Sequence[int]
+    ) -> None:
+        """Write one checkpoint, once. A repeat that finds the same record has succeeded."""
+        key, value = self._keys.checkpoint(job_id, number), encode_record(record)
+        dropped = tuple(Delete(self._keys.checkpoint(job_id, old)) for old in subsumed)
+        settled = await self._write(job_id, epoch, Put(key, value), dropped)
+        if settled.result.succeeded:
+            return
+        owner, result, _, there = settled.answers()
+        if (
+            owner is not None
+            and owner.mod_revision == epoch
+            and result is None
+            and _is_our_write(there, value, settled)
+        ):
+            return
+        raise _stale(f"checkpoint {number} of job {job_id}", epoch, owner, result)
+
     async def write_result(self, job_id: JobId, epoch: int, result: ResultRecord) -> None:
         """Write the result, once. A repeat that finds the same result, or the job cleaned with it, has succeeded."""
         stored = replace(result, archive=await self._payloads.spill(result.archive))
@@ -318,13 +338,13 @@ class KvOwnerJobStore(JobReader):
             return
         raise _stale(f"result of job {job_id}", epoch, owner, current)
 
-    async def _write(self, job_id: JobId, epoch: int, put: Put) -> Settled:
-        """Write a key once, under the owner's epoch."""
+    async def _write(self, job_id: JobId, epoch: int, put: Put, dropped: Sequence[Delete] = ()) -> Settled:
+        """Write a key once, under the owner's epoch, and delete others with it."""
         assert epoch > 0, f"job {job_id}: epoch {epoch}"
         owner, result = self._keys.owner(job_id), self._keys.result(job_id)
         txn = Txn(
             conditions=(unchanged(owner, epoch), absent(result), *(() if put.key == result else (absent(put.key),))),
-            success=(put,),
+            success=(put, *dropped),
             failure=gets(owner, result, self._keys.done(job_id), put.key),
         )
         return await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)

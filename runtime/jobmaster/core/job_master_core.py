@@ -1,8 +1,8 @@
 """Every decision about one job under one owner: events in, effects out.
 
 The core itself decides how a job begins (afresh, or taken over), when TaskManagers are fenced off, how it ends and
-what is shown of it; what happens between is its scheduler's. Invariants (checked): one write of the job is in flight at
-most; after the result has been asked for nothing is deployed, and the terminal state is entered, shown and told to
+what is shown of it; what happens between is its scheduler's. Invariants (checked): writes of the job are made one after
+the other; after the result has been asked for nothing is deployed, and the terminal state is entered, shown and told to
 TaskManagers only when it is durable (R3); a result is asked for only when no attempt runs (R16).
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
+from runtime.checkpoint.core.checkpoints import NO_CHECKPOINTS, CheckpointSettings
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
@@ -68,6 +69,7 @@ class JobMasterCore:
         failover: FailoverSettings = NO_FAILOVER,
         validate: bool = False,
         namespace: str = DEFAULT_NAMESPACE,
+        checkpointing: CheckpointSettings = NO_CHECKPOINTS,
     ) -> None:
         self._graph = ExecutionGraph(
             job_id, epoch, submit_millis=submit_millis, prior_attempts_max=failover.prior_attempts_max
@@ -75,7 +77,7 @@ class JobMasterCore:
         self._graph.namespace = namespace
         self._digest = digest
         self._validate = validate
-        self._context = JobContext(self._graph, failover, ev.Moment(0.0, submit_millis))
+        self._context = JobContext(self._graph, failover, ev.Moment(0.0, submit_millis), checkpointing)
         self._publication = Publication(self._context)
         self._declared = DeclaredRequirements()
         self._recovery = None if is_first_owner else Recovery()
@@ -173,7 +175,13 @@ class JobMasterCore:
                 self._recover(event)
             case ev.JobGraphLoaded() | ev.InitializationFailed() | ev.InitializationDelayed():
                 self._on_initialization(event)
-            case ev.EventsWritten() | ev.WriteDelayed() | ev.ResultWritten() | ev.OwnershipLost():
+            case (
+                ev.EventsWritten()
+                | ev.CheckpointWritten()
+                | ev.WriteDelayed()
+                | ev.ResultWritten()
+                | ev.OwnershipLost()
+            ):
                 self._on_store(event)
             case ev.FenceWritten() | ev.FenceConfirmed():
                 self._on_fence(event)
@@ -196,6 +204,10 @@ class JobMasterCore:
                 self._reasons.store = ""
                 assert self._scheduler is not None, number
                 self._scheduler.events_written(number)
+            case ev.CheckpointWritten(checkpoint_id):
+                self._reasons.store = ""
+                assert self._scheduler is not None, checkpoint_id
+                self._scheduler.checkpoint_written(checkpoint_id)
             case ev.WriteDelayed(reason):
                 self._reasons.store = self._reasons.store or reason
             case ev.ResultWritten():

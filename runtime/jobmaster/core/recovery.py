@@ -14,6 +14,7 @@ from typing import assert_never
 from runtime.common.ids import ExecutionAttemptId, Incarnation
 from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import (
+    CheckpointAnswered,
     CommitProgress,
     JobCensus,
     OfferSlots,
@@ -142,8 +143,8 @@ class Recovery:
                 self._census.answered(event.location, census)
             case OfferSlots() | SlotsLost() | SlotsDraining() | TaskReports():
                 self._kept.append(event)
-            case TaskProgresses() | OutputsCommitted() | CommitProgress():
-                return  # progress comes again, and the outputs are asked to be moved again
+            case TaskProgresses() | OutputsCommitted() | CommitProgress() | CheckpointAnswered():
+                return  # progress comes again, the outputs are asked to be moved again, checkpoints are made anew
             case _:
                 assert_never(event.message)
 

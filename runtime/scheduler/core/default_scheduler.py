@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import Incarnation
 from runtime.common.states import ExecutionState, JobStatus, SchedulerType
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, shown, system_failure
 from runtime.gateways.job_master import (
+    CheckpointAnswered,
     CommitOutputs,
     CommitProgress,
     DeployTasks,
@@ -38,6 +40,7 @@ from runtime.scheduler.core.job_context import JobContext
 from runtime.scheduler.core.outputs.output_commit import OutputCommit
 from runtime.scheduler.core.scheduler import JobEnd, SlotNeeds
 from runtime.scheduler.core.slots.placement import ON_ITS_WAY, Placement
+from runtime.scheduler.core.stream_checkpoints import StreamCheckpoints
 from runtime.scheduler.core.takeover.adoption import Adoption, adopt
 from runtime.scheduler.core.takeover.inheritance import Inheritance
 from runtime.scheduler.core.takeover.job_recovery import RecoveredJob
@@ -55,6 +58,7 @@ class DefaultScheduler:
 
     __slots__ = (
         "_acceptance",
+        "_checkpoints",
         "_commit",
         "_context",
         "_end",
@@ -67,8 +71,18 @@ class DefaultScheduler:
         "_timeout",
     )
 
-    def __init__(self, context: JobContext, recovered: RecoveredJob | None = None, *, batches: int = 0) -> None:
-        """`recovered`: what `batches` durable batches of events say of the job, None for a job that begins."""
+    def __init__(
+        self,
+        context: JobContext,
+        recovered: RecoveredJob | None = None,
+        *,
+        batches: int = 0,
+        checkpoints: Sequence[CompletedCheckpoint] = (),
+    ) -> None:
+        """`recovered`: what `batches` durable batches of events say of the job, None for a job that begins.
+
+        `checkpoints`: those that earlier owners have recorded.
+        """
         started_millis = recovered.started_millis if recovered is not None else None
         is_committing = recovered is not None and recovered.is_committing
         graph, outbox, fences = context.graph, context.outbox, context.fences
@@ -82,6 +96,7 @@ class DefaultScheduler:
         self._failover = Failover(graph, self._placement, self._acceptance, context.failures, context.settings)
         self._late_reports = LateReports(graph, self._placement, self._failover, outbox)
         self._timeout = ExecutionTimeout(graph, self._acceptance, started_millis)
+        self._checkpoints = StreamCheckpoints(context, checkpoints)
         self._end: JobEnd | None = None
 
     # --- the beginning ------------------------------------------------------------------------------------
@@ -105,7 +120,7 @@ class DefaultScheduler:
                 recovered.apply(event, at.millis)
         adoptions = adopt(graph, found.answers, at.millis)
         recovered.put_failed(at.millis)
-        scheduler = cls(context, recovered, batches=len(found.read.batches))
+        scheduler = cls(context, recovered, batches=len(found.read.batches), checkpoints=found.read.checkpoints)
         scheduler.adopt(recovered, adoptions, found)
         return scheduler
 
@@ -185,12 +200,19 @@ class DefaultScheduler:
                 self._lose(self._losses.slots_lost(lost))
             case SlotsDraining(allocations=allocations):
                 self._placement.pool.close(allocations)
-            case CommitProgress() as progress:
-                self._commit.progressed(progress)
-            case OutputsCommitted() as committed:
-                self._outputs_committed(committed.order, committed.failure)
             case _:
-                assert_never(event.message)
+                self._answered(event.message)
+
+    def _answered(self, message: CommitProgress | OutputsCommitted | CheckpointAnswered) -> None:
+        match message:
+            case CommitProgress():
+                self._commit.progressed(message)
+            case OutputsCommitted(order=order, failure=failure):
+                self._outputs_committed(order, failure)
+            case CheckpointAnswered():
+                self._checkpoints.answered(message)
+            case _:
+                assert_never(message)
 
     def _offered(self, event: TaskManagerSpoke, message: OfferSlots) -> None:
         if self._end is None and self._graph.status in _ALIVE:
@@ -372,6 +394,7 @@ class DefaultScheduler:
             self._fail(self._timeout.failure(self._context.at))
 
     def _stop_attempts(self) -> None:
+        self._checkpoints.stop()
         self._failover.stop()
         self._placement.stop(self._context.at)
         self._context.changes += 1
@@ -408,7 +431,17 @@ class DefaultScheduler:
             self._acceptance.make_due()
         if self._graph.status in _ALIVE and self._acceptance.is_due:
             self._write(self._acceptance.begin())
+        self._advance_checkpoints()
         return None
+
+    def _advance_checkpoints(self) -> None:
+        self._checkpoints.advance()
+        if self._graph.status in _ALIVE and (problem := self._checkpoints.problem):
+            self._fail(self._system_failure("CheckpointException", problem, is_recoverable=False))
+
+    def checkpoint_written(self, checkpoint_id: int) -> None:
+        """The record of a checkpoint is durable."""
+        self._checkpoints.recorded(checkpoint_id)
 
     def ticked(self) -> None:
         """Write the events that have waited to be written together with later ones."""
@@ -443,6 +476,7 @@ class DefaultScheduler:
         for execution in executions:
             if execution.location is not None and not execution.is_accepted:
                 self._placement.acknowledge(execution)
+        self._checkpoints.note_restarts(executions)
         self._failover.reset(executions, self._context.at)
         self._context.changes += 1
 
@@ -450,6 +484,7 @@ class DefaultScheduler:
         """Raises AssertionError when slots and attempts contradict each other."""
         pool = self._placement.pool
         pool.check_invariants()
+        self._checkpoints.check_invariants()
         in_slots = {one for slot in pool.allocations() for one in slot.attempts}
         for execution in self._graph.executions():
             is_deployed = execution.state in ON_ITS_WAY or execution.state is ExecutionState.CANCELING

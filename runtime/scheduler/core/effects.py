@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import Incarnation
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
@@ -23,10 +24,18 @@ class SendMessages:
 
 @dataclass(frozen=True, slots=True)
 class WriteEvents:
-    """Make a batch of events durable, then say EventsWritten. At most one write of a job is in flight (R10)."""
+    """Make a batch of events durable, then say EventsWritten. Writes of a job are made one after the other (R10)."""
 
     number: int
     events: tuple[JobEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteCheckpoint:
+    """Make the record of a checkpoint durable, drop those of `subsumed`, then say CheckpointWritten."""
+
+    checkpoint: CompletedCheckpoint
+    subsumed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,7 @@ class EndRunner:
 Effect = (
     SendMessages
     | WriteEvents
+    | WriteCheckpoint
     | WriteResult
     | DeclareRequirements
     | PublishSummary

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import Incarnation
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import CommitOutputs, DeployTasks, JobMessage
@@ -38,12 +39,16 @@ class JobGraphLoaded:
 
 @dataclass(frozen=True, slots=True)
 class JobRead:
-    """A job that had an owner before: its graph and its durable events are here (R6). The census is still to come."""
+    """A job that had an owner before: its graph, its durable events and its checkpoints are here (R6).
+
+    The census is still to come.
+    """
 
     graph: JobGraph
     batches: tuple[tuple[JobEvent, ...], ...]
     at: Moment
     takeovers: tuple[Takeover, ...] = ()
+    checkpoints: tuple[CompletedCheckpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +164,14 @@ class EventsWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointWritten:
+    """The record of a checkpoint is durable."""
+
+    checkpoint_id: int
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
 class WriteDelayed:
     """The store does not take the write in flight; the JobMaster repeats it without limit (R2, R20)."""
 
@@ -221,7 +234,7 @@ class Ticked:
 RecoveryEvent = JobRead | InitializationFailed | TaskManagersRegistered
 InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
 TaskManagerEvent = TaskManagerSpoke | TaskManagerDisconnected | TaskManagerLost | TaskManagerDied | SendFailed
-StoreEvent = EventsWritten | WriteDelayed | ResultWritten | OwnershipLost
+StoreEvent = EventsWritten | CheckpointWritten | WriteDelayed | ResultWritten | OwnershipLost
 FenceEvent = FenceWritten | FenceConfirmed
 ControlEvent = CancelWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked
 Event = InitializationEvent | RecoveryEvent | TaskManagerEvent | FenceEvent | StoreEvent | ControlEvent

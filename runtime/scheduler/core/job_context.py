@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runtime.checkpoint.core.checkpoints import NO_CHECKPOINTS, CheckpointSettings
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.scheduler.core.effects import Effect
@@ -18,11 +19,18 @@ class JobContext:
     attempts have changed their state since the job's summary was published last.
     """
 
-    __slots__ = ("at", "changes", "effects", "failures", "fences", "graph", "outbox", "settings")
+    __slots__ = ("at", "changes", "checkpointing", "effects", "failures", "fences", "graph", "outbox", "settings")
 
-    def __init__(self, graph: ExecutionGraph, settings: FailoverSettings, at: Moment) -> None:
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        settings: FailoverSettings,
+        at: Moment,
+        checkpointing: CheckpointSettings = NO_CHECKPOINTS,
+    ) -> None:
         self.graph = graph
         self.settings = settings
+        self.checkpointing = checkpointing
         self.outbox = Outbox(graph.job_id, graph.epoch)
         self.failures = FailureHistory(graph, settings.exceptions_max, settings.enrich)
         self.fences = Fences(settings.unconfirmed_wait)

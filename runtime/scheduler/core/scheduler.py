@@ -86,6 +86,9 @@ class Scheduler(Protocol):
     def events_written(self, number: int) -> None:
         """Batch `number` of events is durable (R10)."""
 
+    def checkpoint_written(self, checkpoint_id: int) -> None:
+        """The record of a checkpoint is durable."""
+
     def deadline_reached(self) -> None:
         """The execution timeout of the job is over."""
 

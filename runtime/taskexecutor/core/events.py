@@ -10,6 +10,8 @@ from runtime.gateways.job_master import (
     AcknowledgeReports,
     AnswerSlotOffers,
     CancelTasks,
+    CheckpointAnswer,
+    CheckpointAnswered,
     CommitOutputs,
     CommitProgress,
     DeployTasks,
@@ -22,6 +24,7 @@ from runtime.gateways.job_master import (
     ReleasePartitions,
     SlotsDraining,
     SlotsLost,
+    TriggerCheckpoint,
 )
 from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotsFreed
 from runtime.gateways.task import (
@@ -42,10 +45,11 @@ OwnerMessage = (
     | FreeSlots
     | ReleasePartitions
     | CommitOutputs
+    | TriggerCheckpoint
     | EndJob
 )
 
-OwnerNews = JobCensus | OfferSlots | SlotsLost | SlotsDraining | OutputsCommitted | CommitProgress
+OwnerNews = JobCensus | OfferSlots | SlotsLost | SlotsDraining | OutputsCommitted | CommitProgress | CheckpointAnswered
 
 # --- events -----------------------------------------------------------------------------------------------
 
@@ -108,6 +112,15 @@ class AttemptEnded:
 
     slot_index: int
     attempt_id: ExecutionAttemptId
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsTold:
+    """What queries of a job have answered for a checkpoint."""
+
+    job_id: JobId
+    checkpoint_id: int
+    answers: tuple[CheckpointAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +224,7 @@ Event = (
     | AttemptReported
     | AttemptProgressed
     | AttemptEnded
+    | PositionsTold
     | OutputsMoved
     | MoveProgressed
     | ClusterChanged
@@ -301,6 +315,13 @@ class CancelAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPositions:
+    """Ask the queries of these attempts for their positions, and say PositionsTold."""
+
+    message: TriggerCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
 class ReportUnstarted:
     """Make the terminal report of an attempt that never ran, and post it as AttemptReported."""
 
@@ -373,6 +394,7 @@ Effect = (
     | StartSlotTimer
     | RunAttempt
     | CancelAttempt
+    | AskPositions
     | ReportUnstarted
     | DeletePartitions
     | MoveOutputs

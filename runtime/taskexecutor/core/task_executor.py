@@ -14,6 +14,7 @@ from runtime.gateways.job_master import (
     AcknowledgeReports,
     AnswerSlotOffers,
     CancelTasks,
+    CheckpointAnswered,
     CommitOutputs,
     DeployTasks,
     EndJob,
@@ -22,12 +23,14 @@ from runtime.gateways.job_master import (
     ReleasePartitions,
     SlotsDraining,
     SlotsLost,
+    TriggerCheckpoint,
 )
 from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotStatus
 from runtime.gateways.task import TaskExecutionReport
 from runtime.taskexecutor.core.absence import OwnerAbsence
 from runtime.taskexecutor.core.deployments import Deployments
 from runtime.taskexecutor.core.events import (
+    AskPositions,
     AttemptEnded,
     AttemptProgressed,
     AttemptReported,
@@ -53,6 +56,7 @@ from runtime.taskexecutor.core.events import (
     OwnerNews,
     OwnersAwaited,
     OwnerSpoke,
+    PositionsTold,
     Refused,
     Released,
     SlotTimedOut,
@@ -109,7 +113,7 @@ class TaskExecutorCore:
                 effects = self._on_owner_message(owner, message)
             case CensusRequested():
                 effects = self._on_census_requested(event)
-            case AttemptReported() | AttemptProgressed() | AttemptEnded():
+            case AttemptReported() | AttemptProgressed() | AttemptEnded() | PositionsTold():
                 effects = self._on_attempt(event)
             case SlotTimedOut(allocation_id):
                 effects = self._on_slot_timed_out(allocation_id)
@@ -355,9 +359,13 @@ class TaskExecutorCore:
         return effects
 
     def _on_release_message(
-        self, job: Job, message: AcknowledgeReports | FreeSlots | ReleasePartitions | CommitOutputs | EndJob
+        self,
+        job: Job,
+        message: AcknowledgeReports | FreeSlots | ReleasePartitions | CommitOutputs | TriggerCheckpoint | EndJob,
     ) -> list[Effect]:
         match message:
+            case TriggerCheckpoint():
+                return [AskPositions(message)]
             case AcknowledgeReports():
                 return self._deployments.acknowledge(job, message.attempts)
             case FreeSlots():
@@ -374,7 +382,7 @@ class TaskExecutorCore:
 
     # --- attempts -------------------------------------------------------------------------------------------
 
-    def _on_attempt(self, event: AttemptReported | AttemptProgressed | AttemptEnded) -> list[Effect]:
+    def _on_attempt(self, event: AttemptReported | AttemptProgressed | AttemptEnded | PositionsTold) -> list[Effect]:
         match event:
             case AttemptReported(report):
                 return self._on_report(report)
@@ -382,6 +390,10 @@ class TaskExecutorCore:
                 return self._on_progress(event)
             case AttemptEnded(slot_index, attempt_id):
                 return self._on_attempt_ended(slot_index, attempt_id)
+            case PositionsTold(job_id, checkpoint_id, answers):
+                job = self.jobs.get(job_id)
+                told = None if job is None else CheckpointAnswered(job_id, job.epoch, checkpoint_id, answers)
+                return [] if job is None or told is None else self._owners.tell(job, told)
             case _:
                 assert_never(event)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from runtime.aio.scope import ScopeClosedError, ServiceScope
@@ -22,6 +22,7 @@ from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
+from runtime.gateways.job_master import CheckpointAnswer
 from runtime.gateways.process import SlotFigures
 from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
 from runtime.system.linux import is_alive
@@ -38,6 +39,7 @@ from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcess
 from runtime.taskexecutor.slots.spark_users import SparkUsers
 from runtime.taskexecutor.slots.spark_wishes import is_script, spark_wish
 from runtime.taskexecutor.slots.stacks import stacks_of
+from runtime.taskexecutor.slots.stream_positions import positions_of
 from runtime.taskexecutor.slots.template_handle import ProcessExit
 from runtime.taskexecutor.slots.templates import RESTART_PAUSE, Templates
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
@@ -188,6 +190,10 @@ class SlotProcessPool:
         await self._scope.close()
         if self._settings.cgroups is not None:
             await asyncio.to_thread(self._settings.cgroups.remove)
+
+    async def positions(self, attempts: Sequence[ExecutionAttemptId]) -> tuple[CheckpointAnswer, ...]:
+        """How far the queries of these attempts have come for good, one answer for each."""
+        return await positions_of(attempts, self._running_attempts())
 
     @property
     def template_pid(self) -> int:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from runtime.aio.watch import Watch
 from runtime.common.errors import PermanentError, RetryableError
+from runtime.common.stream_progress import StreamPosition
 from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.taskexecutor.spark.spark_answers import WorkAsked
@@ -140,6 +141,9 @@ class SparkEnvironment(Protocol):
         self, asked: WorkAsked, stages_max: int, *, has_plans: bool
     ) -> tuple[SparkWork, tuple[SparkQuery, ...]] | None:
         """What Spark has done for an attempt, and the queries if wanted; None when it cannot say it in time."""
+
+    async def stream_positions(self, session_id: str) -> tuple[StreamPosition, ...]:
+        """The positions of the session's streaming queries. Raises SparkLostError, ValueError."""
 
     async def jvm_figures(self, key: str) -> SparkJvmFigures | None:
         """Heap, garbage collection and conf of the JVM, named `key`; None without a JVM of the TaskManager."""

@@ -23,6 +23,7 @@ from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
 from runtime.common.spark_environments import jar_paths
+from runtime.common.stream_progress import StreamPosition
 from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.system.linux import own_bytes
@@ -43,6 +44,7 @@ from runtime.taskexecutor.spark.spark_answers import (
     masked_conf,
     read_conf,
     read_figures,
+    read_positions,
     read_progress,
     read_work,
 )
@@ -63,6 +65,8 @@ _STACKS_TIMEOUT = 4.0
 """Well below `rpc.timeout`, within which a whole dump is answered."""
 _WORK_TIMEOUT = 2.0
 """It is asked once an attempt with Spark ends, and its report waits for the answer."""
+_POSITIONS_TIMEOUT = 30.0
+"""Spark lists a directory to tell them, which may be far away."""
 _SETTLE_MILLIS = 100
 _SESSION = TypeAdapter(SlotSession)
 
@@ -229,6 +233,14 @@ class ProcessSparkEnvironment:
         except (SparkLostError, ValueError) as error:
             logger.debug("what Spark has done is not known: %s", error)
             return None
+
+    async def stream_positions(self, session_id: str) -> tuple[StreamPosition, ...]:
+        """A JVM that does not tell them in time stays: its supervisor decides about it."""
+        host = self._host
+        if host is None or not host.is_ready:
+            message = "the JVM is not ready"
+            raise SparkLostError(message)
+        return await host.ask("positions", _POSITIONS_TIMEOUT, read_positions, {"tag": session_id})
 
     async def jvm_figures(self, key: str) -> SparkJvmFigures | None:
         """Heap, garbage collection and conf; a JVM that does not say them in time stays (R48)."""

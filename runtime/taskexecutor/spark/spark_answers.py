@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from runtime.common.masking import masked
 from runtime.common.printable import printable
-from runtime.common.stream_progress import StreamProgress
+from runtime.common.stream_progress import StreamPosition, StreamProgress
 from runtime.gateways.process import ConfValue
 from runtime.gateways.spark_work import (
     NAME_LENGTH_MAX,
@@ -51,6 +51,7 @@ class _Told:
 
 _TOLD = TypeAdapter(_Told)
 _PROGRESS = TypeAdapter(dict[str, SparkProgress])
+_POSITIONS = TypeAdapter(tuple[StreamPosition, ...])
 
 JVM_FIGURES = ("heap_used", "heap_committed", "heap_max", "non_heap_used", "threads", "gc_count", "gc_millis")
 _FIGURES = TypeAdapter(dict[str, int])
@@ -86,6 +87,18 @@ def _is_query(stream: StreamProgress) -> bool:
 def _fields_of(record: SparkProgress | StreamProgress) -> dict[str, Any]:
     """The fields of a record, as they are."""
     return {field.name: getattr(record, field.name) for field in fields(record)}
+
+
+def read_positions(value: Any) -> tuple[StreamPosition, ...]:
+    """The positions of a session's queries. Raises ValueError."""
+    found = _POSITIONS.validate_json(value)
+    for position in found:
+        numbers = (position.batch_id, position.state_rows, position.state_bytes)
+        is_id = len(position.query_id) <= _ID_LENGTH_MAX and printable(position.query_id) == position.query_id
+        if not is_id or not all(-1 <= number < _PROGRESS_MAX for number in numbers):
+            message = f"no position: {position}"[:500]
+            raise ValueError(message)
+    return found
 
 
 def read_figures(value: Any) -> dict[str, int]:

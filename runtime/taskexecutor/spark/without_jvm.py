@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError
+from runtime.common.stream_progress import StreamPosition
 from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.security.file_mask import PRIVATE_MODE
@@ -57,6 +58,11 @@ class WithoutJvm:
     ) -> tuple[SparkWork, tuple[SparkQuery, ...]] | None:
         """Nothing is known of its jobs."""
         return None
+
+    async def stream_positions(self, session_id: str) -> tuple[StreamPosition, ...]:
+        """No query of its jobs is known."""
+        del session_id
+        return ()
 
     async def jvm_figures(self, key: str) -> SparkJvmFigures | None:
         """There is no JVM of the TaskManager."""

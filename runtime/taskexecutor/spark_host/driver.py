@@ -135,6 +135,10 @@ class Driver:
         found: list[dict[str, Any]] = json.loads(told) if told else []
         return found
 
+    def positions_of(self, tag: str) -> str:
+        """The last committed batches of a session's streaming queries, as JSON, in one call."""
+        return str(self.jvm.org.apache.spark.SlotSession.positions(tag))
+
     def trim_heap(self) -> None:
         """Give the operating system what the heap does not need; a pause of a fifth of a second for all sessions."""
         self.jvm.org.apache.spark.IdleHeap.trim()

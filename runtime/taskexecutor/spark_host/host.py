@@ -123,20 +123,20 @@ class SparkHost:
                 return self._sessions.cancel_jobs(arguments["session_id"])
             case "end_job":
                 return self._end_job(arguments["job_id"])
-            case "work":
-                return self._driver.work_of(**arguments)
             case _:
-                return self._looked(operation)
+                return self._looked(operation, arguments)
 
-    def _looked(self, operation: str) -> Any:
-        looks: dict[str, Callable[[], Any]] = {
+    def _looked(self, operation: str, arguments: dict[str, Any]) -> Any:
+        looks: dict[str, Callable[..., Any]] = {
+            "work": self._driver.work_of,
+            "positions": self._driver.positions_of,
             "progress": lambda: self._progress,
             "threads": self._threads,
             "figures": self._driver.figures,
             "jvm": self._driver.jvm_figures,
             "conf": lambda: self._driver.conf,
         }
-        return looks[operation]()
+        return looks[operation](**arguments)
 
     def _threads(self) -> str:
         """One at a time: a JVM that does not answer must not take all threads that answer requests."""

@@ -62,6 +62,7 @@ from runtime.scheduler.core.effects import (
     ScheduleDeadline,
     ScheduleRestart,
     SendMessages,
+    WriteCheckpoint,
     WriteEvents,
     WriteFence,
     WriteResult,
@@ -177,6 +178,7 @@ class JobMasterDriver:
         self.commits: list[tuple[Incarnation, CommitOutputs]] = []
         self.pending_events: WriteEvents | None = None
         self.pending_result: WriteResult | None = None
+        self.pending_checkpoints: list[WriteCheckpoint] = []
         self.durable: list[tuple[JobEvent, ...]] = []
         self.requirements: list[JobRequirements] = []
         self.summaries: list[JobSummary] = []
@@ -215,14 +217,8 @@ class JobMasterDriver:
                 self.sent.append((incarnation, messages))
                 for message in messages if incarnation not in self.cut else ():
                     self._deliver(incarnation, message)
-            case WriteEvents():
-                assert self.pending_events is None, "two writes in flight"
-                assert self.pending_result is None, "two writes in flight"
-                self.pending_events = effect
-            case WriteResult():
-                assert self.pending_events is None, "two writes in flight"
-                assert self.pending_result is None, "two results"
-                self.pending_result = effect
+            case WriteEvents() | WriteCheckpoint() | WriteResult():
+                self._record_write(effect)
             case DeclareRequirements(requirements):
                 self.requirements.append(requirements)
             case PublishSummary(summary):
@@ -234,6 +230,19 @@ class JobMasterDriver:
             case ScheduleDeadline() | ScheduleRestart():
                 timers = self.deadlines if isinstance(effect, ScheduleDeadline) else self.restarts
                 timers.append(effect.at)
+
+    def _record_write(self, effect: WriteEvents | WriteCheckpoint | WriteResult) -> None:
+        match effect:
+            case WriteEvents():
+                assert self.pending_events is None, "two writes in flight"
+                assert self.pending_result is None, "two writes in flight"
+                self.pending_events = effect
+            case WriteCheckpoint():
+                self.pending_checkpoints.append(effect)
+            case WriteResult():
+                assert self.pending_events is None, "two writes in flight"
+                assert self.pending_result is None, "two results"
+                self.pending_result = effect
 
     def _deliver(self, incarnation: Incarnation, message: JobMasterToTaskManager) -> None:
         match message:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from runtime.aio.watch import Watch
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import CheckpointAnswer
 from runtime.gateways.task import TaskExecutionReport, TaskMetrics
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 
@@ -49,6 +51,10 @@ class TestingSlotPool:
             del self.slots[slot_index], self._ending[attempt_id]
 
     views = None
+
+    async def positions(self, attempts: Sequence[ExecutionAttemptId], /) -> tuple[CheckpointAnswer, ...]:
+        """No query runs here."""
+        return tuple(CheckpointAnswer(attempt_id, None, "no query of it runs here") for attempt_id in attempts)
 
     def memory_bytes(self) -> dict[int, int]:
         return dict.fromkeys(self.slots, 1 << 20)

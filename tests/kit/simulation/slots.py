@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from runtime.aio.entropy import SeededEntropy
@@ -17,6 +17,7 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import CheckpointAnswer
 from runtime.gateways.process import SlotFigures
 from runtime.gateways.task import (
     OVERWRITE,
@@ -324,6 +325,10 @@ class SimulatedSlotPool:
     def figures(self) -> tuple[SlotFigures, ...]:
         """Nobody looks."""
         return ()
+
+    async def positions(self, attempts: Sequence[ExecutionAttemptId], /) -> tuple[CheckpointAnswer, ...]:
+        """No query runs here."""
+        return tuple(CheckpointAnswer(attempt_id, None, "no query of it runs here") for attempt_id in attempts)
 
     def memory_bytes(self) -> dict[int, int]:
         """Nothing is measured."""

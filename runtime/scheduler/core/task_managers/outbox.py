@@ -1,11 +1,12 @@
 """What one event makes a job send to each TaskManager: gathered, so that it leaves in one write and in a safe order.
 
 The order within one TaskManager: answers to offers, the job, deployments, cancels, acknowledgements, the commit,
-releases, freed slots, the end of the job.
+releases, freed slots, the checkpoint, the end of the job.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId, VertexId
@@ -20,6 +21,7 @@ from runtime.gateways.job_master import (
     JobMasterToTaskManager,
     RegisterJob,
     ReleasePartitions,
+    TriggerCheckpoint,
 )
 from runtime.gateways.task import JobInformation, OutputDirectory, TaskDeploymentDescriptor
 from runtime.scheduler.core.effects import SendMessages
@@ -42,6 +44,7 @@ class Letter:
         "accepted",
         "acknowledged",
         "cancelled",
+        "checkpoint",
         "commit",
         "deployed",
         "ends",
@@ -64,6 +67,7 @@ class Letter:
         self.commit: CommitOrder | None = None
         self.released: list[PartitionId] = []
         self.freed: list[AllocationId] = []
+        self.checkpoint: tuple[int, tuple[ExecutionAttemptId, ...]] | None = None
         self.ends = False
         self.keeps_outputs = False
 
@@ -109,10 +113,15 @@ class Outbox:
             messages.append(AcknowledgeReports(job_id, epoch, tuple(letter.acknowledged)))
         if (one := letter.commit) is not None:
             messages.append(CommitOutputs(job_id, epoch, one.vertex_id, one.outputs, one.order, one.fence_revision))
+        return (*messages, *self._last(letter))
+
+    def _last(self, letter: Letter) -> Iterator[JobMasterToTaskManager]:
+        job_id, epoch = self._job_id, self._epoch
         if letter.released:
-            messages.append(ReleasePartitions(job_id, epoch, tuple(letter.released)))
+            yield ReleasePartitions(job_id, epoch, tuple(letter.released))
         if letter.freed:
-            messages.append(FreeSlots(job_id, epoch, tuple(letter.freed)))
+            yield FreeSlots(job_id, epoch, tuple(letter.freed))
+        if letter.checkpoint is not None:
+            yield TriggerCheckpoint(job_id, epoch, *letter.checkpoint)
         if letter.ends:
-            messages.append(EndJob(job_id, epoch, letter.keeps_outputs))
-        return tuple(messages)
+            yield EndJob(job_id, epoch, letter.keeps_outputs)

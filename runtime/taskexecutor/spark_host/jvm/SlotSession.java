@@ -332,6 +332,12 @@ public final class SlotSession {
     return SlotStreams.ended(tag, runId, millis);
   }
 
+  /** The last committed batches of the running queries of a session, as a JSON list; "[]" when it is not open any more. */
+  public static String positions(String tag) throws Exception {
+    SlotSession open = withTag(tag);
+    return open == null ? "[]" : SlotStreams.positions(tag, open.state, open.context);
+  }
+
   /** Cancel the Spark jobs that the session has now; how many there were. */
   public int cancelJobs(String reason) throws Exception {
     scala.concurrent.Future cancelled = original.cancelJobsWithTagWithFuture(tag, reason);

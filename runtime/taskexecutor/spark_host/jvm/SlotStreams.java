@@ -3,8 +3,12 @@ package org.apache.spark;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.sql.internal.SharedState;
+import org.apache.spark.sql.streaming.StateOperatorProgress;
+import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
 import org.apache.spark.sql.streaming.StreamingQueryProgress;
+import scala.Option;
 
 /**
  * What the streaming queries of one session have done, as Spark's listeners tell it: batches and rows are counted here, since
@@ -92,6 +96,44 @@ public final class SlotStreams extends StreamingQueryListener {
       }
       return seen.batches + " " + seen.rows + " " + (seen.last == null ? -1 : seen.last.batchId());
     }
+  }
+
+  /**
+   * How far the running queries of a session have come for good. The commit log is asked, since Spark tells its listeners nothing
+   * of a query that was started again and has nothing to read; by reflection, since its class has moved between versions.
+   */
+  static String positions(String tag, SharedState state, SparkContext context) throws Exception {
+    StringBuilder out = new StringBuilder("[");
+    Object[] running = state.activeStreamingQueries().values().toArray();
+    for (int i = 0; i < running.length; i++) {
+      StreamingQuery query = (StreamingQuery) running[i];
+      if (query.sparkSession().sparkContext() == context) {
+        Object log = query.getClass().getMethod("commitLog", new Class[0]).invoke(query, new Object[0]);
+        Option latest = (Option) log.getClass().getMethod("getLatestBatchId", new Class[0]).invoke(log, new Object[0]);
+        Seen seen = seenOf(tag, String.valueOf(query.runId()));
+        out.append(out.length() == 1 ? "" : ",");
+        out.append("{\"query_id\":\"").append(query.id());
+        out.append("\",\"batch_id\":").append(latest.isEmpty() ? "-1" : String.valueOf(latest.get()));
+        out.append(",\"state_rows\":").append(stateOf(seen, false));
+        out.append(",\"state_bytes\":").append(stateOf(seen, true)).append('}');
+      }
+    }
+    return out.append(']').toString();
+  }
+
+  private static Seen seenOf(String tag, String runId) {
+    SlotStreams streams = (SlotStreams) FOLLOWED.get(tag);
+    return streams == null ? null : (Seen) streams.queries.get(runId);
+  }
+
+  private static long stateOf(Seen seen, boolean inBytes) {
+    StreamingQueryProgress last = seen == null ? null : seen.last;
+    StateOperatorProgress[] operators = last == null ? new StateOperatorProgress[0] : last.stateOperators();
+    long sum = 0;
+    for (int i = 0; i < operators.length; i++) {
+      sum += inBytes ? operators[i].memoryUsedBytes() : operators[i].numRowsTotal();
+    }
+    return sum;
   }
 
   /** All queries of all followed sessions that have not ended, as a JSON list; "" when there is none. */

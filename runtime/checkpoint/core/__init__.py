@@ -1,0 +1,1 @@
+"""Decisions about the checkpoints of one job, without I/O and without a clock."""

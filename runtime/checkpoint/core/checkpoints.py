@@ -1,0 +1,107 @@
+"""What a checkpoint is: the last committed batch of every query of a job, and what is told of one that failed.
+
+Spark's own files in the checkpoint directories are the state; they stay where they are, and a query goes on behind its
+last commit whatever is recorded here. The record is the cut through all queries: what `latest` and `restored` show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from runtime.common.ids import ExecutionAttemptId, VertexId
+from runtime.common.stream_progress import NO_BATCH
+
+
+class CheckpointFailureReason(Enum):
+    """Why there is no checkpoint, in the words of Flink's CheckpointFailureReason."""
+
+    NOT_ALL_REQUIRED_TASKS_RUNNING = "Not all required tasks are currently running."
+    TASK_FAILURE = "Task has failed."
+    CHECKPOINT_DECLINED = "Checkpoint was declined."
+    CHECKPOINT_EXPIRED = "Checkpoint expired before completing."
+    CHECKPOINT_COORDINATOR_SHUTDOWN = "CheckpointCoordinator shutdown."
+
+    @property
+    def counts(self) -> bool:
+        """True if it counts against execution.checkpointing.tolerable-failed-checkpoints, as in Flink."""
+        return self in {CheckpointFailureReason.CHECKPOINT_DECLINED, CheckpointFailureReason.CHECKPOINT_EXPIRED}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """`execution.checkpointing.*`, in seconds. `interval` 0: checkpoints are made on request only.
+
+    `retained`: completed checkpoints whose records are kept. `tolerable_failures`: more in a row end the job.
+    """
+
+    interval: float = 0.0
+    timeout: float = 600.0
+    min_pause: float = 0.0
+    tolerable_failures: int = 0
+    retained: int = 1
+
+
+NO_CHECKPOINTS = CheckpointSettings()
+"""None is made by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPosition:
+    """How far one query has come: the number of its last committed batch, NO_BATCH before the first.
+
+    `query_id` is Spark's, which stays with the directory; `state_bytes` is what its state takes in memory.
+    """
+
+    vertex_id: VertexId
+    subtask_index: int
+    uid: str
+    query_id: str
+    batch_id: int = NO_BATCH
+    state_rows: int = 0
+    state_bytes: int = 0
+    acknowledged_millis: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCheckpoint:
+    """A checkpoint that is durable, or that is being made so. Positions are in the order of vertices and subtasks."""
+
+    checkpoint_id: int
+    trigger_millis: int
+    completed_millis: int
+    positions: tuple[QueryPosition, ...]
+
+    @property
+    def state_bytes(self) -> int:
+        """Of all queries together."""
+        return sum(position.state_bytes for position in self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCheckpoint:
+    """A checkpoint that will not be made. `message` says why, with the words of `reason` first."""
+
+    checkpoint_id: int
+    trigger_millis: int
+    failed_millis: int
+    reason: CheckpointFailureReason
+    message: str
+    tasks_total: int
+    tasks_acknowledged: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCheckpoint:
+    """A checkpoint under way. `awaited`: attempts that have not acknowledged it."""
+
+    checkpoint_id: int
+    trigger_millis: int
+    deadline: float
+    awaited: frozenset[ExecutionAttemptId]
+    positions: tuple[QueryPosition, ...] = ()
+
+    @property
+    def tasks_total(self) -> int:
+        """How many queries the checkpoint is of."""
+        return len(self.awaited) + len(self.positions)

@@ -1,0 +1,128 @@
+"""Checkpoints of the job's streaming queries: what the coordinator needs of graph and TaskManagers, and its orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.checkpoint.core.checkpoint_coordinator import (
+    AskPositions,
+    CheckpointCoordinator,
+    RecordCheckpoint,
+    WakeUp,
+)
+from runtime.checkpoint.core.checkpoint_statistics import CheckpointStatistics
+from runtime.checkpoint.core.checkpoints import CompletedCheckpoint, QueryPosition
+from runtime.common.ids import ExecutionAttemptId, Incarnation
+from runtime.common.states import ExecutionState
+from runtime.executiongraph.core.execution import Execution
+from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.job_master import CheckpointAnswered
+from runtime.scheduler.core.effects import ScheduleRestart, WriteCheckpoint
+from runtime.scheduler.core.job_context import JobContext
+
+
+class StreamCheckpoints:
+    """Of one job under one owner. A job without streaming queries has no coordinator, and costs nothing here."""
+
+    __slots__ = ("_context", "_coordinator", "_graph")
+
+    def __init__(self, context: JobContext, completed: Sequence[CompletedCheckpoint] = ()) -> None:
+        self._context = context
+        self._graph: ExecutionGraph = context.graph
+        self._coordinator: CheckpointCoordinator | None = None
+        if any(vertex.vertex.stream_sink is not None for vertex in self._graph.vertices.values()):
+            self._coordinator = CheckpointCoordinator(context.checkpointing, context.at.monotonic, completed=completed)
+
+    @property
+    def statistics(self) -> CheckpointStatistics | None:
+        """What is shown of them; None for a job without queries."""
+        return None if self._coordinator is None else self._coordinator.statistics
+
+    @property
+    def problem(self) -> str:
+        """Why the job has to fail, "" as long as it has not to."""
+        return "" if self._coordinator is None else self._coordinator.problem
+
+    def answered(self, message: CheckpointAnswered) -> None:
+        """Queries have told their positions, or that they cannot."""
+        if self._coordinator is None:
+            return
+        millis = self._context.at.millis
+        for answer in message.answers:
+            execution = self._graph.execution(answer.attempt_id)
+            if execution is None or execution.state is not ExecutionState.RUNNING:
+                continue
+            if (told := answer.position) is None:
+                self._coordinator.declined(message.checkpoint_id, answer.attempt_id, answer.declined, millis)
+                continue
+            sink = self._graph.vertex_of(execution).vertex.stream_sink
+            assert sink is not None, answer.attempt_id
+            position = QueryPosition(
+                answer.attempt_id.vertex_id,
+                answer.attempt_id.subtask_index,
+                sink.uid,
+                told.query_id,
+                told.batch_id,
+                told.state_rows,
+                told.state_bytes,
+                millis,
+            )
+            self._coordinator.acknowledged(message.checkpoint_id, answer.attempt_id, position)
+
+    def recorded(self, checkpoint_id: int) -> None:
+        """The record of a checkpoint is durable."""
+        assert self._coordinator is not None, checkpoint_id
+        self._coordinator.recorded(checkpoint_id, self._context.at.monotonic)
+        self._context.changes += 1
+
+    def note_restarts(self, executions: Sequence[Execution]) -> None:
+        """These subtasks are started again: queries among them go on behind their last batches."""
+        if self._coordinator is not None and any(map(self._is_query, executions)):
+            self._coordinator.statistics.note_restored(self._context.at.millis)
+
+    def stop(self) -> None:
+        """The job is ending."""
+        if self._coordinator is not None:
+            self._coordinator.stop(self._context.at.millis)
+
+    def advance(self) -> None:
+        """Complete, end or begin a checkpoint, and send what it asks for."""
+        if self._coordinator is None:
+            return
+        at = self._context.at
+        for order in self._coordinator.advance(at.monotonic, at.millis, self._queries()):
+            match order:
+                case AskPositions(checkpoint_id, attempts):
+                    for incarnation, asked in self._by_place(attempts).items():
+                        self._context.outbox.to(incarnation).checkpoint = (checkpoint_id, tuple(asked))
+                case RecordCheckpoint(checkpoint, subsumed):
+                    self._context.effects.append(WriteCheckpoint(checkpoint, subsumed))
+                case WakeUp(due):
+                    self._context.effects.append(ScheduleRestart(due))
+
+    def _queries(self) -> dict[ExecutionAttemptId, bool]:
+        """Current attempts of queries that have not finished, and whether they are RUNNING."""
+        return {
+            execution.attempt_id: execution.state is ExecutionState.RUNNING
+            for vertex in self._graph.vertices.values()
+            if vertex.vertex.stream_sink is not None
+            for execution in vertex.executions
+            if execution.state is not ExecutionState.FINISHED
+        }
+
+    def _by_place(self, attempts: Sequence[ExecutionAttemptId]) -> dict[Incarnation, list[ExecutionAttemptId]]:
+        found: dict[Incarnation, list[ExecutionAttemptId]] = {}
+        for attempt_id in attempts:
+            execution = self._graph.execution(attempt_id)
+            assert execution is not None, attempt_id
+            assert execution.location is not None, attempt_id
+            found.setdefault(execution.location.incarnation, []).append(attempt_id)
+        return found
+
+    def _is_query(self, execution: Execution) -> bool:
+        return self._graph.vertex_of(execution).vertex.stream_sink is not None
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError when the coordinator contradicts itself."""
+        if self._coordinator is not None:
+            self._coordinator.check_invariants()
