@@ -8,6 +8,7 @@ from typing import Any
 
 from runtime.config.option import ConfigOption
 from runtime.config.options import (
+    checkpointing,
     cluster,
     failures,
     high_availability,
@@ -25,6 +26,7 @@ AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("High availability and storage", high_availability),
     ("JobManager, JobMaster processes, REST", jobmanager),
     ("Failures and restarts", failures),
+    ("Checkpoints of streaming jobs", checkpointing),
     ("TaskManager, slots, Spark", taskmanager),
     ("Metrics", metrics),
     ("History of ended jobs", history),

@@ -12,7 +12,8 @@ _GUESS = 0.8
 
 _KEY_LENGTH_MAX = 200
 
-_STREAMING = "there are no streaming jobs yet: remove it"
+_SAVEPOINTS = "there are no savepoints yet: remove it"
+_STATE = "Spark keeps the state of streaming queries: use spark.sql.streaming.*, and execution.checkpointing.dir"
 _JVM_MEMORY = "use taskmanager.memory.task.size (slot processes) and taskmanager.memory.spark.size (Spark's JVM)"
 _HEAP = "the JobManager is a Python process without a heap setting: remove it"
 _ETCD = "use high-availability.type: etcd and high-availability.etcd.endpoints"
@@ -59,12 +60,12 @@ FOREIGN_KEYS: dict[str, str] = {
     "execution.batch.adaptive": "set parallelism in the pipeline, or flinklike run -p",
     "execution.batch.job-recovery": "recovery of jobs is not configurable: remove it",
     "execution.batch.speculative": "there is no speculative execution: remove it",
-    "execution.checkpointing": _STREAMING,
-    "execution.runtime-mode": "all jobs are batch jobs: remove it",
-    "execution.savepoint": _STREAMING,
-    "execution.savepoint-restore-mode": _STREAMING,
+    "execution.checkpointing": "use execution.checkpointing.dir, interval, timeout, min-pause and num-retained",
+    "execution.runtime-mode": "a job with a stream_sink that does not end is a streaming job: remove it",
+    "execution.savepoint": _SAVEPOINTS,
+    "execution.savepoint-restore-mode": _SAVEPOINTS,
     "execution.shutdown-on-application-finish": "a cluster runs until bin/stop-cluster.sh: remove it",
-    "execution.state-recovery": _STREAMING,
+    "execution.state-recovery": _SAVEPOINTS,
     "execution.terminate-application-on-any-job-terminated-exceptionally": (
         "a cluster runs until bin/stop-cluster.sh: remove it"
     ),
@@ -114,14 +115,14 @@ FOREIGN_KEYS: dict[str, str] = {
     "rest.cache": _NO_TUNING,
     "rest.client": "use rest.server.max-content-length",
     "rest.connection-timeout": _CLIENT,
-    "rest.flamegraph": "there are no flame graphs: remove it",
+    "rest.flamegraph": "flame graphs are made when somebody looks: remove it",
     "rest.idleness-timeout": _NO_TUNING,
     "rest.profiling": "there is no profiler: remove it",
     "rest.retry": _CLIENT,
     "rest.server.numthreads": "REST is served by one event loop: remove it",
     "rest.url-prefix": "REST is served at / and /v1: remove it",
     "restart-strategy": "use restart-strategy.type",
-    "savepoints": _STREAMING,
+    "savepoints": _SAVEPOINTS,
     "scheduler-mode": _ONE_SCHEDULER,
     "security.delegation": "delegation tokens are not available: remove it",
     "security.kerberos": "Kerberos is not available: remove it",
@@ -132,7 +133,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "slot.request": _ONE_SCHEDULER,
     "slotmanager": _SLOTS,
     "slow-task-detector": "there is no speculative execution: remove it",
-    "state": _STREAMING,
+    "state": _STATE,
     "table": "there is no SQL front end: use Spark SQL in a job",
     "task.cancellation.interval": "use task.cancellation.timeout",
     "task.cancellation.timers": "use task.cancellation.timeout",
@@ -144,11 +145,11 @@ FOREIGN_KEYS: dict[str, str] = {
     "taskmanager.maxregistrationduration": "use taskmanager.registration.timeout",
     "taskmanager.memory": _JVM_MEMORY,
     "taskmanager.network": _EXCHANGE,
-    "taskmanager.state": _STREAMING,
+    "taskmanager.state": _STATE,
     "web.access-control-allow-origin": "REST answers no other origin: remove it",
     "web.adaptive-scheduler": _ONE_SCHEDULER,
     "web.cancel.enable": "every client with the cluster's token may cancel: remove it",
-    "web.checkpoints": _STREAMING,
+    "web.checkpoints": _STATE,
     "web.history": _FINISHED_JOBS,
     "web.log.path": _RUN_DIR,
     "web.port": "use rest.port",

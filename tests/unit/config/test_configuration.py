@@ -174,7 +174,7 @@ EXTERNAL = "high-availability.type: etcd\nhigh-availability.etcd.endpoints: etcd
         ("a: [", "cannot be read"),
         ("? [a]\n: b", "a key must be text (line 1)"),
         ("a: &x\n  b: *x", "cannot be read"),
-        ("execution.checkpointing.interval: 1 s", "no streaming jobs yet"),
+        ("execution.savepoint.path: x", "no savepoints yet"),
     ],
 )
 def test_one_problem(tmp_path: Path, text: str, says: str) -> None:
