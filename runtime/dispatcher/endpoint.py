@@ -264,6 +264,7 @@ class Dispatcher(ABC):
             submitter=request.submitter,
             namespace=request.namespace or DEFAULT_NAMESPACE,
             trace=request.trace,
+            program_run=request.program_run,
         )
         clock, metrics = self._services.clock, self._services.metrics
         begin = clock.monotonic()

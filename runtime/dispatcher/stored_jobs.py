@@ -45,6 +45,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
         submitter=graph.submitter,
         namespace=graph.namespace,
         trace=graph.trace,
+        program_run=graph.program_run,
     )
     owner = None
     if stored.owner is not None:

@@ -101,17 +101,19 @@ class JobTransactions:
             source.submitter,
             source.namespace,
             source.trace,
+            source.program_run,
         )
         outcome = await self._store.submit(source.job_id, record, owner)
         match outcome:
             case Submitted(epoch=epoch):
                 return ev.SubmitStored(source.job_id, epoch, payload.object_key)
-            case AlreadyStored(digest=digest, is_done=is_done, submitter=submitter):
+            case AlreadyStored(digest=digest, is_done=is_done, submitter=submitter, program_run=program_run):
                 done = await self._store.done(source.job_id) if is_done else None
                 status = JobStatus.INITIALIZING
                 if done is not None:
-                    status, submitter = done.status, finished_job(source.job_id, done).summary.submitter
-                return ev.SubmitFoundStored(source.job_id, digest, status, is_done, submitter)
+                    summary = finished_job(source.job_id, done).summary
+                    status, submitter, program_run = done.status, summary.submitter, summary.program_run
+                return ev.SubmitFoundStored(source.job_id, digest, status, is_done, submitter, program_run)
 
     async def _check_references(self, source: ev.JobSource) -> None:
         """Check that the job refers to blobs of a short time ago only (R19). Raises InvalidInputError."""

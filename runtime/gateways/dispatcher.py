@@ -16,6 +16,13 @@ from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.resource_manager import JobRequirements, RegistrationRefused
 
 
+def is_same_run(one: str, other: str) -> bool:
+    """True if two `program_run` tell of one request (R54). Each is digests between slashes: by the id of the program,
+    and by its content, which an upload of the same bytes has too. One in common is enough.
+    """
+    return bool(set(one.split("/")) & set(other.split("/")) - {""})
+
+
 class SubmitOutcome(Enum):
     """The outcome of an accepted submit (semantics.md, Identity)."""
 
@@ -28,7 +35,8 @@ class SubmitJobRequest:
     """`graph` is the JobGraph's canonical JSON, `digest` its sha256 in hex. The client chose the id.
 
     `submitter` and `namespace` are those of the principal (R48); "" is the admin, and the default namespace. `trace`:
-    the context of the job's trace (`runtime.traces.span.TraceContext`), "" where nobody is told traces.
+    the context of the job's trace (`runtime.traces.span.TraceContext`), "" where nobody is told traces. `program_run`:
+    the request to run an uploaded program that has made the graph (`is_same_run`), "" for any other job.
     """
 
     job_id: JobId
@@ -38,6 +46,7 @@ class SubmitJobRequest:
     submitter: str = ""
     namespace: str = ""
     trace: str = ""
+    program_run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +99,8 @@ class JobSummary:
     `pending_reason` says what a waiting job waits for. `end_millis` is -1 while not terminal. `is_committing`: the
     outcome is decided and the outputs become visible, so a cancel comes too late (R26). `keeps_outputs`: the job has
     ended after that without its outputs, or its decision is unknown, so no outputs are deleted (R28). `submitter`,
-    `namespace` and `trace` are stored with the graph; the leader fills them in, and ignores those of an owner (R48).
+    `namespace`, `trace` and `program_run` are stored with the graph; the leader fills them in, and ignores those of an
+    owner (R48).
     """
 
     job_id: JobId
@@ -110,6 +120,7 @@ class JobSummary:
     job_type: JobType = JobType.BATCH
     scheduler_type: SchedulerType = SchedulerType.DEFAULT
     trace: str = ""
+    program_run: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class Payload:
 class GraphRecord:
     """`jobs/<id>/graph`. `submitter` and `namespace` say whose job it is (R48); without a submitter: the admin's.
 
-    `trace`: the context of the job's trace, "" where nobody is told traces.
+    `trace`: the context of the job's trace, "" where nobody is told traces. `program_run`: as in SubmitJobRequest.
     """
 
     graph: Payload
@@ -34,6 +34,7 @@ class GraphRecord:
     submitter: str = ""
     namespace: str = DEFAULT_NAMESPACE
     trace: str = ""
+    program_run: str = ""
 
 
 @dataclass(frozen=True, slots=True)

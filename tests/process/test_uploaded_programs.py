@@ -104,7 +104,11 @@ def test_a_program_outlives_the_leader_and_its_plan_is_made_in_a_slot(
         reached(ran, "the repeated request has run the program")
         script = {"entryClass": "etl.py", "jobId": SECOND}
         assert other.post(f"/jars/{jar}/run", json=script).status_code == 200
+        # R54: a repeat is the same job, after another upload of the bytes and without the program too.
+        assert other.post("/jars/upload", files={"jarfile": ("flows-1.0.zip", program())}).status_code == 200
+        assert [other.post(f"/jars/{jar}/run", json=one).status_code for one in (body, script)] == [200, 200]
         assert other.delete(f"/jars/{jar}").status_code == 200
+        assert [other.post(f"/jars/{jar}/run", json=one).status_code for one in (body, script)] == [200, 200]
     with FlinklikeClient([standby.url], cluster.token) as client:
         first, second = client.wait_for_result(FIRST), client.wait_for_result(SECOND)
         assert (first.status, first.value) == (JobStatus.FINISHED, {"total": 7})

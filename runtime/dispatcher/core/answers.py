@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from runtime.common.errors import BackpressureError, ConflictError, FlinklikeError, ForbiddenError
 from runtime.common.ids import JobId
@@ -11,7 +11,7 @@ from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.job_entry import JobEntry
 from runtime.dispatcher.core.retention import FinishedJob
-from runtime.gateways.dispatcher import JobSummary, SubmitOutcome
+from runtime.gateways.dispatcher import JobSummary, SubmitOutcome, is_same_run
 
 SUBMIT_RETRY_SECONDS = 1.0
 
@@ -33,16 +33,25 @@ def refuse_cancels(entry: JobEntry, error: FlinklikeError) -> list[ef.Dispatcher
     return [ef.Refuse(request, error) for request in requests]
 
 
-def answer_again(
-    request: int, source: ev.JobSource, digest: str, submitter: str, status: JobStatus
-) -> ef.DispatcherEffect:
-    """Answer a submit of an id that is taken (semantics.md, Identity). A stored graph without digest is unreadable.
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What is known of the job that has an id. A stored graph without digest is unreadable."""
 
-    A client learns nothing of a job of another submitter, be its content the same or not (R48).
+    digest: str
+    submitter: str
+    program_run: str
+
+
+def answer_again(request: int, source: ev.JobSource, taken: Taken, status: JobStatus) -> ef.DispatcherEffect:
+    """Answer a submit of an id that is taken (semantics.md, Identity).
+
+    A client learns nothing of a job of another submitter, be its content the same or not (R48). A repeated run of a
+    program may have made another graph than the first one, whose objects have other keys (R54).
     """
-    if submitter != source.submitter:
+    if taken.submitter != source.submitter:
         return ef.Refuse(request, ForbiddenError(f"job id {source.job_id} is taken by a job of somebody else"))
-    if digest in {source.digest, ""}:
+    digest = taken.digest
+    if digest in {source.digest, ""} or is_same_run(taken.program_run, source.program_run):
         return ef.ReplySubmitted(request, SubmitOutcome.ALREADY_SUBMITTED, status)
     message = (
         f"job id {source.job_id} is taken by another job: stored digest {digest[:12]}, submitted {source.digest[:12]}"
@@ -52,21 +61,22 @@ def answer_again(
 
 def answer_taken(request: int, source: ev.JobSource, entry: JobEntry) -> ef.DispatcherEffect:
     """Answer a submit of the id of a job that is not cleaned."""
-    return answer_again(request, source, entry.source.digest, entry.source.submitter, entry.summary.status)
+    there = entry.source
+    taken = Taken(there.digest, there.submitter, there.program_run)
+    return answer_again(request, source, taken, entry.summary.status)
 
 
 def answer_finished(request: int, source: ev.JobSource, finished: FinishedJob) -> ef.DispatcherEffect:
     """Answer a submit of the id of a cleaned job."""
     summary = finished.summary
-    return answer_again(request, source, finished.digest, summary.submitter, summary.status)
+    taken = Taken(finished.digest, summary.submitter, summary.program_run)
+    return answer_again(request, source, taken, summary.status)
 
 
 def answer_found(entry: JobEntry, found: ev.SubmitFoundStored) -> list[ef.DispatcherEffect]:
     """Answer the requests of a submit that has found its id taken, and the cancels too if that job is cleaned."""
-    answers = [
-        answer_again(request, entry.source, found.digest, found.submitter, found.status)
-        for request in entry.submit_requests
-    ]
+    taken = Taken(found.digest, found.submitter, found.program_run)
+    answers = [answer_again(request, entry.source, taken, found.status) for request in entry.submit_requests]
     if found.is_cleaned:
         ended = replace(entry.summary, status=found.status)
         answers += [answer_cancel_of_ended(request, ended) for request in entry.cancel_requests]

@@ -8,7 +8,13 @@ from runtime.common.errors import FlinklikeError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
-from runtime.gateways.dispatcher import JobAssignmentRefused, JobMasterHeartbeat, JobSummary, RegisterJobMaster
+from runtime.gateways.dispatcher import (
+    JobAssignmentRefused,
+    JobMasterHeartbeat,
+    JobSummary,
+    RegisterJobMaster,
+    is_same_run,
+)
 from runtime.gateways.overview import Takeover
 from runtime.highavailability.records import DRAINING, JobMasterRecord
 
@@ -30,10 +36,12 @@ class JobSource:
     submitter: str = ""
     namespace: str = DEFAULT_NAMESPACE
     trace: str = ""
+    program_run: str = ""
 
     def is_same(self, other: JobSource) -> bool:
-        """The same content, of the same submitter (R48)."""
-        return (self.digest, self.submitter) == (other.digest, other.submitter)
+        """The same content, or the same run of a program (R54), of the same submitter (R48)."""
+        is_same_job = self.digest == other.digest or is_same_run(self.program_run, other.program_run)
+        return is_same_job and self.submitter == other.submitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,7 @@ class SubmitFoundStored:
     status: JobStatus
     is_cleaned: bool
     submitter: str = ""
+    program_run: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,11 +68,22 @@ def initial_summary(source: JobSource) -> JobSummary:
         submitter=source.submitter,
         namespace=source.namespace,
         trace=source.trace,
+        program_run=source.program_run,
     )
 
 
 def of_submitter(summary: JobSummary, source: JobSource) -> JobSummary:
-    """The summary with the submitter, the namespace and the trace that are stored with the job's graph (R48)."""
-    if (summary.submitter, summary.namespace, summary.trace) == (source.submitter, source.namespace, source.trace):
+    """The summary with what is stored with the job's graph: the submitter, the namespace and so on (R48)."""
+    if _stored_with_graph(summary) == _stored_with_graph(source):
         return summary
-    return replace(summary, submitter=source.submitter, namespace=source.namespace, trace=source.trace)
+    return replace(
+        summary,
+        submitter=source.submitter,
+        namespace=source.namespace,
+        trace=source.trace,
+        program_run=source.program_run,
+    )
+
+
+def _stored_with_graph(one: JobSummary | JobSource) -> tuple[str, str, str, str]:
+    return one.submitter, one.namespace, one.trace, one.program_run

@@ -39,12 +39,13 @@ class Submitted:
 class AlreadyStored:
     """The id is taken, by a stored graph or a cleaned job with this digest; "" when the graph cannot be read.
 
-    `submitter`: the submitter of a stored graph; that of a cleaned job is in its summary.
+    `submitter`, `program_run`: those of a stored graph; those of a cleaned job are in its summary.
     """
 
     digest: str
     is_done: bool
     submitter: str = ""
+    program_run: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,7 +355,7 @@ def _stored_as(graph: KeyValue) -> AlreadyStored:
         record = decode_record(GraphRecord, graph.value, key=graph.key)
     except UnreadableRecordError:
         return AlreadyStored("", is_done=False)
-    return AlreadyStored(record.graph.sha256, is_done=False, submitter=record.submitter)
+    return AlreadyStored(record.graph.sha256, is_done=False, submitter=record.submitter, program_run=record.program_run)
 
 
 def _is_our_write(kv: KeyValue | None, record: bytes, settled: Settled) -> TypeGuard[KeyValue]:

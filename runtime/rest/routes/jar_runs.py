@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runtime.common.errors import ConflictError, InvalidInputError, UnavailableError
+from runtime.common.errors import ConflictError, ForbiddenError, InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
@@ -29,22 +29,31 @@ class JarRuns:
         self._context = context
 
     async def graph(self, record: JarRecord, wish: programs.RunWish, job_id: JobId, submitter: Submitter) -> JobGraph:
-        """The graph of a run. A pipeline's takes a slot. Raises InvalidInputError, and UnavailableError for a plan
-        that is not ready yet: the same request, with the same `jobId`, goes on waiting for it.
+        """The graph of a run; `wish` has its entry. A pipeline's takes a slot. Raises InvalidInputError, and
+        UnavailableError for a plan that is not ready yet: the same request, with the same `jobId`, goes on waiting.
         """
-        wish = _with_entry(record, wish)
         library = Library(self._context.components, self._context.clock, self._context.entropy)
         program = await library.open(record, wish.entry)
         if programs.is_pipeline(wish.entry):
             return await self._planned(record, wish, job_id, submitter, program.archive)
         return programs.application_graph(record, wish, program.archive, program.script)
 
-    async def submit(self, graph: JobGraph, job_id: JobId, submitter: Submitter, *, client: str) -> None:
-        """Submit, durable on return. Idempotent for the same graph."""
+    async def find(self, job_id: JobId, submitter: str) -> JobSummary | None:
+        """The job that has the id which a request names (R54). Raises ForbiddenError for one of somebody else (R48)."""
+        found = await self._context.dispatcher.find_job(job_id)
+        if found is not None and found.submitter != submitter:
+            message = f"job id {job_id} is taken by a job of somebody else"
+            raise ForbiddenError(message)
+        return found
+
+    async def submit(
+        self, graph: JobGraph, job_id: JobId, submitter: Submitter, *, client: str, program_run: str
+    ) -> None:
+        """Submit, durable on return. Idempotent for the same graph, and for the same request (`is_same_run`)."""
         offers = self._context.components.resource_manager.spark_offers()
         name, namespace = submitter
         verified = verify_graph(graph, job_id, offers, client=client, namespace=namespace)
-        request = replace(verified.request, submitter=name)
+        request = replace(verified.request, submitter=name, program_run=program_run)
         await self._context.dispatcher.submit_verified(request, verified.graph)
 
     async def _planned(
@@ -52,7 +61,9 @@ class JarRuns:
     ) -> JobGraph:
         planning = programs.planning_id(record, wish, job_id)
         if await self._context.dispatcher.find_job(planning) is None:
-            await self.submit(programs.planning_graph(wish, archive), planning, submitter, client=CLIENT_OF_PLANS)
+            graph = programs.planning_graph(wish, archive)
+            # Its id is a digest of the request.
+            await self.submit(graph, planning, submitter, client=CLIENT_OF_PLANS, program_run=planning)
         summary = await self._end_of(planning, submitter[0])
         if (summary.submitter, summary.namespace) != submitter:
             message = f"job {planning}, which would build the graph, is of somebody else: ask with another jobId"
@@ -85,8 +96,8 @@ class JarRuns:
             await self._context.dispatcher.wait_for_jobs(known, timeout=left, principal=principal)
 
 
-def _with_entry(record: JarRecord, wish: programs.RunWish) -> programs.RunWish:
-    """The wish with the program's own entry where it names none."""
+def with_entry(record: JarRecord, wish: programs.RunWish) -> programs.RunWish:
+    """The wish with the program's own entry where it names none. Raises InvalidInputError."""
     if wish.entry:
         if not programs.is_zip(record.name) and wish.entry != record.name and not programs.is_pipeline(wish.entry):
             message = (

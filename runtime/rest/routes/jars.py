@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from runtime.common.errors import ForbiddenError, InvalidInputError
+from runtime.common.errors import ConflictError, ForbiddenError, InvalidInputError
 from runtime.common.ids import JobId, parse_job_id
+from runtime.gateways.dispatcher import is_same_run
 from runtime.highavailability.jars import StoredJar
 from runtime.highavailability.records import JarRecord
-from runtime.jobgraph.graph import JobGraph
 from runtime.rest.access.authorized_routes import (
     HiddenError,
     authorized_router,
@@ -28,10 +28,10 @@ from runtime.rest.bodies.schema.common import Empty
 from runtime.rest.bodies.schema.jobs import JobPlan
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes, takes_file
-from runtime.rest.routes.jar_runs import JarRuns
+from runtime.rest.routes.jar_runs import JarRuns, with_entry
 from runtime.rest.uploads.library import Library, not_found
 from runtime.rest.uploads.multipart import FilePart
-from runtime.rest.uploads.programs import RunWish, split_args, with_configuration
+from runtime.rest.uploads.programs import RunWish, run_of_content, run_of_id, split_args, with_configuration
 from runtime.security.principals import Principal, Role
 
 Namespace = Annotated[str, Query(description="of the program; default: that of the principal")]
@@ -89,7 +89,8 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
         record = await _readable(context, principal_of(request), jar_id)
         asked = await _asked(request)
         job_id = _job_id(context, asked)
-        graph = await runs.graph(record, _wish(request, asked), job_id, _submitter(request, record))
+        wish = with_entry(record, _wish(request, asked))
+        graph = await runs.graph(record, wish, job_id, _submitter(request, record))
         body: JobPlan = {"plan": plan_of_graph(job_id, graph)}
         return JsonAnswer(body)
 
@@ -111,8 +112,12 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
         openapi_extra=takes(JarRunBody, is_required=False),
     )
     async def run(jar_id: str, request: Request) -> Response:
-        """Run a program as a job of its namespace, submitted by the caller. Idempotent with a `jobId`."""
-        job_id = await _run(jar_id, request)
+        """Run a program as a job of its namespace, submitted by the caller.
+
+        Idempotent with a `jobId` as long as the job is known, also when the program is uploaded anew or deleted.
+        Another request with that `jobId` is a 409.
+        """
+        job_id = await _run(context, runs, jar_id, request)
         body: schema.StartedJar = {"jobid": job_id, "applicationId": job_id}
         return JsonAnswer(body)
 
@@ -124,19 +129,36 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
     )
     async def run_application(jar_id: str, request: Request) -> Response:
         """The same: an application is one job."""
-        body: StartedApplication = {"applicationid": await _run(jar_id, request)}
+        body: StartedApplication = {"applicationid": await _run(context, runs, jar_id, request)}
         return JsonAnswer(body, status_code=202)
 
-    async def _run(jar_id: str, request: Request) -> JobId:
-        record = await _readable(context, principal_of(request), jar_id)
-        asked = await _asked(request)
-        job_id = _job_id(context, asked)
-        set_more(request, job=job_id)
-        submitter = _submitter(request, record)
-        graph: JobGraph = await runs.graph(record, _wish(request, asked), job_id, submitter)
-        check_still_signed_in(request.scope)  # the plan may have taken long
-        await runs.submit(graph, job_id, submitter, client="jars")
+
+async def _run(context: RestContext, runs: JarRuns, jar_id: str, request: Request) -> JobId:
+    """Have the job that a request asks for; none is begun twice, whoever dies meanwhile (R54)."""
+    principal = principal_of(request)
+    asked = await _asked(request)
+    job_id = _job_id(context, asked)
+    wish = _wish(request, asked)
+    set_more(request, job=job_id)
+    # R54: the job before the program, which may be deleted by now.
+    is_repeatable = bool(asked.job_id or asked.application_id)
+    found = await runs.find(job_id, principal.submitter) if is_repeatable else None
+    by_id = run_of_id(jar_id, wish)
+    if found is not None and is_same_run(found.program_run, by_id):
         return job_id
+    record = await _readable(context, principal, jar_id)
+    wish = with_entry(record, wish)
+    program_run = f"{by_id}/{run_of_content(record, wish)}"
+    if found is not None and found.program_run:
+        if is_same_run(found.program_run, program_run):
+            return job_id
+        message = f"job id {job_id} is taken by a job of another request: give another jobId, or none"
+        raise ConflictError(message)
+    submitter = _submitter(request, record)
+    graph = await runs.graph(record, wish, job_id, submitter)
+    check_still_signed_in(request.scope)  # the plan may have taken long
+    await runs.submit(graph, job_id, submitter, client="jars", program_run=program_run)
+    return job_id
 
 
 def _library(context: RestContext) -> Library:

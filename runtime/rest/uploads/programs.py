@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import PurePosixPath
 
@@ -164,9 +165,34 @@ def planning_graph(wish: RunWish, program: Artifact) -> JobGraph:
 
 
 def planning_id(record: JarRecord, wish: RunWish, job_id: JobId) -> JobId:
-    """The id of the job that plans this run of `job_id`: a repeated request finds the one that it had begun."""
-    asked = [record.jar_id, wish.entry, wish.args, wish.parallelism, job_id]
-    return JobId(hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:32])
+    """The id of the job that plans this run of `job_id`: a repeated request finds the one that it had begun, also for
+    another upload of the same bytes.
+    """
+    return JobId(_digest([*_content(record), wish.entry, wish.args, wish.parallelism, job_id]))
+
+
+def run_of_id(jar_id: str, wish: RunWish) -> str:
+    """The request as it is known without the program, which may be deleted: a part of `program_run` (R54)."""
+    return _digest(["id", jar_id, *_asked(wish)])
+
+
+def run_of_content(record: JarRecord, wish: RunWish) -> str:
+    """The request as any upload of the same bytes has it. `wish` has its entry. The other part of `program_run`."""
+    if wish.parallelism == 1 and not is_pipeline(wish.entry):
+        wish = replace(wish, parallelism=None)
+    return _digest(["content", *_content(record), *_asked(wish)])
+
+
+def _content(record: JarRecord) -> tuple[str, str, str]:
+    return record.namespace, record.name, record.key.partition("-")[0]
+
+
+def _asked(wish: RunWish) -> list[JsonValue]:
+    return [wish.entry, list(wish.args), wish.parallelism, wish.name, dict(wish.conf)]
+
+
+def _digest(asked: Sequence[object]) -> str:
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def planned_graph(graph: JobGraph, wish: RunWish, program: Artifact) -> JobGraph:

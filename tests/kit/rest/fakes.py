@@ -42,6 +42,7 @@ from runtime.gateways.dispatcher import (
     SubmitJobResponse,
     SubmitOutcome,
     TaskCounts,
+    is_same_run,
 )
 from runtime.gateways.overview import JobActivity, JobMasterInfo, Takeover
 from runtime.gateways.process import (
@@ -183,7 +184,7 @@ class FakeDispatcher:
         made = summary(job_id, status, modified)
         for one in self.submitted:
             if one.job_id == job_id:
-                made = replace(made, submitter=one.submitter, namespace=one.namespace)
+                made = replace(made, submitter=one.submitter, namespace=one.namespace, program_run=one.program_run)
         self.summaries[job_id] = made
         self.graphs[job_id] = archived(job_id, status)
         ended = self.activity.jobs_ended + status.is_globally_terminal
@@ -212,11 +213,12 @@ class FakeDispatcher:
         return await self.submit_job(request)
 
     async def submit_job(self, request: SubmitJobRequest, /) -> SubmitJobResponse:
-        """Remember the submit; another digest under the same id is a conflict."""
+        """Remember the submit; another digest under the same id is a conflict, unless it is the same run."""
         if self.refusal is not None:
             raise self.refusal
         known = [one for one in self.submitted if one.job_id == request.job_id]
-        if known and known[0].digest != request.digest:
+        is_other = known and known[0].digest != request.digest
+        if is_other and not is_same_run(known[0].program_run, request.program_run):
             raise ConflictError("job id is taken")
         self.submitted.append(request)
         outcome = SubmitOutcome.ALREADY_SUBMITTED if known else SubmitOutcome.ACCEPTED

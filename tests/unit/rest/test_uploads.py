@@ -214,6 +214,7 @@ async def test_the_graph_of_a_pipeline_comes_from_a_job(world: World) -> None:
         assert (graph.name, [one.name for one in graph.py_files]) == ("daily", ["lib.zip"])
         assert dispatcher.submitted[-1].job_id == JOB
 
+        del dispatcher.summaries[JOB]  # else a repeat looks at no plan
         dispatcher.set_result(planning.job_id, '{"name": 1, "options": {"namespace": "team-b"}}')
         refused = await http.post(f"/jars/{jar}/run", json=body)
         assert refused.status_code == 400
@@ -392,3 +393,60 @@ async def test_a_script_that_unpacks_to_too_much_is_refused(world: World) -> Non
         answer = await http.post(f"/jars/{jar}/run", json={"entryClass": "etl.py"})
         assert answer.status_code == 400
         assert "at most 4194304" in answer.json()["errors"][0]
+
+
+async def test_a_repeated_run_is_the_same_job_as_long_as_the_job_is_known(world: World) -> None:
+    """R54: whatever becomes of the program and of the object with its bytes."""
+    dispatcher = ObedientDispatcher()
+    world.fakes.dispatcher = dispatcher
+    connect = world.connect()
+    jar = await upload(connect, "etl.py", b"print(1)")
+    body = {"programArgs": "a", "jobId": JOB}
+
+    async def run(which: str, **other: object) -> int:
+        async with connect("sam") as http:
+            return (await http.post(f"/jars/{which}/run", json={**body, **other})).status_code
+
+    assert await run(jar) == 200
+    again = await upload(connect, "etl.py", b"print(1)")  # anybody may: the newest object is that of new jobs
+    assert [await run(jar), await run(again), await run(again, parallelism=1)] == [200, 200, 200]
+    world.clock.ahead = 3 * REFERENCE_MILLIS
+    assert [await run(jar), await run(again)] == [200, 200]
+    other = await upload(connect, "etl.py", b"print(2)")
+    taken = [await run(jar, programArgs="b"), await run(jar, flinkConfiguration={"spark.a": "1"}), await run(other)]
+    assert taken == [409, 409, 409]
+    async with connect("tom") as http:
+        assert (await http.post(f"/jars/{jar}/run", json=body)).status_code == 403
+        assert (await http.post(f"/jars/{'0' * 32}_etl.py/run", json=body)).status_code == 403
+    async with connect("sam") as http:
+        assert (await http.delete(f"/jars/{jar}")).status_code == 200
+        assert (await http.post(f"/jars/{jar}/run-application", json={**body, "jobId": None})).status_code == 404
+    assert [await run(jar), await run(jar, programArgs="b"), await run(again)] == [200, 404, 200]
+    assert len(dispatcher.submitted) == 1, "no graph is made for a job that is there"
+
+
+async def test_two_requests_at_once_are_one_job_though_its_graphs_differ(world: World) -> None:
+    """R54: neither has seen the other's job, and a copy of the object was made in between."""
+    connect = world.connect()
+    jar = await upload(connect, "etl.py", b"print(1)")
+    async with connect("sam") as http:
+        assert (await http.post(f"/jars/{jar}/run", json={"jobId": JOB})).status_code == 200
+        await upload(connect, "etl.py", b"print(1)")
+        assert (await http.post(f"/jars/{jar}/run", json={"jobId": JOB})).status_code == 200
+    first, second = world.fakes.dispatcher.submitted
+    assert first.digest != second.digest
+    assert first.program_run == second.program_run != ""
+
+
+async def test_a_run_goes_on_with_the_plan_of_the_same_bytes(world: World) -> None:
+    dispatcher = ObedientDispatcher()
+    dispatcher.next_status = JobStatus.RUNNING
+    world.fakes.dispatcher = dispatcher
+    connect = world.connect(long_poll_max=0.0)
+    data = zipped({"flows.py": "raise SystemExit"})
+    body = {"entryClass": "flows:pipeline", "jobId": JOB}
+    for _ in range(2):
+        jar = await upload(connect, "lib.zip", data)
+        async with connect("sam") as http:
+            assert (await http.post(f"/jars/{jar}/run", json=body)).status_code == 503
+    assert len({one.job_id for one in dispatcher.submitted}) == 1
