@@ -44,8 +44,8 @@ HISTORY_REFRESH = duration_option(
 HISTORY_JOBS_MAX = int_option(
     "historyserver.archive.retained-jobs",
     100_000,
-    "Jobs that the history server shows at most, those that ended last. Each takes about 1 kb of its memory. It "
-    "deletes no file.",
+    "Jobs that the history server shows at most, of each directory those that ended last; directories with many share "
+    "it evenly. Each job takes about 1 kb of its memory. It deletes no file.",
     high=2_000_000,
 )
 HISTORY_ADDRESS = host_option("historyserver.web.address", "127.0.0.1", "Interface that the history server listens on.")

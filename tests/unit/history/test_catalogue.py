@@ -188,6 +188,81 @@ async def test_the_jobs_that_ended_last_stay(histories: Histories) -> None:
     assert sorted(shown(catalogue)) == ["01", "09"]
 
 
+async def test_a_directory_does_not_push_out_the_jobs_of_another(histories: Histories, tmp_path: Path) -> None:
+    """R56: whoever says that jobs end late says so of the own ones."""
+    other = Histories(tmp_path / "other", histories.clock)
+    await histories.write(ended(1), ended(2, end=3000))
+    flood = [await other.write(*(ended(number, end=1 << 40) for number in range(10 * file, 10 * file + 10)))
+             for file in range(2, 6)]  # fmt: skip
+    catalogue = histories.catalogue(other.root, jobs_max=10)
+    await catalogue.refresh()
+    assert len(shown(catalogue)) == 10
+    assert {"01", "02"} <= set(shown(catalogue)), "who has few jobs keeps them all"
+    await histories.write(*(ended(number, end=4000 + number) for number in range(100, 110)))
+    await catalogue.refresh()
+    counted = [len([one for one in shown(catalogue) if (one >= "64") is is_own]) for is_own in (True, False)]
+    assert counted == [5, 5], "who has many shares with the others"
+    assert {"6d", "6c", "6b", "6a", "69"} <= set(shown(catalogue)), "those that ended last"
+    for file in flood:
+        file.unlink()
+    await catalogue.refresh()
+    assert sorted(shown(catalogue)) == sorted(f"{number:02x}" for number in (2, *range(101, 110), 100))[-10:]
+    other.io.close()
+
+
+async def test_what_was_left_out_comes_back_when_there_is_room(histories: Histories) -> None:
+    files = [await histories.write(ended(number, end=2000 + number), ended(number + 50, end=10)) for number in range(9)]
+    catalogue = histories.catalogue(jobs_max=4)
+    await catalogue.refresh()
+    assert sorted(shown(catalogue)) == ["05", "06", "07", "08"]
+    assert await catalogue.archive(job_id(8))
+    changes = catalogue.changes
+    await catalogue.refresh()
+    assert catalogue.changes == changes, "nothing is read again without room"
+    for file in files[4:]:
+        file.unlink()
+    await catalogue.refresh()
+    assert sorted(shown(catalogue)) == ["00", "01", "02", "03"]
+    files[0].unlink()
+    await catalogue.refresh()
+    assert sorted(shown(catalogue))[:3] == ["01", "02", "03"]
+    assert len(shown(catalogue)) == 4, "one of those that ended long ago"
+    assert catalogue.counts() == {JobStatus.FINISHED: 4}
+
+
+async def test_a_left_out_job_in_a_file_that_is_damaged_since_is_looked_for_once(
+    histories: Histories, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = await histories.write(ended(1))
+    last = await histories.write(ended(2, end=9000))
+    catalogue = histories.catalogue(jobs_max=1)
+    await catalogue.refresh()
+    bad.write_bytes(b"x" * bad.stat().st_size)
+    last.unlink()
+    for _ in range(3):
+        await catalogue.refresh()
+    assert shown(catalogue) == []
+    assert len([one for one in caplog.messages if "is left out" in one]) == 1
+
+
+async def test_what_a_job_hid_is_shown_when_that_job_goes(histories: Histories, tmp_path: Path) -> None:
+    other = Histories(tmp_path / "other", histories.clock)
+    await other.write(ended(1, name="of another directory"))
+    await histories.write(ended(1, name="older"))
+    newer = await histories.write(ended(1, name="newer"))
+    catalogue = histories.catalogue(other.root)
+    await catalogue.refresh()
+    assert [one.name for one in catalogue.newest_first()] == ["newer"]
+    newer.unlink()
+    await catalogue.refresh()
+    assert [one.name for one in catalogue.newest_first()] == ["older"]
+    for file in histories.files():
+        file.unlink()
+    await catalogue.refresh()
+    assert [one.name for one in catalogue.newest_first()] == ["of another directory"]
+    other.io.close()
+
+
 async def test_a_directory_that_is_away_keeps_what_was_read(
     histories: Histories, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
