@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.common.entropy import Entropy
+from runtime.common.errors import BugError, ConflictError
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv.conditions import absent, gets, present, settle
+from runtime.highavailability.kv.conditions import absent, gets, present, settle, unchanged
 from runtime.highavailability.kv.key_value_store import Delete, KeyValue, KeyValueStore, Put, Txn
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
-from runtime.highavailability.records import JarRecord
+from runtime.highavailability.records import JarRecord, LastJarRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,38 @@ class JarStore:
         self._entropy = entropy
         self._timeout = timeout
 
-    async def add(self, record: JarRecord) -> None:
-        """Store a new record, whose id nobody else has. Durable on return."""
-        key = self._keys.jar(record.jar_id)
-        txn = Txn(conditions=(absent(key),), success=(Put(key, encode_record(record)),), failure=gets(key))
-        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
-        assert settled.result.succeeded or settled.was_repeated, f"two uploads have the id {record.jar_id}"
+    async def add(self, record: JarRecord, *, jars_max: int) -> None:
+        """Store a new record, whose id nobody else has. Durable on return. Raises ConflictError above `jars_max`.
+
+        Each `add` replaces one key, on the condition that it is as it was before the records were counted: of two that
+        have counted the same ones, also in two processes that take themselves for the leader, one counts again.
+        """
+        key, last = self._keys.jar(record.jar_id), self._keys.last_jar
+        value = encode_record(record)
+        while True:
+            before = await self._kv.range(last, is_prefix=False, timeout=self._timeout)
+            await self.check_room(jars_max)
+            revision = before.kvs[0].mod_revision if before.kvs else 0
+            txn = Txn(
+                conditions=(absent(key), unchanged(last, revision)),
+                success=(Put(key, value), Put(last, encode_record(LastJarRecord(record.jar_id)))),
+                failure=gets(key),
+            )
+            settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+            (there,) = settled.answers() if not settled.result.succeeded else (None,)
+            if there is None and not settled.result.succeeded:
+                continue  # another upload came first
+            if there is not None and there.value != value:
+                message = f"two uploads have the id {record.jar_id}"
+                raise BugError(message)
+            return
+
+    async def check_room(self, jars_max: int) -> None:
+        """Raises ConflictError where there are so many programs that no more are taken. Reads none of them."""
+        count = (await self._kv.prefix_state(self._keys.jars, timeout=self._timeout)).count
+        if count >= jars_max:
+            message = f"there are {count} uploaded programs, the limit is {jars_max}: delete those that nobody runs"
+            raise ConflictError(message)
 
     async def get(self, jar_id: str) -> StoredJar | None:
         """One of them."""

@@ -138,6 +138,11 @@ class Keys:
         return f"{self.jars}{jar_id}"
 
     @property
+    def last_jar(self) -> str:
+        """Which program was uploaded last: each upload replaces it, so that no two of them count the same programs."""
+        return f"{self.root}last-jar"
+
+    @property
     def cluster_events(self) -> str:
         """Prefix of the cluster's events (D-114)."""
         return f"{self.root}cluster-events/"

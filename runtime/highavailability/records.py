@@ -233,6 +233,13 @@ class JarRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LastJarRecord:
+    """`last-jar`: the program that was uploaded last."""
+
+    jar_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterEventRecord:
     """`cluster-events/<term>-<n>`: an event of the cluster (D-114). Fields as in ClusterEvent.
 

@@ -172,9 +172,14 @@ class NoBlobs:
 class NoJars:
     """Implements REST's `JarEndpoint`: there are none."""
 
-    async def add(self, record: JarRecord, /) -> None:
+    async def add(self, record: JarRecord, /, *, jars_max: int) -> None:
         """Refused."""
-        del record
+        del record, jars_max
+        _refuse()
+
+    async def check_room(self, jars_max: int, /) -> None:
+        """Refused."""
+        del jars_max
         _refuse()
 
     async def get(self, jar_id: str, /) -> StoredJar | None:

@@ -50,8 +50,11 @@ class BlobEndpoint(Protocol):
 class JarEndpoint(Protocol):
     """The records of uploaded programs (R54), as REST uses them."""
 
-    async def add(self, record: JarRecord, /) -> None:
-        """Store a new record."""
+    async def add(self, record: JarRecord, /, *, jars_max: int) -> None:
+        """Store a new record. ConflictError where there are so many."""
+
+    async def check_room(self, jars_max: int, /) -> None:
+        """ConflictError where there are so many."""
 
     async def get(self, jar_id: str, /) -> StoredJar | None:
         """One of them."""

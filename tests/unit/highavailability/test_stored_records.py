@@ -46,6 +46,7 @@ SAMPLES: tuple[Any, ...] = (
     records.ClusterEventRecord("0123456789abcdef", 12, "job-taken-over", "m\u00e4r", "1" * 32, "a" * 32, "team-a", 3),
     records.PrincipalRecord("airflow", "submitter", "team-a", (records.StoredToken("ef" * 32, 12, 34),), "alice"),
     records.JarRecord("1-a.zip", "a.zip", "key", 12, 34, "team-a", "sam", ("etl.py",)),
+    records.LastJarRecord("1-a.zip"),
     cluster.ClusterRecord(ClusterUuid("e" * 32)),
     JobSummary(
         JobId("a" * 32),
