@@ -15,6 +15,7 @@ from runtime.jobgraph.parsing import parse_job_graph
 from runtime.rest.context import RestContext
 from runtime.rest.routes.submission import verify_graph
 from runtime.rest.uploads import programs
+from runtime.rest.uploads.known_scripts import KnownScripts
 from runtime.rest.uploads.library import Library
 
 CLIENT_OF_PLANS = "jars/plan"
@@ -27,12 +28,13 @@ class JarRuns:
 
     def __init__(self, context: RestContext) -> None:
         self._context = context
+        self._scripts = KnownScripts()
 
     async def graph(self, record: JarRecord, wish: programs.RunWish, job_id: JobId, submitter: Submitter) -> JobGraph:
         """The graph of a run; `wish` has its entry. A pipeline's takes a slot. Raises InvalidInputError, and
         UnavailableError for a plan that is not ready yet: the same request, with the same `jobId`, goes on waiting.
         """
-        library = Library(self._context.components, self._context.clock, self._context.entropy)
+        library = Library(self._context.components, self._context.clock, self._context.entropy, self._scripts)
         program = await library.open(record, wish.entry)
         if programs.is_pipeline(wish.entry):
             return await self._planned(record, wish, job_id, submitter, program.archive)

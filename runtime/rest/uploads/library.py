@@ -16,6 +16,7 @@ from runtime.highavailability.records import JarRecord
 from runtime.jobgraph.graph import Artifact
 from runtime.rest.context import BlobEndpoint, LeaderComponents
 from runtime.rest.uploads import programs
+from runtime.rest.uploads.known_scripts import KnownScripts
 from runtime.rest.uploads.zip_directory import ReadRange, read_member, read_members
 
 JARS_MAX = 1000
@@ -31,9 +32,12 @@ class Program:
 
 
 class Library:
-    """Of the leader; made for each request."""
+    """Of the leader; made for each request. `scripts`: what runs have read before."""
 
-    def __init__(self, components: LeaderComponents, clock: Clock, entropy: Entropy) -> None:
+    def __init__(
+        self, components: LeaderComponents, clock: Clock, entropy: Entropy, scripts: KnownScripts | None = None
+    ) -> None:
+        self._scripts = scripts or KnownScripts()
         self._jars = components.jars
         self._blobs: BlobEndpoint = components.blobs
         self._clock = clock
@@ -82,6 +86,17 @@ class Library:
         archive = _artifact(record.name, await self._fresh(record), record.size_bytes)
         if programs.is_jar(record.name) or not programs.is_zip(record.name) or programs.is_pipeline(entry):
             return Program(archive)
+        content = self._scripts.get(archive.sha256, entry)
+        if content is None:
+            content = await self._script(record, entry)
+            self._scripts.add(archive.sha256, entry, content)
+        script = Artifact.of_bytes(entry.rpartition("/")[2], content)
+        if script.is_pending:
+            key = await self._blobs.upload(script.sha256, _once(content))
+            script = _artifact(script.name, key, len(content))
+        return Program(archive, script)
+
+    async def _script(self, record: JarRecord, entry: str) -> bytes:
         read = self._reader(record.key)
         member = (await read_members(read, record.size_bytes)).get(entry)
         if member is None or not entry.endswith(programs.SCRIPT):
@@ -90,12 +105,7 @@ class Library:
                 f"{', '.join(record.entries[:10]) or 'its scripts, of which it has none'}"
             )
             raise InvalidInputError(message)
-        content = await read_member(read, member)
-        script = Artifact.of_bytes(entry.rpartition("/")[2], content)
-        if script.is_pending:
-            key = await self._blobs.upload(script.sha256, _once(content))
-            script = _artifact(script.name, key, len(content))
-        return Program(archive, script)
+        return await read_member(read, member)
 
     async def _fresh(self, record: JarRecord) -> BlobKey:
         """A key to which a new job may refer (R19): that of the record for a day, then that of a copy."""

@@ -36,6 +36,8 @@ from runtime.jobgraph.parsing import parse_job_graph
 from runtime.rest.access.sign_in import bearer_of
 from runtime.rest.app import create_app
 from runtime.rest.context import LeaderComponents
+from runtime.rest.uploads.known_scripts import KnownScripts
+from runtime.rest.uploads.zip_directory import Member, ReadRange, read_members
 from runtime.security.principals import ADMIN, Principal, Role
 from tests.kit.control_plane.job_graphs import lone
 from tests.kit.rest.fakes import RestFakes
@@ -450,3 +452,35 @@ async def test_a_run_goes_on_with_the_plan_of_the_same_bytes(world: World) -> No
         async with connect("sam") as http:
             assert (await http.post(f"/jars/{jar}/run", json=body)).status_code == 503
     assert len({one.job_id for one in dispatcher.submitted}) == 1
+
+
+async def test_an_archive_is_parsed_at_the_first_run_of_a_script(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = world.connect()
+    members = {"etl.py": "print(1)\n", "big.py": f"print({'1' * 70_000})\n"}
+    jar, other = [await upload(connect, name, zipped(members)) for name in ("jobs-1.0.zip", "jobs-1.1.zip")]
+    parsed: list[int] = []
+
+    async def counted(ranges: ReadRange, size_bytes: int) -> dict[str, Member]:
+        parsed.append(size_bytes)
+        return await read_members(ranges, size_bytes)
+
+    monkeypatch.setattr("runtime.rest.uploads.library.read_members", counted)
+    async with connect("sam") as http:
+        for which in (jar, jar, other):  # of the same bytes
+            for entry in members:
+                assert (await http.post(f"/jars/{which}/run", json={"entryClass": entry})).status_code == 200
+        code = world.submitted().vertices[0].operators[0].code
+        assert isinstance(code, ScriptCode)
+        assert code.script.key
+        assert len(parsed) == len(members)
+        assert (await http.post(f"/jars/{jar}/run", json={"entryClass": "no.py"})).status_code == 400
+
+
+async def test_known_scripts_are_bounded() -> None:
+    known = KnownScripts(bytes_max=10_000)
+    for number in range(5):
+        known.add("a", f"{number}.py", bytes(2000))
+        assert known.get("a", "0.py") is not None, "it was asked for last"
+    assert [known.get("a", f"{number}.py") is not None for number in range(5)] == [True, False, False, True, True]
+    known.add("a", "huge.py", bytes(20_000))
+    assert known.get("a", "huge.py") is None
