@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,8 @@ from runtime.config.validate import conflicts
 
 ENVIRONMENT_PREFIX = "FLINKLIKE__"
 CONFIG_FILE = "config.yaml"
+_WITH_LOGIN = re.compile(r"://\S*@")
+"""Of a URL that is refused nobody knows where its password ends."""
 _BRACKETS_MAX = 500
 _PAIRS_MAX = 10_000
 _EXPLAINED_MAX = 50
@@ -200,7 +203,7 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
             try:
                 values[key] = option.parse(text)
             except ValueError as error:
-                shown = MASK if option.is_secret else repr(text[:80])
+                shown = MASK if option.is_secret else repr(_WITH_LOGIN.sub(f"://{MASK}@", text)[:80])
                 problems.append(f"{key}: {shown} ({source}): {error}")
         elif key.startswith(SPARK_PREFIX):
             spark_conf[key] = text

@@ -127,6 +127,19 @@ def parse_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip().strip("'\"") for part in re.split(r"[,;]", inner) if part.strip())
 
 
+def parse_some(what: str) -> Callable[[str], tuple[str, ...]]:
+    """A parser of a list that has one member at least: nobody sets an empty one on purpose."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        members = parse_list(text)
+        if not members:
+            message = f"expected {what}; remove the option to have the default"
+            raise ValueError(message)
+        return members
+
+    return parse
+
+
 def parse_choices(choices: tuple[str, ...]) -> Callable[[str], tuple[tuple[str, str], ...]]:
     """A parser of a list of `name=choice` texts, in which no name comes twice."""
 
@@ -185,8 +198,11 @@ def parse_words(*known: str) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
         words = tuple(word.lower() for word in parse_list(text))
         for word in words:
-            if word not in known or words.count(word) > 1:
-                message = f"expected a list of {', '.join(known)}, each once at most, not {word[:80]!r}"
+            if word not in known:
+                message = f"expected a list of {', '.join(known)}, not {word[:80]!r}"
+                raise ValueError(message)
+            if words.count(word) > 1:
+                message = f"{word} stands there {words.count(word)} times: name it once"
                 raise ValueError(message)
         return words
 

@@ -7,7 +7,7 @@ from runtime.config.option import (
     duration_option,
     host_option,
     int_option,
-    parse_list,
+    parse_some,
     size_option,
     string_option,
 )
@@ -28,7 +28,7 @@ ARCHIVE_MAX_SIZE = size_option(
 )
 HISTORY_DIRS: ConfigOption[tuple[str, ...]] = ConfigOption(
     "historyserver.archive.fs.dir",
-    parse_list,
+    parse_some("the URL of one directory at least"),
     (),
     "Directory URLs that the history server reads: those of jobmanager.archive.fs.dir or of "
     "high-availability.storageDir, of any clusters. Of two jobs with one id that of the first directory is shown.",

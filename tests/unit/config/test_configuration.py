@@ -326,3 +326,16 @@ def test_shipped_configuration_is_valid() -> None:
     assert configuration.get(HA_TYPE) == "etcd"
     assert configuration.get(SINGLE_JOBMASTER)
     assert configuration.get(ETCD_ENDPOINTS) == ()
+
+
+@pytest.mark.parametrize("text", ["", "[]", " , "])
+def test_a_history_server_without_a_directory_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="expected the URL of one directory at least; remove the option"):
+        load(None, environment={}, dynamic=[f"historyserver.archive.fs.dir={text}"])
+
+
+def test_a_refused_url_is_shown_without_its_password(tmp_path: Path) -> None:
+    url = "http://name:pass@word@collector/v1/traces"
+    (problem,) = problems_of(tmp_path, f"traces.reporter.otlp.exporter.endpoint: {url}")
+    assert "http" in problem
+    assert "word" not in problem

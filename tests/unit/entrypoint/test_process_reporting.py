@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.common.ids import Incarnation
 from runtime.config.configuration import Configuration
 from runtime.config.loading import load
 from runtime.entrypoint.metrics import process_reporting
 from runtime.metrics import table
 from runtime.metrics.reporting import NO_REPORTING
 
+PROCESS = Incarnation("b" * 32)
 ROOT = Path(__file__).resolve().parents[3]
 ON = "metrics.reporters=prometheus"
 
@@ -33,12 +35,12 @@ def configuration(*dynamic: str) -> Configuration:
 
 
 def test_without_a_reporter_there_is_nothing() -> None:
-    assert process_reporting("jobmanager", configuration()) is NO_REPORTING
+    assert process_reporting("jobmanager", configuration(), PROCESS) is NO_REPORTING
 
 
 def test_with_one_there_are_counters_and_a_port() -> None:
     pytest.importorskip("prometheus_client", reason="pip install -r requirements/metrics.txt")
-    reporting = process_reporting("TaskManager", configuration(ON))
+    reporting = process_reporting("TaskManager", configuration(ON), PROCESS)
     assert reporting.registry.is_on
     assert reporting.address("elsewhere") == f"127.0.0.1:{reporting.port}"
     assert reporting.exposition is not None
@@ -54,7 +56,7 @@ def test_a_port_that_is_taken_is_told_with_what_to_do() -> None:
         taken.listen()
         options = configuration(ON, f"metrics.prometheus.port={taken.getsockname()[1]}")
         with pytest.raises(UnavailableError, match=r"set metrics\.prometheus\.port to 0 or to a range"):
-            process_reporting("jobmanager", options)
+            process_reporting("jobmanager", options, PROCESS)
 
 
 def test_without_the_library_a_process_says_what_to_install(tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_without_the_library_a_process_says_what_to_install(tmp_path: Path) -> N
         ("metrics.prometheus.bind-address=0.0.0.0", "bind-address has no effect without metrics.reporters"),
         ("metrics.max-series=500", "metrics.max-series has no effect without metrics.reporters"),
         ("metrics.reporters=graphite", "expected a list of prometheus"),
-        ("metrics.reporters=prometheus,prometheus", "each once at most"),
+        ("metrics.reporters=prometheus,prometheus", "prometheus stands there 2 times: name it once"),
         ("metrics.prometheus.port=9270-9250", "a range of ports such as 9250-9270"),
         ("metrics.prometheus.port=0-5", "a range of ports"),
         ("metrics.prometheus.port=70000", "a range of ports"),
