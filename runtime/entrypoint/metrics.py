@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,9 +11,10 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError
-from runtime.common.version import VERSION
+from runtime.common.ids import Incarnation
 from runtime.config.configuration import Configuration
 from runtime.config.options import metrics as m
+from runtime.entrypoint.otlp import COMPONENTS, otlp_resource, without_otlp
 from runtime.metrics.reporting import NO_REPORTING, Exposition, Reporting
 
 if TYPE_CHECKING:
@@ -23,12 +22,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_COMPONENTS = {"local cluster": "local", "TaskManager": "taskmanager"}
-"""By the name of the process; the others are called as they are."""
-_LIBRARIES = ("prometheus_client", "opentelemetry", "requests")
 
-
-def process_reporting(name: str, configuration: Configuration) -> Reporting:
+def process_reporting(name: str, configuration: Configuration, incarnation: Incarnation) -> Reporting:
     """Counters, and the reporters: a port that listens, who sends; `NO_REPORTING`, which loads nothing, without one.
 
     Raises InvalidInputError without the library, UnavailableError when the port is taken.
@@ -39,11 +34,14 @@ def process_reporting(name: str, configuration: Configuration) -> Reporting:
     from runtime.metrics.counted import CountedMetrics  # noqa: PLC0415 - only where metrics are on
     from runtime.metrics.process_figures import ProcessFigures, watch_loop_lag  # noqa: PLC0415
 
-    component = _COMPONENTS.get(name, name)
+    component = COMPONENTS.get(name, name)
     clock = SystemClock()
     registry = CountedMetrics(configuration.get(m.METRICS_MAX_SERIES))
     registry.read("process", ProcessFigures(component, clock))
-    send = _otlp(component, configuration, registry, clock) if "otlp" in reporters else None
+    send = None
+    if "otlp" in reporters:
+        resource = otlp_resource(name, configuration.get(m.METRICS_OTLP_SERVICE), incarnation)
+        send = _otlp(resource, configuration, registry, clock)
     served = _prometheus(configuration, registry, clock) if "prometheus" in reporters else None
 
     async def run(loop_clock: Clock) -> None:
@@ -72,7 +70,13 @@ def _prometheus(configuration: Configuration, registry: CountedMetrics, clock: C
     try:
         from runtime.metrics import prometheus  # noqa: PLC0415 - an optional library
     except ModuleNotFoundError as error:
-        raise _missing(error, "prometheus", "prometheus-client", "metrics") from error
+        if error.name is None or error.name.partition(".")[0] != "prometheus_client":
+            raise
+        message = (
+            f"{m.METRICS_REPORTERS.key}: prometheus takes the package prometheus-client, which is not installed here: "
+            "pip install 'airflow-flinklike[metrics]' (or prometheus-client), or remove the option"
+        )
+        raise InvalidInputError(message) from error
     from runtime.metrics.http_port import MetricsPort, bind_port  # noqa: PLC0415 - as the library
 
     exposition = Exposition(prometheus.PrometheusText(registry.families, clock), prometheus.CONTENT_TYPE)
@@ -85,28 +89,13 @@ def _prometheus(configuration: Configuration, registry: CountedMetrics, clock: C
 
 
 def _otlp(
-    component: str, configuration: Configuration, registry: CountedMetrics, clock: Clock
+    resource: dict[str, str], configuration: Configuration, registry: CountedMetrics, clock: Clock
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     try:
         from runtime.metrics.otlp import OtlpMetrics  # noqa: PLC0415 - an optional library
     except ModuleNotFoundError as error:
-        raise _missing(error, "otlp", "opentelemetry-exporter-otlp-proto-http", "traces") from error
-    resource = {
-        "service.name": configuration.get(m.METRICS_OTLP_SERVICE),
-        "service.version": VERSION,
-        "service.instance.id": f"{socket.gethostname()}-{os.getpid()}",
-        "flinklike.process": component,
-    }
+        raise without_otlp(error, m.METRICS_REPORTERS.key) from error
     endpoint, interval = configuration.get(m.METRICS_OTLP_ENDPOINT), configuration.get(m.METRICS_OTLP_INTERVAL)
     logger.info("metrics are sent to %s", endpoint)
     seconds = interval.total_seconds()
     return OtlpMetrics(registry.families, clock, endpoint=endpoint, interval=seconds, resource=resource).run
-
-
-def _missing(error: ModuleNotFoundError, reporter: str, package: str, extra: str) -> Exception:
-    if error.name is None or error.name.partition(".")[0] not in _LIBRARIES:
-        return error
-    return InvalidInputError(
-        f"{m.METRICS_REPORTERS.key}: {reporter} takes the package {package}, which is not installed here: "
-        f"pip install 'airflow-flinklike[{extra}]' (or {package}), or remove the option"
-    )

@@ -163,14 +163,15 @@ def _context(
 ) -> ProcessContext:
     """Raises StartRefusedError when the metrics or traces that are asked for cannot be had."""
     try:
-        reporting = process_reporting(name, configuration)
-        context = ProcessContext(configuration, layout, environment, lease_keeper=keeper, reporting=reporting)
-        context.tracing = process_tracing(name, configuration, context.incarnation)
+        context = ProcessContext(configuration, layout, environment, lease_keeper=keeper)
+        reporting = context.reporting = process_reporting(name, configuration, context.incarnation)
+        context.tracing = process_tracing(name, configuration, context.incarnation, reporting.registry)
     except FlinklikeError as error:
         logger.error("%s did not start: %s", name, error)  # noqa: TRY400 - one line says it
         raise StartRefusedError(str(error)) from error
-    if reporting.registry.is_on:
+    if reporting.port:
         logger.info("metrics are served at http://%s/metrics", reporting.address("localhost"))
+    if reporting.registry.is_on:
         context.make_rpc = partial(GrpcRpcService, metrics=reporting.registry)
     return context
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.common.errors import InvalidInputError
 from runtime.common.ids import Incarnation
-from runtime.common.version import VERSION
 from runtime.config.configuration import Configuration
 from runtime.config.options import traces as t
+from runtime.entrypoint.otlp import otlp_resource, without_otlp
+from runtime.metrics import table
+from runtime.metrics.registry import NO_METRICS, MetricRegistry
 from runtime.traces.reporter import NO_SPANS, QueuedSpans, SpanReporter
 from runtime.traces.span import TraceContext, without_trace
 
@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 _EXPORT_SECONDS = 10.0
 _TELLERS = ("jobmanager", "jobmaster", "local cluster")
 """TaskManagers tell no spans: what they know of an attempt is in the execution graph."""
-_LIBRARIES = ("opentelemetry", "requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,9 @@ class Tracing:
 NO_TRACING = Tracing()
 
 
-def process_tracing(name: str, configuration: Configuration, incarnation: Incarnation) -> Tracing:
+def process_tracing(
+    name: str, configuration: Configuration, incarnation: Incarnation, metrics: MetricRegistry = NO_METRICS
+) -> Tracing:
     """A reporter that waits for spans; `NO_TRACING`, which loads nothing, without one.
 
     Raises InvalidInputError without the library.
@@ -47,23 +48,11 @@ def process_tracing(name: str, configuration: Configuration, incarnation: Incarn
     try:
         from runtime.traces.otlp import otlp_exporter  # noqa: PLC0415 - an optional library
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _LIBRARIES:
-            raise
-        message = (
-            f"{t.TRACES_REPORTERS.key}: otlp takes the packages opentelemetry-sdk and "
-            f"opentelemetry-exporter-otlp-proto-http, and {error.name} is not installed here: "
-            "pip install 'airflow-flinklike[traces]', or remove the option"
-        )
-        raise InvalidInputError(message) from error
-    resource = {
-        "service.name": configuration.get(t.TRACES_SERVICE),
-        "service.version": VERSION,
-        "service.instance.id": incarnation,
-        "host.name": socket.gethostname(),
-        "flinklike.process": name,
-    }
+        raise without_otlp(error, t.TRACES_REPORTERS.key) from error
+    resource = otlp_resource(name, configuration.get(t.TRACES_SERVICE), incarnation)
     endpoint = configuration.get(t.TRACES_ENDPOINT)
-    spans = QueuedSpans(otlp_exporter(endpoint, resource, _EXPORT_SECONDS))
+    lost = metrics.counter(table.LOST_SPANS)
+    spans = QueuedSpans(otlp_exporter(endpoint, resource, _EXPORT_SECONDS), lost.inc)
     ratio = configuration.get(t.TRACES_RATIO)
 
     def new_trace(job_id: str, traceparent: str) -> str:

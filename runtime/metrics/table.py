@@ -202,6 +202,13 @@ READER_FAILURES = Metric(
     (Label("reader", meaning="a group of this table"),),
 )
 
+LOST_SPANS = Metric(
+    "flinklike_traces_lost_total",
+    _COUNTER,
+    Owner.EACH,
+    "Jobs and submits whose spans could not be reported, or of which that is not known when the process ends.",
+)
+
 # --- JobManager ---------------------------------------------------------------------------------------------------
 
 IS_LEADER = Metric(

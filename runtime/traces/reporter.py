@@ -54,11 +54,22 @@ class NoSpans:
 NO_SPANS: SpanReporter = NoSpans()
 
 
-class QueuedSpans:
-    """Implements `SpanReporter` over `export`, which blocks, and returns whether the spans were taken."""
+def _nobody(_number: int, /) -> None:
+    """Nobody counts."""
 
-    def __init__(self, export: Callable[[Sequence[Span]], bool]) -> None:
+
+class QueuedSpans:
+    """Implements `SpanReporter` over `export`, which blocks, and returns whether the spans were taken.
+
+    `count_lost` is told how many tellings are lost.
+    """
+
+    def __init__(self, export: Callable[[Sequence[Span]], bool], count_lost: Callable[[int], None] = _nobody) -> None:
         self._export = export
+        self._count_lost = count_lost
+        self._sending: asyncio.Future[bool] | None = None
+        self._sent = 0
+        """The tellings of the batch that a thread sends."""
         self._queue: deque[MakeSpans] = deque()
         self._wake = asyncio.Event()
         self._lost = 0
@@ -73,7 +84,7 @@ class QueuedSpans:
         """Of a full queue the oldest goes."""
         if len(self._queue) >= QUEUED_MAX:
             self._queue.popleft()
-            self._lost += 1
+            self._lose(1)
         self._queue.append(make)
         self._wake.set()
 
@@ -92,19 +103,29 @@ class QueuedSpans:
     async def _flush(self) -> None:
         try:
             async with asyncio.timeout(_FLUSH_SECONDS):
-                while self._queue:
+                while self._sending is not None or self._queue:
                     await self._send()
         except TimeoutError:
-            self._lost += len(self._queue)
+            self._lose(len(self._queue) + (self._sent if self._sending is not None else 0))
         self._say(is_last=True)
 
     async def _send(self) -> None:
-        batch = list(islice(self._queue, _BATCH_MAX))
-        for _ in batch:
-            self._queue.popleft()
-        if not await asyncio.to_thread(self._send_now, batch):
-            self._lost += len(batch)
+        """Send a batch. Who is cancelled meanwhile leaves it to the thread, and the next call waits for that one."""
+        if self._sending is None:
+            batch = list(islice(self._queue, _BATCH_MAX))
+            for _ in batch:
+                self._queue.popleft()
+            self._sent = len(batch)
+            self._sending = asyncio.get_running_loop().run_in_executor(None, self._send_now, batch)
+        _ = await asyncio.wait({self._sending})
+        if not self._sending.result():
+            self._lose(self._sent)
+        self._sending = None
         self._say()
+
+    def _lose(self, number: int) -> None:
+        self._lost += number
+        self._count_lost(number)
 
     def _send_now(self, batch: Sequence[MakeSpans]) -> bool:
         try:

@@ -9,11 +9,10 @@ from runtime.config.option import (
     duration_option,
     host_option,
     int_option,
-    matching,
     parse_port_range,
     parse_words,
-    string_option,
 )
+from runtime.config.options.otlp import OTLP_EXTRA, OTLP_PACKAGES, otlp_endpoint, otlp_service
 
 METRICS_REPORTERS: ConfigOption[tuple[str, ...]] = ConfigOption(
     "metrics.reporters",
@@ -21,7 +20,7 @@ METRICS_REPORTERS: ConfigOption[tuple[str, ...]] = ConfigOption(
     (),
     "Who is told the metrics of each process: prometheus serves them in Prometheus' text format, and takes the package "
     "prometheus-client (pip install 'airflow-flinklike[metrics]'); otlp sends them to an OpenTelemetry collector, and "
-    "takes opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http (pip install 'airflow-flinklike[traces]'). "
+    f"takes {OTLP_PACKAGES} ({OTLP_EXTRA}). "
     "Without a reporter nothing is counted.",
     "List",
     "(none)",
@@ -52,20 +51,9 @@ METRICS_MAX_SERIES = int_option(
     low=100,
     high=100_000,
 )
-METRICS_OTLP_ENDPOINT: ConfigOption[str] = ConfigOption(
-    "metrics.reporter.otlp.exporter.endpoint",
-    matching(
-        r"https?://[^/\s@]+(/\S*)?",
-        "a URL without a user, such as http://collector:4318/v1/metrics (tokens: OTEL_EXPORTER_OTLP_HEADERS)",
-    ),
-    "http://127.0.0.1:4318/v1/metrics",
-    "URL of the collector, which speaks OTLP over HTTP (protobuf). Headers and certificates are those of "
-    "OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE in the environment of the processes.",
-    "String",
-)
+_OTLP = "metrics.reporter.otlp"
+METRICS_OTLP_ENDPOINT = otlp_endpoint(_OTLP, "/v1/metrics")
 METRICS_OTLP_INTERVAL = duration_option(
     "metrics.reporter.otlp.interval", "10 s", "How often each process sends its metrics.", low="1 s"
 )
-METRICS_OTLP_SERVICE = string_option(
-    "metrics.reporter.otlp.service.name", "flinklike", "Name of the service in the collector: one for each cluster."
-)
+METRICS_OTLP_SERVICE = otlp_service(_OTLP)

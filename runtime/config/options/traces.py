@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from runtime.config.option import ConfigOption, float_option, matching, parse_words, string_option
+from runtime.config.option import ConfigOption, float_option, parse_words
+from runtime.config.options.otlp import OTLP_EXTRA, OTLP_PACKAGES, otlp_endpoint, otlp_service
 
 TRACES_REPORTERS: ConfigOption[tuple[str, ...]] = ConfigOption(
     "traces.reporters",
     parse_words("otlp"),
     (),
-    "Who is told the traces of jobs: otlp sends them to an OpenTelemetry collector. It takes the packages "
-    "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http (pip install 'airflow-flinklike[traces]'). Without "
-    "a reporter no job has a trace.",
+    f"Who is told the traces of jobs: otlp sends them to an OpenTelemetry collector. It takes the packages "
+    f"{OTLP_PACKAGES} ({OTLP_EXTRA}). Without a reporter no job has a trace.",
     "List",
     "(none)",
 )
-TRACES_ENDPOINT: ConfigOption[str] = ConfigOption(
-    "traces.reporter.otlp.exporter.endpoint",
-    matching(
-        r"https?://[^/\s@]+(/\S*)?",
-        "a URL without a user, such as http://collector:4318/v1/traces (tokens: OTEL_EXPORTER_OTLP_HEADERS)",
-    ),
-    "http://127.0.0.1:4318/v1/traces",
-    "URL of the collector, which speaks OTLP over HTTP (protobuf). Headers and certificates are those of "
-    "OTEL_EXPORTER_OTLP_HEADERS and OTEL_EXPORTER_OTLP_CERTIFICATE in the environment of the processes.",
-    "String",
-)
-TRACES_SERVICE = string_option(
-    "traces.reporter.otlp.service.name", "flinklike", "Name of the service in the collector: one for each cluster."
-)
+_OTLP = "traces.reporter.otlp"
+TRACES_ENDPOINT = otlp_endpoint(_OTLP, "/v1/traces")
+TRACES_SERVICE = otlp_service(_OTLP)
 TRACES_RATIO = float_option(
     "traces.sample-ratio",
     1.0,

@@ -40,6 +40,8 @@ class OtlpReceiver:
         """By the attribute `flinklike.process` and the name of the metric: its latest state, as OTLP has it."""
         self.refuses = 200
         self.headers: list[dict[str, str]] = []
+        self.senders: dict[str, dict[str, Any]] = {}
+        """By the path: who has sent last, by the attributes of its resource."""
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -67,6 +69,7 @@ class OtlpReceiver:
         request = ExportTraceServiceRequest.FromString(body)
         for resource in request.resource_spans:
             about = {one.key: _value(one.value) for one in resource.resource.attributes}
+            self.senders["/v1/traces"] = about
             for scope in resource.scope_spans:
                 self.spans += [_span(one, str(about.get("service.name", ""))) for one in scope.spans]
 
@@ -74,6 +77,7 @@ class OtlpReceiver:
         """The metrics of one request."""
         for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
             about = {one.key: _value(one.value) for one in resource.resource.attributes}
+            self.senders["/v1/metrics"] = about
             for scope in resource.scope_metrics:
                 self.metrics.update({(about["flinklike.process"], one.name): one for one in scope.metrics})
 

@@ -11,17 +11,22 @@ import pytest
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="pip install -r requirements/traces.txt")
 
-from runtime.aio.clock import SystemClock
+from runtime.aio.clock import LoopClock, SystemClock
+from runtime.aio.scope import Scope
 from runtime.common.errors import InvalidInputError
+from runtime.common.ids import Incarnation
 from runtime.config.loading import load
 from runtime.entrypoint.metrics import process_reporting
+from runtime.entrypoint.traces import process_tracing
 from runtime.metrics import table
 from runtime.metrics.counted import CountedMetrics
 from runtime.metrics.metric import Metric
 from runtime.metrics.otlp import OtlpMetrics
 from runtime.metrics.registry import Sample
+from runtime.traces.span import NO_SPAN, Span
 from tests.kit.services.otlp_receiver import OtlpReceiver
 
+PROCESS = Incarnation("b" * 32)
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -87,11 +92,36 @@ async def test_a_collector_that_is_away_is_told_once_and_its_return_too(caplog: 
 def test_a_process_sends_its_own_figures() -> None:
     with OtlpReceiver().serving() as receiver:
         options = ["metrics.reporters=otlp", f"metrics.reporter.otlp.exporter.endpoint={receiver.address}/v1/metrics"]
-        reporting = process_reporting("TaskManager", load(None, environment={}, dynamic=options))
+        reporting = process_reporting("TaskManager", load(None, environment={}, dynamic=options), PROCESS)
         assert (reporting.registry.is_on, reporting.exposition, reporting.port) == (True, None, 0)
         assert reporting.address("host") == ""
         assert reporting.run is not None
     reporting.close()
+
+
+@pytest.mark.asyncio
+async def test_a_process_is_one_instance_in_its_metrics_and_traces() -> None:
+    with OtlpReceiver().serving() as receiver:
+        options = ["metrics.reporters=otlp", f"metrics.reporter.otlp.exporter.endpoint={receiver.address}/v1/metrics",
+                   "metrics.reporter.otlp.interval=1 s", "traces.reporters=otlp",
+                   f"traces.reporter.otlp.exporter.endpoint={receiver.endpoint}"]  # fmt: skip
+        configuration = load(None, environment={}, dynamic=options)
+        reporting = process_reporting("local cluster", configuration, PROCESS)
+        tracing = process_tracing("local cluster", configuration, PROCESS, reporting.registry)
+        assert reporting.run is not None
+        assert tracing.run is not None
+        tracing.reporter.tell(lambda: (Span("a", "c" * 32, "d" * 16, NO_SPAN, 1, 2),))
+        async with Scope("test") as scope:
+            scope.spawn("metrics", reporting.run(LoopClock()))
+            scope.spawn("traces", tracing.run())
+            async with asyncio.timeout(60):
+                while len(receiver.senders) < 2:
+                    await asyncio.sleep(0.01)
+            scope.cancel_all()
+        reporting.close()
+    metrics, traces = (receiver.senders[path] for path in ("/v1/metrics", "/v1/traces"))
+    assert metrics == traces
+    assert (metrics["service.instance.id"], metrics["flinklike.process"]) == (PROCESS, "local")
 
 
 @pytest.mark.parametrize(
@@ -100,6 +130,8 @@ def test_a_process_sends_its_own_figures() -> None:
         (["metrics.reporter.otlp.interval=5 s"], "interval has no effect without metrics.reporters: otlp"),
         (["metrics.reporters=otlp", "metrics.prometheus.port=9250"], "no effect without metrics.reporters: prometheus"),
         (["metrics.reporters=prometheus", "metrics.reporter.otlp.service.name=x"], "without metrics.reporters: otlp"),
+        (["metrics.reporters=otlp", "metrics.reporter.otlp.service.name= "], "expected a name of up to 255 characters"),
+        (["metrics.reporters=otlp,otlp"], "otlp stands there 2 times: name it once"),
     ],
 )
 def test_options_of_another_reporter_have_no_effect(options: list[str], sentence: str) -> None:
@@ -110,7 +142,7 @@ def test_options_of_another_reporter_have_no_effect(options: list[str], sentence
 def test_both_at_once() -> None:
     pytest.importorskip("prometheus_client", reason="pip install -r requirements/metrics.txt")
     reporting = process_reporting(
-        "jobmanager", load(None, environment={}, dynamic=["metrics.reporters=prometheus,otlp"])
+        "jobmanager", load(None, environment={}, dynamic=["metrics.reporters=prometheus,otlp"]), PROCESS
     )
     assert reporting.exposition is not None
     assert reporting.port > 0

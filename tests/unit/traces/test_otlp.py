@@ -97,6 +97,8 @@ def test_without_the_library_a_process_says_what_to_install(tmp_path: Path) -> N
         ("traces.sample-ratio=0.5", "traces.sample-ratio has no effect without traces.reporters"),
         ("traces.reporter.otlp.service.name=x", "service.name has no effect without traces.reporters"),
         ("traces.reporters=jaeger", "expected a list of otlp"),
+        ("traces.reporters=otlp,otlp", "otlp stands there 2 times: name it once"),
+        ("traces.reporter.otlp.service.name=", "expected a name of up to 255 characters, such as nightly"),
     ],
 )
 def test_wrong_options(text: str, sentence: str) -> None:
@@ -107,7 +109,16 @@ def test_wrong_options(text: str, sentence: str) -> None:
 SENTENCE = r"a URL without a user, such as http://collector:4318/v1/traces \(tokens: OTEL_EXPORTER_OTLP_HEADERS\)"
 
 
-@pytest.mark.parametrize("url", ["collector:4318", "ftp://collector", "http://name:password@collector/v1/traces"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "collector:4318",
+        "ftp://collector",
+        "http://name:password@collector/v1/traces",
+        "http://name:a@password@collector",
+    ],
+)
 def test_wrong_collectors(url: str) -> None:
-    with pytest.raises(InvalidInputError, match=SENTENCE):
+    with pytest.raises(InvalidInputError, match=SENTENCE) as refused:
         load(None, environment={}, dynamic=[ON, f"traces.reporter.otlp.exporter.endpoint={url}"])
+    assert "password" not in str(refused.value)

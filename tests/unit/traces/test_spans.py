@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -181,3 +182,66 @@ async def test_a_mistake_in_a_span_ends_nothing(caplog: pytest.LogCaptureFixture
     queue.tell(lambda: of(json.loads("")))
     await told(queue, seconds=0.01)
     assert "spans could not be reported" in caplog.text
+
+
+class SlowCollector(Collector):
+    """Answers when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answers = threading.Event(), threading.Event()
+
+    def export(self, spans: Sequence[Span]) -> bool:
+        self.asked.set()
+        assert self.answers.wait(60)
+        return super().export(spans)
+
+
+class Lost:
+    """The counter of what is lost."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def count(self, number: int) -> None:
+        self.number += number
+
+
+async def stopped_while_it_sends(collector: SlowCollector, lost: Lost) -> asyncio.Future[None]:
+    """The process is to stop when a batch is on its way, and another telling waits."""
+    queue = QueuedSpans(collector.export, lost.count)
+    queue.tell(lambda: of("sent"))
+    running = asyncio.ensure_future(queue.run())
+    async with asyncio.timeout(60):
+        while not collector.asked.is_set():
+            await asyncio.sleep(0.01)
+    queue.tell(lambda: of("waits"))
+    running.cancel()
+    await asyncio.sleep(0.05)
+    return running
+
+
+@pytest.mark.asyncio
+async def test_a_batch_on_its_way_at_the_end_of_the_process_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporter, "GATHER_SECONDS", 0.01)
+    collector, lost = SlowCollector(), Lost()
+    running = await stopped_while_it_sends(collector, lost)
+    collector.answers.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (collector.names, collector.calls, lost.number) == (["sent", "waits"], 2, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_batch_that_is_not_answered_in_time_counts_as_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reporter, "GATHER_SECONDS", 0.01)
+    monkeypatch.setattr(reporter, "_FLUSH_SECONDS", 0.1)
+    collector, lost = SlowCollector(), Lost()
+    running = await stopped_while_it_sends(collector, lost)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    collector.answers.set()
+    assert lost.number == 2
+    assert "the spans of 2 jobs or submits could not be reported" in caplog.text
