@@ -34,7 +34,7 @@ from runtime.entrypoint.component_factories import (
     JobMasterPrimaryComponentFactory,
     StandaloneComponentFactory,
 )
-from runtime.entrypoint.job_manager_events import JobManagerEvents
+from runtime.entrypoint.job_manager_events import HISTORY_PERIOD, JobManagerEvents
 from runtime.entrypoint.job_manager_metrics import JobManagerMetrics
 from runtime.entrypoint.job_manager_options import (
     audit_log,
@@ -398,12 +398,13 @@ def _predecessor(context: ProcessContext, services: JobManagerServices) -> Prede
 
 def _do_leaders_work(scope: Scope, runner: DispatcherRunner, services: JobManagerServices, leading: _Leading) -> None:
     """What a leader does beside its components, in every term of this process."""
-    events = JobManagerEvents(runner, leading.retrieval, services.compactor)
+    events = JobManagerEvents(runner, leading.retrieval, services.compactor, services.history)
     scope.spawn_eternal("candidates", _while_leading(runner, events.follow_candidates))
     work: dict[str, tuple[Callable[[], Awaitable[object]], float]] = {
         "compaction": (events.compact, LOOK_PERIOD),
         "blob-collection": (BlobCollector(services.blobs, services.ha).activate, COLLECTION_PERIOD),
         "history": (services.history.bound, COLLECTION_PERIOD),
+        "waiting-history": (events.carry_history, HISTORY_PERIOD),
     }
     if services.ha.is_durable:
         work["store-mark"] = (services.mark.note, MARK_PERIOD)

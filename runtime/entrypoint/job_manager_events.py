@@ -1,4 +1,4 @@
-"""Events that no component of a term sees: JobManagers that come and go, and a store that is full (D-114)."""
+"""Events that no component of a term sees: JobManagers that come and go, a full store, an absent history (D-114)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from runtime.dispatcher.runner import DispatcherRunner
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents, EventKind
 from runtime.highavailability.kv.compaction import CompactionStatus, Compactor
 from runtime.highavailability.leadership.retrieval import LeaderRetrieval
+from runtime.history.writer import HistoryWriter
 
 STORE = "store"
-"""Subject of the events about the store."""
+HISTORY = "history"
+"""Subjects of the events about them."""
+HISTORY_PERIOD = 30.0
+"""Seconds between two looks whether the history can be written."""
 
 
 class JobManagerEvents:
     """Tells them to the events of this process's term; to nobody while it does not lead."""
 
-    def __init__(self, runner: DispatcherRunner, retrieval: LeaderRetrieval, compactor: Compactor) -> None:
+    def __init__(
+        self, runner: DispatcherRunner, retrieval: LeaderRetrieval, compactor: Compactor, history: HistoryWriter
+    ) -> None:
+        self._history = history
         self._runner = runner
         self._retrieval = retrieval
         self._compactor = compactor
@@ -35,6 +42,15 @@ class JobManagerEvents:
         else:
             self._events.tell(EventKind.STORE_HAS_ROOM, f"the store has room again, {figures}", subject=STORE)
         return status
+
+    async def carry_history(self) -> int:
+        """Carry over what waits for the history, and tell whether it can be written."""
+        carried = await self._history.carry()
+        if self._history.trouble:
+            self._events.tell(EventKind.HISTORY_AWAY, self._history.trouble, subject=HISTORY)
+        else:
+            self._events.tell(EventKind.HISTORY_BACK, "the history can be written again", subject=HISTORY)
+        return carried
 
     async def follow_candidates(self) -> None:
         """Tell which JobManagers come and go while this one leads. Eternal."""

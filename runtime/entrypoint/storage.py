@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
@@ -67,10 +68,16 @@ class BlobCollector:
 def history_writer(
     configuration: Configuration, layout: Layout, io: BlockingIo, clock: Clock, entropy: Entropy
 ) -> HistoryWriter:
-    """The history of this cluster (D-115)."""
-    bytes_max = configuration.get(ARCHIVE_MAX_SIZE)
-    directory = open_directory(layout.history_url(configuration))
-    return HistoryWriter(directory, configuration.get(HA_CLUSTER_ID), io, clock, entropy, bytes_max=bytes_max)
+    """The history of this cluster (D-115). Its directory is opened when it is written: nothing else waits for it."""
+    return HistoryWriter(
+        partial(open_directory, layout.history_url(configuration)),
+        open_directory(layout.storage_url(configuration)),
+        configuration.get(HA_CLUSTER_ID),
+        io,
+        clock,
+        entropy,
+        bytes_max=configuration.get(ARCHIVE_MAX_SIZE),
+    )
 
 
 class StoredGraphs:

@@ -32,6 +32,8 @@ class EventKind(Enum):
     TASKMANAGER_RECOVERED = "taskmanager-recovered"
     STORE_FULL = "store-full"
     STORE_HAS_ROOM = "store-has-room"
+    HISTORY_AWAY = "history-away"
+    HISTORY_BACK = "history-back"
     JOB_TAKEN_OVER = "job-taken-over"
     JOB_CANCELLED = "job-cancelled"
 
@@ -57,6 +59,7 @@ _AXES = {
     **dict.fromkeys((EventKind.TASKMANAGER_TROUBLED, EventKind.TASKMANAGER_RECOVERED), "trouble"),
     EventKind.JOB_CANCELLED: "end",
     **dict.fromkeys((EventKind.STORE_FULL, EventKind.STORE_HAS_ROOM), "room"),
+    **dict.fromkeys((EventKind.HISTORY_AWAY, EventKind.HISTORY_BACK), "history"),
 }
 _NORMAL = frozenset(
     {
@@ -64,6 +67,7 @@ _NORMAL = frozenset(
         EventKind.TASKMANAGER_UNDRAINED,
         EventKind.TASKMANAGER_RECOVERED,
         EventKind.STORE_HAS_ROOM,
+        EventKind.HISTORY_BACK,
     }
 )
 

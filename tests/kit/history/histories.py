@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from runtime.aio.entropy import SystemEntropy
@@ -46,9 +47,21 @@ class Histories:
     io: BlockingIo = field(default_factory=lambda: BlockingIo(threads=1))
 
     def writer(self, cluster: str = "one", bytes_max: int = 1 << 30) -> HistoryWriter:
-        """That of a cluster."""
-        directory = open_directory(str(self.root))
-        return HistoryWriter(directory, cluster, self.io, self.clock, SystemEntropy(), bytes_max=bytes_max)
+        """That of a cluster, whose storage lies beside the histories."""
+        return HistoryWriter(
+            partial(open_directory, str(self.root)),
+            open_directory(str(self.storage)),
+            cluster,
+            self.io,
+            self.clock,
+            SystemEntropy(),
+            bytes_max=bytes_max,
+        )
+
+    @property
+    def storage(self) -> Path:
+        """The storage directory of the clusters."""
+        return self.root.with_name(f"{self.root.name}-storage")
 
     async def write(self, *jobs: EndedJob, cluster: str = "one") -> Path:
         """One more file of a cluster, a millisecond after the one before."""

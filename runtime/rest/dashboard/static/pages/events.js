@@ -26,6 +26,8 @@ const LOOKS = {
   "taskmanager-recovered": "good",
   "store-full": "bad",
   "store-has-room": "good",
+  "history-away": "bad",
+  "history-back": "good",
   "job-taken-over": "warn",
   "job-cancelled": "off",
 };
