@@ -205,8 +205,8 @@ def _add_job(app: FastAPI) -> None:
             raise HTTPException(400, "the only mode is cancel")
         with cluster_of(found.job.conn_id) as client:
             client.cancel(found.job.job_id)
-        _note_cancel(user, found)
-        return JSONResponse({}, status_code=202, headers=HEADERS)
+        problem = _note_cancel(user, found)
+        return JSONResponse({"problem": problem} if problem else {}, status_code=202, headers=HEADERS)
 
 
 def _task_job(request: Request, user: Any, reference: str, job_id: str) -> TaskJob:
@@ -253,15 +253,24 @@ async def _logs_body(request: Request) -> dict[str, Any]:
     return {name: asked[name] for name in _LOGS_FIELDS if name in asked}
 
 
-def _note_cancel(user: Any, found: TaskJob) -> None:
-    """In Airflow's own audit log; the cluster's names the principal of the connection."""
+def _note_cancel(user: Any, found: TaskJob) -> str:
+    """In Airflow's own audit log; the cluster's names the principal of the connection.
+
+    The job is cancelled by now, whatever becomes of the line. Returns what is wrong about it, "" for nothing.
+    """
     from airflow.models.log import Log
     from airflow.utils.session import create_session  # noqa: PLC0415
+    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
 
     place, name = found.place, str(user.get_name())
     logger.info("%s has cancelled job %s of %s.%s", name, found.job.job_id, place.dag_id, place.task_id)
     extra = json.dumps({"job_id": found.job.job_id, "conn_id": found.job.conn_id})
     line = Log("flinklike_cancel", owner=name, owner_display_name=name, extra=extra)
     line.dag_id, line.task_id, line.run_id, line.map_index = place.dag_id, place.task_id, place.run_id, place.map_index
-    with create_session() as session:
-        session.add(line)
+    try:
+        with create_session() as session:
+            session.add(line)
+    except SQLAlchemyError:
+        logger.exception("the cancel of job %s by %s is not in Airflow's audit log", found.job.job_id, name)
+        return "the job is cancelled, but Airflow's audit log could not be written: the log of its API server has it"
+    return ""

@@ -224,6 +224,30 @@ def test_only_editors_cancel(ask: Ask, cluster: RestThread) -> None:
     assert cluster.dispatcher.cancelled == [stored(SALES).job_id]
 
 
+def test_a_cancel_that_airflow_cannot_note_is_one(
+    ask: Ask, cluster: RestThread, caplog: pytest.LogCaptureFixture
+) -> None:
+    from airflow.models.log import Log
+    from sqlalchemy import event
+    from sqlalchemy.exc import OperationalError
+
+    def refuse(*_: object) -> None:
+        statement = "INSERT"
+        raise OperationalError(statement, {}, OSError("database is locked"))
+
+    cluster.put(stored(SALES).job_id, JobStatus.RUNNING)
+    before = len(cluster.dispatcher.cancelled)
+    event.listen(Log, "before_insert", refuse)
+    try:
+        answer = ask("edits-sales", at(SALES), "PATCH", headers=OWN)
+    finally:
+        event.remove(Log, "before_insert", refuse)
+    assert answer.status_code == 202, answer.text
+    assert "Airflow's audit log could not be written" in answer.json()["problem"]
+    assert len(cluster.dispatcher.cancelled) == before + 1
+    assert "is not in Airflow's audit log" in caplog.text
+
+
 def test_logs_are_for_who_may_read_logs(ask: Ask) -> None:
     body = {"position": {}, "streams": ["stdout"], "wait": 60, "since": 10**15, "stranger": 1}
     assert ask("reads-sales", at(SALES, "/logs"), "POST", json=body).status_code == 200, "no field is passed on unnamed"
