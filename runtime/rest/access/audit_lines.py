@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from runtime.common.errors import UnavailableError
 from runtime.common.json_text import parse_json
 
 READ_MAX = 1 << 20
@@ -17,7 +19,8 @@ READ_MAX = 1 << 20
 def last_lines(path: Path, lines_max: int) -> list[dict[str, Any]]:
     """The newest lines, oldest first, of the file and the one that was moved aside last. Blocks.
 
-    What is no line of ours is left out. A file that is not there has no lines.
+    What is no line of ours is left out. A file that is not there has no lines. Raises UnavailableError for one that is,
+    and cannot be read: nobody is to take it for one in which nothing stands.
     """
     found: list[dict[str, Any]] = []
     room = READ_MAX
@@ -38,14 +41,21 @@ def _end_of(path: Path, size_max: int) -> bytes:
         return b""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+    except FileNotFoundError:
         return b""  # it was never written, or was moved aside just now
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
+        message = f"the audit log {path} cannot be read: {why}. Mend that on the host of the JobManager that leads"
+        raise UnavailableError(message) from error
+    try:
+        status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            return b""
+            message = f"the audit log {path} cannot be read: it is no file. Mend that on the host of the JobManager"
+            raise UnavailableError(message)
         begin = max(0, status.st_size - size_max)
-        data = os.pread(file.fileno(), size_max, begin)
+        data = os.pread(descriptor, size_max, begin)
+    finally:
+        os.close(descriptor)
     return data.partition(b"\n")[2] if begin else data
 
 

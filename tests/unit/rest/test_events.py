@@ -12,6 +12,7 @@ import pytest
 
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy
+from runtime.common.errors import UnavailableError
 from runtime.common.ids import JobId
 from runtime.common.namespaces import ALL_NAMESPACES
 from runtime.dispatcher.cluster_events import ClusterEventLog
@@ -144,7 +145,24 @@ async def test_lines_of_the_file_before_and_broken_ones(tmp_path: Path) -> None:
     assert len(await log.latest(1000)) == 1000, "the end of a large file is read"
     path.unlink()
     path.symlink_to(tmp_path / "audit.jsonl.1")
-    assert [one["a"] for one in await log.latest(1)] == [2], "no link is followed"
+    with pytest.raises(UnavailableError, match="cannot be read: it is a link"):
+        await log.latest(1)
+
+
+@pytest.mark.parametrize("what", ["a link", "no file"])
+async def test_a_log_that_cannot_be_read_is_not_an_empty_one(fakes: RestFakes, tmp_path: Path, what: str) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = AuditLog(path, LoopClock(), files_max=2)
+    fakes.audit = log
+    if what == "a link":
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        path.mkdir()
+    async with http_of(fakes, ADMIN) as http:
+        answer = await http.get("/audit")
+    log.close()
+    assert answer.status_code == 503
+    assert f"the audit log {path} cannot be read: it is {what}. Mend that" in answer.json()["errors"][0]
 
 
 async def test_the_overview_has_the_stand_bys(fakes: RestFakes) -> None:
