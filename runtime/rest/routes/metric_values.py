@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -26,6 +27,9 @@ from runtime.rest.routes.vertices import find_subtask, find_vertex
 
 TASK_MANAGERS_MAX = 200
 """So many TaskManagers are asked for one answer."""
+LEFT_OUT = "x-flinklike-left-out"
+_LEFT_OUT_SHOWN_MAX = 20
+_NAME_SHOWN_MAX = 120
 _RANGE_LENGTH_MAX = 40
 
 Get = Annotated[str | None, Query(description="names with commas; without it names are listed")]
@@ -112,15 +116,19 @@ def _add_processes(router: APIRouter, context: RestContext) -> None:
 
     @router.get("/taskmanagers/metrics", responses=answers(schema.AggregatedMetrics))
     async def of_task_managers(get: Get = None, agg: Agg = None, taskmanagers: str | None = None) -> Response:
-        """Aggregates over TaskManagers that answer, all or those that are named."""
+        """Aggregates over TaskManagers that answer, all or those that are named.
+
+        The header `x-flinklike-left-out` names the others, and is not there when there are none.
+        """
         wanted = values.names_in(taskmanagers)
-        managers = [
-            one
-            for one in context.components.resource_manager.task_managers()
-            if wanted is None or one.registration.task_manager_id in wanted
-        ]
-        each = [values.of_process(told) for told in await _figures_of(context, managers[:TASK_MANAGERS_MAX])]
-        return JsonAnswer(values.aggregated(each, values.names_in(get), values.names_in(agg)))
+        there = {one.registration.task_manager_id: one for one in context.components.resource_manager.task_managers()}
+        names = list(there) if wanted is None else [*dict.fromkeys(wanted)]
+        asked = [there[name] for name in names if name in there][:TASK_MANAGERS_MAX]
+        told = await _figures_of(context, asked)
+        each = [values.of_process(one) for one in told.values()]
+        left_out = [name for name in names if name not in told]
+        headers = {LEFT_OUT: _left_out(left_out, len(names))} if left_out else None
+        return JsonAnswer(values.aggregated(each, values.names_in(get), values.names_in(agg)), headers=headers)
 
     @router.get("/taskmanagers/{task_manager_id}/metrics", responses=answers(schema.MetricValues))
     async def of_task_manager(task_manager_id: str, get: Get = None) -> Response:
@@ -152,19 +160,28 @@ async def _figures(process: ProcessGateway, name: str) -> ProcessFiguresResponse
         raise UnavailableError(message) from error
 
 
-async def _figures_of(context: RestContext, managers: Sequence[TaskManagerInfo]) -> list[ProcessFiguresResponse]:
-    found: list[ProcessFiguresResponse] = []
+async def _figures_of(context: RestContext, managers: Sequence[TaskManagerInfo]) -> dict[str, ProcessFiguresResponse]:
+    """Those of the TaskManagers that answer, by their ids."""
+    found: dict[str, ProcessFiguresResponse] = {}
 
-    async def ask(address: str) -> None:
+    async def ask(name: str, address: str) -> None:
         try:
-            found.append(await context.process(address).request_figures(ProcessFiguresRequest()))
+            found[name] = await context.process(address).request_figures(ProcessFiguresRequest())
         except FlinklikeError:
-            return  # as in Flink it is left out of the aggregates; its own route says why
+            return  # as in Flink it is left out of the aggregates, and named; its own route says why
 
     async with Scope("rest/figures") as scope:
         for one in managers:
-            scope.spawn(one.registration.address, ask(one.registration.address))
+            address = one.registration.address
+            scope.spawn(address, ask(one.registration.task_manager_id, address))
     return found
+
+
+def _left_out(names: Sequence[str], total: int) -> str:
+    """A header, of which clients of Flink take no notice. Names come from the query, too."""
+    shown = ", ".join(quote(name[:_NAME_SHOWN_MAX], safe=":._-") for name in names[:_LEFT_OUT_SHOWN_MAX])
+    more = f" and {len(names) - _LEFT_OUT_SHOWN_MAX} more" if len(names) > _LEFT_OUT_SHOWN_MAX else ""
+    return f"{len(names)} of {total}: {shown}{more}"
 
 
 def _usage(told: ProcessFiguresResponse) -> schema.ProcessUsage:

@@ -15,6 +15,7 @@ from runtime.common.errors import UnavailableError
 from runtime.common.states import JobStatus
 from runtime.rest.app import create_app
 from runtime.rest.bodies.metric_values import aggregated
+from runtime.rest.routes.metric_values import LEFT_OUT
 from tests.kit.rest.fakes import JOB, RestFakes
 
 VERTEX = f"/jobs/{JOB}/vertices/{1:032x}"
@@ -80,10 +81,17 @@ async def test_jobs_and_processes(http: httpx.AsyncClient, fakes: RestFakes) -> 
     assert (await http.get("/taskmanagers/tm-1/metrics?get=Status.JVM.Memory.Heap.Used")).json() == [heap]
     together = (await http.get("/taskmanagers/metrics?get=Status.JVM.Memory.Heap.Used&agg=sum")).json()
     assert together == [{"id": "Status.JVM.Memory.Heap.Used", "sum": float(200 << 20)}]
+    assert LEFT_OUT not in (await http.get("/taskmanagers/metrics")).headers
+    named = await http.get("/taskmanagers/metrics", params={"taskmanagers": "tm-1,gone\r\nx: y"})
+    assert named.headers[LEFT_OUT] == "1 of 2: gone%0D%0Ax:%20y"
     assert (await http.get("/jobmanager/metrics?get=Status.JVM.Threads.Count")).json()[0]["value"] == "9"
     assert (await http.get("/taskmanagers/tm-9/metrics")).status_code == 404
     fakes.processes["127.0.0.1:1"].error = UnavailableError("away")
-    assert (await http.get("/taskmanagers/metrics")).json() == []
+    silent = await http.get("/taskmanagers/metrics")
+    assert (silent.json(), silent.headers[LEFT_OUT]) == ([], "1 of 1: tm-1")
+    many = await http.get("/taskmanagers/metrics", params={"taskmanagers": ",".join(f"t{n}" for n in range(25))})
+    assert many.headers[LEFT_OUT].startswith("25 of 25: t0, t1,")
+    assert many.headers[LEFT_OUT].endswith("t19 and 5 more")
     assert (await http.get("/taskmanagers/tm-1/usage")).status_code == 503
 
 
