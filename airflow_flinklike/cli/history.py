@@ -61,6 +61,9 @@ def history(
     It is that of --address, of FLINKLIKE_HISTORY_ADDRESS, or the one that bin/historyserver.sh has started here.
     `flinklike info JOB --address ...` asks it for one job.
     """
+    if state and state.upper() not in _ENDED:
+        message = f"--state {state[:40]!r}: a history has jobs that are {', '.join(_ENDED)}"
+        raise PipelineError(message)
     now = round(time.time() * 1000)  # noqa: TID251 - told to a person
     asked: dict[str, Any] = {
         "state": state.upper(),

@@ -80,12 +80,17 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     return found
 
 
+def one_line(text: str) -> str:
+    """The text in a cell of its own: no name of a job makes a line that looks like another job's."""
+    return printable(text).translate({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"})
+
+
 def jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
     """One line for each job."""
     rows = [
         (
             str(job["jid"]),
-            str(job["name"]),
+            one_line(str(job["name"])),
             state_text(job["state"]),
             time_text(job["start-time"]),
             duration_text(job["duration"]),
@@ -103,8 +108,8 @@ def history_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         (
             str(job["jid"]),
-            str(job.get("cluster", "")),
-            str(job["name"]),
+            one_line(str(job.get("cluster", ""))),
+            one_line(str(job["name"])),
             state_text(job["state"]),
             time_text(job["start-time"]),
             duration_text(job["duration"]),
@@ -287,7 +292,7 @@ def short_jobs_table(jobs: Sequence[Mapping[str, Any]], *, is_narrow: bool) -> T
         tasks = f"{job['tasks']['finished']}/{job['tasks']['total']}"
         cells: list[str | Text] = [
             job_id,
-            str(job["name"]),
+            one_line(str(job["name"])),
             state_text(job["state"]),
             duration_text(job["duration"]),
             tasks,

@@ -64,6 +64,7 @@ def test_what_the_cluster_has_forgotten_is_shown_beside_another_cluster(forgotte
     other.put(ended(9, name="of another"), cluster="second")
     directories = f"{forgotten}, {tmp_path / 'storage'}"
     with HistoryServer({"historyserver.archive.fs.dir": directories}) as server:
+        assert f"History server: {server.url}/ui" in server.said
         reached(lambda: len(server.jobs()) == 4, "the jobs of both clusters")
         jobs = server.jobs()
         assert {one: jobs[one]["cluster"] for one in jobs} == {

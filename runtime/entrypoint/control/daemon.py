@@ -161,6 +161,9 @@ class Daemon:
         except BaseException:
             self.give_up(starting)
             raise
+        if self.kind is HISTORYSERVER:
+            for one in starting:
+                self._say(f"History server: {(_facts(one.ready_file) or {}).get('url', '')}/ui")
 
     def spawn(self, dynamic: Sequence[str]) -> Starting:
         """Start one more process in the background, and record it. `wait_all` waits until it is ready."""

@@ -108,7 +108,11 @@ def split_args(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        message = f"programArgs cannot be split into arguments: {error}; use programArgsList"
+        why = str(error)[:1].lower() + str(error)[1:]
+        message = (
+            f"the arguments (programArgs) cannot be split as a shell splits them: {why}. Close each quote, or write a "
+            "backslash in front of it"
+        )
         raise InvalidInputError(message) from error
 
 

@@ -29,6 +29,8 @@ class HistoryServer:
         self._is_own = run is None
         self.run = run or Path(tempfile.mkdtemp(prefix="flinklike-")) / "run"
         self.port = free_port()
+        self.said = ""
+        """What the script has said to the last start."""
         self.url = f"http://127.0.0.1:{self.port}"
         self._options = {"historyserver.web.port": str(self.port), **FAST, **options}
         self.environment = {
@@ -49,6 +51,7 @@ class HistoryServer:
             "start", *(word for key, value in self._options.items() for word in ("-D", f"{key}={value}"))
         )
         assert done.returncode == 0, done.stdout + done.stderr
+        self.said = done.stdout
 
     @property
     def pid(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -13,7 +14,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.kit.cluster.script_cluster import free_port
 from tests.kit.host.command_line import RunCommand
-from tests.kit.rest.fakes import JOB
+from tests.kit.rest.fakes import JOB, summary
 from tests.kit.rest.server import RestThread
 
 OTHER = JobId("b" * 32)
@@ -60,7 +61,8 @@ def test_lists(flinklike: RunCommand, server: RestThread, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--state", "lost"], "one of unfinished"),
+        (["--state", "lost"], "--state 'lost': a history has jobs that are FINISHED, FAILED, CANCELED"),
+        (["--state", "running"], "--state 'running': a history has jobs that are"),
         (["--since", "soon"], "is no time"),
         (["--limit", "0"], "--limit"),
         (["--address", "http://127.0.0.1:{port}"], "bin/historyserver.sh start"),
@@ -74,3 +76,15 @@ def test_what_is_wrong_is_one_sentence(
     assert (done.code, done.out) == (1, "")
     assert sentence in done.err
     assert done.err.count("\n") == 1
+
+
+def test_a_name_is_shown_in_one_line_and_steers_nothing(
+    flinklike: RunCommand, server: RestThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLINKLIKE_HISTORY_ADDRESS", server.address)
+    server.put(JOB, JobStatus.FAILED)
+    name = "a\x1b[31m\r\nbbbb  FINISHED\tx"
+    server.do(lambda: server.fakes.dispatcher.summaries.update({JOB: replace(summary(JOB), name=name)}))
+    _, *lines = flinklike("history").out.splitlines()
+    assert len(lines) == 1
+    assert "a\\x1b[31m\\r\\nbbbb  FINISHED\\tx" in lines[0]

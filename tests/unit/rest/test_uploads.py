@@ -297,7 +297,10 @@ async def test_bodies_without_a_file_are_refused(world: World, kind: str, body: 
         ({"flinkConfiguration": {"state.backend": "x"}}, "state.backend"),
         ({"flinkConfiguration": {"parallelism.default": "x"}}, "no positive number"),
         ({"flinkConfiguration": {"parallelism.default": "\u00b2"}}, "no positive number"),
-        ({"programArgs": "'"}, "cannot be split"),
+        (
+            {"programArgs": "'"},
+            "the arguments (programArgs) cannot be split as a shell splits them: no closing quotation",
+        ),
         ({"more": 1}, "unknown field"),
         ({"jobId": "x"}, "'x'"),
     ],
