@@ -27,18 +27,22 @@ PipelineSource = str | Program | JobGraph | Callable[..., Program | JobGraph]
 
 
 def build_job(
-    source: PipelineSource, params: Mapping[str, Any] | None = None, *, label: str | None = None
+    source: PipelineSource,
+    params: Mapping[str, Any] | None = None,
+    *,
+    label: str | None = None,
+    warn: Callable[[str], None] = logger.warning,
 ) -> JobProgram:
     """Build the job of a source. `params` fill parameters of these names of a function, and all become `ctx.params`.
 
-    Errors name the source by `label`. Raises PipelineError.
+    Errors name the source by `label`; `warn` is told of params that may be a slip of the pen. Raises PipelineError.
     """
     given = dict(params or {})
     label = label or (source if isinstance(source, str) else _label(source))
     with importable(source):
         found: Any = import_reference(source) if isinstance(source, str) else source
         if callable(found) and not isinstance(found, Program):
-            found = found(**_arguments(found, label, given))
+            found = found(**_arguments(found, label, given, warn))
         if isinstance(found, JobGraph):
             params = {**found.params, **given}
             return JobProgram(found.model_copy(update={"params": params}).without_caches() if given else found)
@@ -121,10 +125,12 @@ def _import_file(path: Path) -> ModuleType:
     return module
 
 
-def _arguments(function: Callable[..., Any], label: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(
+    function: Callable[..., Any], label: str, params: Mapping[str, Any], warn: Callable[[str], None]
+) -> dict[str, Any]:
     """The params that the function has parameters for; all of them when it takes `**kwargs`.
 
-    A param that such a function has no parameter for may be a slip of the pen: it is logged.
+    A param that such a function has no parameter for may be a slip of the pen: it is told.
     """
     signature = inspect.signature(function)
     takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
@@ -135,7 +141,7 @@ def _arguments(function: Callable[..., Any], label: str, params: Mapping[str, An
         message = f"{label}{signature}: {error}; give it in params (--param on the command line)"
         raise PipelineError(message) from error
     if signature.parameters and (others := sorted({*params} - {*arguments})):
-        logger.warning("%s%s has no parameter %s: only ctx.params shows it", label, signature, ", ".join(others))
+        warn(f"{label}{signature} has no parameter {', '.join(others)}: only ctx.params shows it")
     return arguments
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Callable
 from typing import Any
 
 from airflow_flinklike.api.job_source import build_job, import_reference, importable
@@ -11,15 +13,23 @@ from airflow_flinklike.exceptions import PipelineError
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.task_context import TaskContext
 
+logger = logging.getLogger(__name__)
+
 
 def plan(ctx: TaskContext) -> dict[str, Any]:
-    """The JobGraph of `ctx.params["entry"]`, as JSON. Its modules are on the task's import path.
+    """The JobGraph of `ctx.params["entry"]` as JSON, `graph`, and `warnings` about it, sentences which are logged too.
 
-    `args` are `name=value`, with JSON values, for the parameters of a function and for `ctx.params`. A function gets
-    `parallelism` as one of them. Raises PipelineError.
+    Its modules are on the task's import path. `args` are `name=value`, with JSON values, for the parameters of a
+    function and for `ctx.params`. A function gets `parallelism` as one of them. Raises PipelineError.
     """
     entry = str(ctx.params["entry"])
-    graph = _built(entry, _params(ctx.params["args"]), ctx.params["parallelism"])
+    warnings: list[str] = []
+
+    def warn(sentence: str) -> None:
+        logger.warning("%s", sentence)
+        warnings.append(sentence)
+
+    graph = _built(entry, _params(ctx.params["args"]), ctx.params["parallelism"], warn)
     pending = [one.name for one in graph.artifacts() if one.is_pending]
     if pending:
         message = (
@@ -27,7 +37,7 @@ def plan(ctx: TaskContext) -> dict[str, Any]:
             "functions into a module of the archive and name them as 'module:function', or submit with flinklike run"
         )
         raise PipelineError(message)
-    return graph.document()
+    return {"graph": graph.document(), "warnings": warnings}
 
 
 def _params(args: list[str]) -> dict[str, Any]:
@@ -44,12 +54,12 @@ def _params(args: list[str]) -> dict[str, Any]:
     return params
 
 
-def _built(entry: str, params: dict[str, Any], parallelism: int | None) -> JobGraph:
+def _built(entry: str, params: dict[str, Any], parallelism: int | None, warn: Callable[[str], None]) -> JobGraph:
     if parallelism is None:
-        return build_job(entry, params).graph
+        return build_job(entry, params, warn=warn).graph
     with importable(entry):
         found = import_reference(entry)
         if isinstance(found, Program) or not callable(found):
             message = f"parallelism: {entry!r} is built already; make it a function that takes `parallelism`"
             raise PipelineError(message)
-        return build_job(found, {**params, "parallelism": parallelism}, label=entry).graph
+        return build_job(found, {**params, "parallelism": parallelism}, label=entry, warn=warn).graph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from runtime.common.errors import ConflictError, ForbiddenError, InvalidInputError, UnavailableError
 from runtime.common.ids import JobId
@@ -11,7 +11,6 @@ from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.highavailability.records import JarRecord
 from runtime.jobgraph.graph import Artifact, JobGraph
-from runtime.jobgraph.parsing import parse_job_graph
 from runtime.rest.context import RestContext
 from runtime.rest.routes.submission import verify_graph
 from runtime.rest.uploads import programs
@@ -23,6 +22,14 @@ Submitter = tuple[str, str]
 """The submitter and the namespace."""
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The graph of a run, and what the caller should know about it."""
+
+    graph: JobGraph
+    warnings: tuple[str, ...] = ()
+
+
 class JarRuns:
     """Makes and submits the jobs of uploaded programs."""
 
@@ -30,7 +37,7 @@ class JarRuns:
         self._context = context
         self._scripts = KnownScripts()
 
-    async def graph(self, record: JarRecord, wish: programs.RunWish, job_id: JobId, submitter: Submitter) -> JobGraph:
+    async def graph(self, record: JarRecord, wish: programs.RunWish, job_id: JobId, submitter: Submitter) -> Plan:
         """The graph of a run; `wish` has its entry. A pipeline's takes a slot. Raises InvalidInputError, and
         UnavailableError for a plan that is not ready yet: the same request, with the same `jobId`, goes on waiting.
         """
@@ -38,7 +45,7 @@ class JarRuns:
         program = await library.open(record, wish.entry)
         if programs.is_pipeline(wish.entry):
             return await self._planned(record, wish, job_id, submitter, program.archive)
-        return programs.application_graph(record, wish, program.archive, program.script)
+        return Plan(programs.application_graph(record, wish, program.archive, program.script))
 
     async def find(self, job_id: JobId, submitter: str) -> JobSummary | None:
         """The job that has the id which a request names (R54). Raises ForbiddenError for one of somebody else (R48)."""
@@ -60,7 +67,7 @@ class JarRuns:
 
     async def _planned(
         self, record: JarRecord, wish: programs.RunWish, job_id: JobId, submitter: Submitter, archive: Artifact
-    ) -> JobGraph:
+    ) -> Plan:
         planning = programs.planning_id(record, wish, job_id)
         if await self._context.dispatcher.find_job(planning) is None:
             graph = programs.planning_graph(wish, archive)
@@ -81,8 +88,8 @@ class JarRuns:
         found = ArchivedExecutionGraph.from_json(response.archived_graph)
         if summary.status is not JobStatus.FINISHED:
             raise _failed(wish, planning, found)
-        # A task has written it: it is as much input from outside as the body of a submit.
-        return programs.planned_graph(parse_job_graph(found.result.encode()), wish, archive)
+        built, warnings = programs.read_plan(found.result)
+        return Plan(programs.planned_graph(built, wish, archive), warnings)
 
     async def _end_of(self, planning: JobId, principal: str) -> JobSummary:
         deadline = self._context.clock.monotonic() + self._context.long_poll_max

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -25,7 +26,6 @@ from runtime.rest.bodies.request_bodies import JarRunBody, parse_body
 from runtime.rest.bodies.schema import jars as schema
 from runtime.rest.bodies.schema.applications import StartedApplication
 from runtime.rest.bodies.schema.common import Empty
-from runtime.rest.bodies.schema.jobs import JobPlan
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes, takes_file
 from runtime.rest.routes.jar_runs import JarRuns, with_entry
@@ -90,18 +90,20 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
         asked = await _asked(request)
         job_id = _job_id(context, asked)
         wish = with_entry(record, _wish(request, asked))
-        graph = await runs.graph(record, wish, job_id, _submitter(request, record))
-        body: JobPlan = {"plan": plan_of_graph(job_id, graph)}
+        made = await runs.graph(record, wish, job_id, _submitter(request, record))
+        body: schema.JarPlan = {"plan": plan_of_graph(job_id, made.graph)}
+        if made.warnings:
+            body["warnings"] = list(made.warnings)
         return JsonAnswer(body)
 
     body_of_plan = takes(JarRunBody, is_required=False)
 
-    @router.get("/{jar_id}/plan", responses=answers(JobPlan), openapi_extra=body_of_plan)
+    @router.get("/{jar_id}/plan", responses=answers(schema.JarPlan), openapi_extra=body_of_plan)
     async def plan(jar_id: str, request: Request) -> Response:
         """The plan of a run."""
         return await _plan(jar_id, request)
 
-    @router.post("/{jar_id}/plan", responses=answers(JobPlan), openapi_extra=body_of_plan)
+    @router.post("/{jar_id}/plan", responses=answers(schema.JarPlan), openapi_extra=body_of_plan)
     async def plan_with_body(jar_id: str, request: Request) -> Response:
         """The plan of a run, for clients that send no body with a GET."""
         return await _plan(jar_id, request)
@@ -117,8 +119,10 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
         Idempotent with a `jobId` as long as the job is known, also when the program is uploaded anew or deleted.
         Another request with that `jobId` is a 409.
         """
-        job_id = await _run(context, runs, jar_id, request)
+        job_id, warnings = await _run(context, runs, jar_id, request)
         body: schema.StartedJar = {"jobid": job_id, "applicationId": job_id}
+        if warnings:
+            body["warnings"] = list(warnings)
         return JsonAnswer(body)
 
     @router.post(
@@ -129,12 +133,13 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
     )
     async def run_application(jar_id: str, request: Request) -> Response:
         """The same: an application is one job."""
-        body: StartedApplication = {"applicationid": await _run(context, runs, jar_id, request)}
+        job_id, _ = await _run(context, runs, jar_id, request)
+        body: StartedApplication = {"applicationid": job_id}
         return JsonAnswer(body, status_code=202)
 
 
-async def _run(context: RestContext, runs: JarRuns, jar_id: str, request: Request) -> JobId:
-    """Have the job that a request asks for; none is begun twice, whoever dies meanwhile (R54)."""
+async def _run(context: RestContext, runs: JarRuns, jar_id: str, request: Request) -> tuple[JobId, Sequence[str]]:
+    """Have the job that a request asks for, with the warnings of its plan. None is begun twice, whoever dies (R54)."""
     principal = principal_of(request)
     asked = await _asked(request)
     job_id = _job_id(context, asked)
@@ -145,20 +150,20 @@ async def _run(context: RestContext, runs: JarRuns, jar_id: str, request: Reques
     found = await runs.find(job_id, principal.submitter) if is_repeatable else None
     by_id = run_of_id(jar_id, wish)
     if found is not None and is_same_run(found.program_run, by_id):
-        return job_id
+        return job_id, ()
     record = await _readable(context, principal, jar_id)
     wish = with_entry(record, wish)
     program_run = f"{by_id}/{run_of_content(record, wish)}"
     if found is not None and found.program_run:
         if is_same_run(found.program_run, program_run):
-            return job_id
+            return job_id, ()
         message = f"job id {job_id} is taken by a job of another request: give another jobId, or none"
         raise ConflictError(message)
     submitter = _submitter(request, record)
-    graph = await runs.graph(record, wish, job_id, submitter)
+    made = await runs.graph(record, wish, job_id, submitter)
     check_still_signed_in(request.scope)  # the plan may have taken long
-    await runs.submit(graph, job_id, submitter, client="jars", program_run=program_run)
-    return job_id
+    await runs.submit(made.graph, job_id, submitter, client="jars", program_run=program_run)
+    return job_id, made.warnings
 
 
 def _library(context: RestContext) -> Library:

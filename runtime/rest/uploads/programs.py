@@ -19,6 +19,8 @@ from pydantic import JsonValue
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId
+from runtime.common.json_text import parse_json
+from runtime.common.printable import printable
 from runtime.common.version import VERSION
 from runtime.highavailability.records import JarRecord
 from runtime.jobgraph.graph import (
@@ -32,11 +34,13 @@ from runtime.jobgraph.graph import (
     ScriptCode,
     vertex_id_of,
 )
+from runtime.jobgraph.parsing import parse_job_graph
 
 ENTRIES_MAX = 50
 ENTRIES_BYTES_MAX = 4096
 """Of one program, as they stand in its record: each list of programs has them all."""
 NAME_BYTES_MAX = 128
+WARNINGS_MAX, WARNING_LENGTH_MAX = 20, 500
 PLANNER = "airflow_flinklike.api.planning:plan"
 
 SCRIPT, JAR = ".py", ".jar"
@@ -197,6 +201,22 @@ def _asked(wish: RunWish) -> list[JsonValue]:
 
 def _digest(asked: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def read_plan(result: str) -> tuple[JobGraph, tuple[str, ...]]:
+    """What the planning job has returned: the graph, and warnings about it. Raises InvalidInputError.
+
+    A task has written it: it is as much input from outside as the body of a submit (R52).
+    """
+    try:
+        value = parse_json(result)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict) or not isinstance(value.get("warnings"), list):
+        message = "the job that builds the graph has returned something else: code of the program runs in it"
+        raise InvalidInputError(message)
+    warnings = [printable(one[:WARNING_LENGTH_MAX]) for one in value["warnings"] if isinstance(one, str)]
+    return parse_job_graph(json.dumps(value.get("graph")).encode()), tuple(warnings[:WARNINGS_MAX])
 
 
 def planned_graph(graph: JobGraph, wish: RunWish, program: Artifact) -> JobGraph:

@@ -44,7 +44,21 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def planned(entry: str, *args: str, parallelism: int | None = None) -> dict[str, Any]:
     context: Any = SimpleNamespace(params={"entry": entry, "args": list(args), "parallelism": parallelism})
-    return plan(context)
+    made = plan(context)
+    assert made["warnings"] == []
+    graph: dict[str, Any] = made["graph"]
+    return graph
+
+
+def test_an_argument_that_the_function_does_not_take_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    context: Any = SimpleNamespace(
+        params={"entry": "uploaded_flows:make", "args": ["day=1", "dya=2"], "parallelism": None}
+    )
+    made = plan(context)
+    sentence = "uploaded_flows:make(day, parallelism=1) has no parameter dya: only ctx.params shows it"
+    assert made["warnings"] == [sentence]
+    assert caplog.messages == [sentence]
+    assert made["graph"]["params"] == {"day": 1, "dya": 2}
 
 
 def test_the_graph_is_one_that_the_cluster_reads() -> None:

@@ -209,17 +209,27 @@ async def test_the_graph_of_a_pipeline_comes_from_a_job(world: World) -> None:
         assert (planning.submitter, planning.namespace) == ("sam", "team-a")
 
         built = lone().model_copy(update={"name": "daily"})
-        dispatcher.set_result(planning.job_id, json.dumps(built.document()))
+        value = {"graph": built.document(), "warnings": ["no parameter dya\x1b", 3, *["x" * 600] * 30]}
+        dispatcher.set_result(planning.job_id, json.dumps(value))
         ran = await http.post(f"/jars/{jar}/run", json=body)
         assert ran.status_code == 200, ran.text
+        assert ran.json()["warnings"] == ["no parameter dya\\x1b", *["x" * 500] * 19]
+        assert "warnings" not in (await http.post(f"/jars/{jar}/run", json=body)).json(), "of a repeat"
         graph = world.submitted()
         assert (graph.name, [one.name for one in graph.py_files]) == ("daily", ["lib.zip"])
         assert dispatcher.submitted[-1].job_id == JOB
 
         del dispatcher.summaries[JOB]  # else a repeat looks at no plan
-        dispatcher.set_result(planning.job_id, '{"name": 1, "options": {"namespace": "team-b"}}')
-        refused = await http.post(f"/jars/{jar}/run", json=body)
-        assert refused.status_code == 400
+        for result in (
+            '{"name": 1}',
+            "[]",
+            '{"warnings": []}',
+            '{"warnings": [], "graph": {"name": 1}}',
+            "[" * 100_000,
+        ):
+            dispatcher.set_result(planning.job_id, result)
+            refused = await http.post(f"/jars/{jar}/run", json=body)
+            assert refused.status_code == 400, result
         summary = dispatcher.summaries[planning.job_id]
         dispatcher.summaries[planning.job_id] = replace(summary, submitter="eve")
         foreign = await http.post(f"/jars/{jar}/run", json=body)

@@ -6,6 +6,8 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
+from runtime.rest.bodies.schema.jobs import Plan
+
 
 class JarEntry(TypedDict):
     """What may be run in an uploaded program."""
@@ -42,7 +44,15 @@ class UploadedJar(TypedDict):
 
 
 class StartedJar(TypedDict):
-    """The job that runs."""
+    """The job that runs. `warnings`: what its plan has warned of; not in the answer to a repeat."""
 
     jobid: str
     applicationId: str
+    warnings: NotRequired[list[str]]
+
+
+class JarPlan(TypedDict):
+    """The plan of a run, and what it warns of."""
+
+    plan: Plan
+    warnings: NotRequired[list[str]]

@@ -123,6 +123,8 @@ function runForm(one, app) {
     h("label", null, "Parallelism, for a function that takes it", h("input", { name: "parallelism", type: "number", min: 1, max: 32768 })),
     h("label", null, "Spark conf: one key=value a line", h("textarea", { name: "conf", rows: 3, placeholder: "spark.sql.shuffle.partitions=8" })),
     problem ? h("p", { class: "problem", role: "alert" }, problem) : null,
+    (app.kept["warnings"] ?? []).map((/** @type {string} */ one) => h("p", { key: one, class: "problem", role: "alert" }, one)),
+    app.kept["started"] ? h("p", null, "The job runs: ", link(`ui/jobs/${app.kept["started"]}`, app.kept["started"])) : null,
     h(
       "div",
       { class: "buttons" },
@@ -139,12 +141,15 @@ async function run(event, one, app) {
   if (kept["busy"]) return;
   const isPlan = event.submitter?.getAttribute("name") === "plan";
   kept["jobId"] ??= newId();
-  Object.assign(kept, { busy: true, problem: "", plan: null });
+  if (kept["started"]) kept["jobId"] = newId();
+  Object.assign(kept, { busy: true, problem: "", plan: null, warnings: [], started: "" });
   app.render();
   try {
     const asked = { ...bodyOf(new FormData(/** @type {HTMLFormElement} */ (event.target))), jobId: kept["jobId"] };
     const answer = await send("POST", path(["jars", one.id, isPlan ? "plan" : "run"]), asked);
+    kept["warnings"] = answer.warnings ?? [];
     if (isPlan) kept["plan"] = answer.plan;
+    else if (kept["warnings"].length) kept["started"] = answer.jobid;
     else if (app.kept === kept) app.go(`ui/jobs/${answer.jobid}`);
   } catch (error) {
     kept["problem"] = told(error);
