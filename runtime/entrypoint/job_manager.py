@@ -369,6 +369,7 @@ def _rest(
         clock=context.clock,
         configuration=configuration.shown(),
         long_poll_max=options.seconds(configuration, jm.REST_LONG_POLL_MAX),
+        rpc_timeout=timeout,
         refresh_interval_millis=options.millis(configuration, jm.WEB_REFRESH_INTERVAL),
         principals=principals,
         audit=audit,

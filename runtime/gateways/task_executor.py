@@ -106,9 +106,13 @@ class AttemptSpark:
 
 @dataclass(frozen=True, slots=True)
 class AttemptSparkResponse:
-    """Without attempts that are not here, have not used Spark, or of which its JVM knows nothing any more."""
+    """Without attempts that are not here, have not used Spark, or of which its JVM knows nothing any more.
+
+    `unanswered`: those of which the JVM has not said in time what it does.
+    """
 
     found: tuple[AttemptSpark, ...]
+    unanswered: tuple[ExecutionAttemptId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

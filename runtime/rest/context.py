@@ -142,6 +142,8 @@ class RestContext:
     """None in a JobManager. A history server has a leader that shows what has ended, and no route that changes it."""
     new_trace: Callable[[str, str], str] = without_trace
     """The context of the trace of a job that is submitted, from its id and the header `traceparent` of its submit."""
+    rpc_timeout: float = 10.0
+    """Seconds within which other processes have to answer. A history server has none."""
     stand_bys: Callable[[], Sequence[str]] = tuple
     """REST addresses of the JobManagers that stand by."""
 

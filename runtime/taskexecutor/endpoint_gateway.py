@@ -76,7 +76,7 @@ class EndpointGateway:
         """What Spark does for attempts."""
         if self._views is None:
             return AttemptSparkResponse(())
-        return AttemptSparkResponse(await self._views.spark(request.attempts, has_plans=request.has_plans))
+        return await self._views.spark(request.attempts, has_plans=request.has_plans)
 
     async def request_attempt_stacks(self, request: AttemptStacksRequest, /) -> AttemptStacksResponse:
         """The stacks of an attempt."""

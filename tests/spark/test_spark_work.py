@@ -110,7 +110,7 @@ def test_a_report_has_the_stages_of_its_attempt_whose_plans_can_be_asked_for(slo
     assert not {one.stage_id for one in works[0].stages} & {one.stage_id for one in works[1].stages}
     assert {one.state for one in works[1].stages} <= {"COMPLETE", "SKIPPED"}
     assert slots.do(slots.bench.run(slots.work(lambda ctx: 1, job_id=job))).spark_work is None
-    (told,) = slots.do(slots.pool.views.spark([first.attempt_id], has_plans=True))
+    (told,) = slots.do(slots.pool.views.spark([first.attempt_id], has_plans=True)).found
     assert told.work.stages == works[0].stages
     assert any("HashAggregate" in query.plan for query in told.queries)
 
@@ -130,7 +130,7 @@ def test_stages_of_a_running_attempt_are_told(slots: SlotBox) -> None:
     _, running = slots.begin(work)
 
     def active() -> int:
-        found = slots.do(slots.pool.views.spark([work.task.attempt_id], has_plans=False))
+        found = slots.do(slots.pool.views.spark([work.task.attempt_id], has_plans=False)).found
         return sum(one.work.total.tasks_active for one in found)
 
     wait_until(lambda: active() > 0)

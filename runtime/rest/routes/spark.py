@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from runtime.aio.scope import Scope
-from runtime.common.errors import FlinklikeError
 from runtime.common.ids import ExecutionAttemptId, parse_job_id
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.spark_work import QUERIES_MAX, STAGES_LIVE_MAX, SparkQuery, SparkWork
-from runtime.gateways.task_executor import ATTEMPTS_LOOKED_AT_MAX, AttemptSparkRequest
+from runtime.gateways.task_executor import ATTEMPTS_LOOKED_AT_MAX, AttemptSparkRequest, AttemptSparkResponse
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.answers import JsonAnswer
+from runtime.rest.asking import ask_processes
 from runtime.rest.bodies import spark_bodies
 from runtime.rest.bodies.schema import spark as schema
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers
 from runtime.rest.routes.jobs import archived_graph
 from runtime.rest.routes.log_places import LogPlaces
+
+_NAMED_MAX = 5
 
 
 @dataclass(slots=True)
@@ -68,9 +69,7 @@ def spark_router(context: RestContext) -> APIRouter:
         graph = await archived_graph(context, parse_job_id(job_id))
         look = _Look(list(_attempts(graph)))
         places = LogPlaces(context.components.resource_manager.task_managers())
-        async with Scope("rest/spark") as scope:
-            for address, asked in look.by_address(places, has_plans=plans).items():
-                scope.spawn(address, _ask(context, address, asked, look, has_plans=plans))
+        await _ask(context, look, look.by_address(places, has_plans=plans), has_plans=plans)
         body: schema.SparkOfJob = {
             "now": context.clock.epoch_millis(),
             "attempts": [
@@ -94,15 +93,21 @@ def _attempts(graph: ArchivedExecutionGraph) -> Iterator[_Attempt]:
 
 
 async def _ask(
-    context: RestContext, address: str, asked: dict[ExecutionAttemptId, _Attempt], look: _Look, *, has_plans: bool
+    context: RestContext, look: _Look, groups: dict[str, dict[ExecutionAttemptId, _Attempt]], *, has_plans: bool
 ) -> None:
-    request = AttemptSparkRequest(tuple(asked), has_plans)
-    try:
-        answer = await context.task_executor(address).request_attempt_spark(request)
-    except FlinklikeError as error:
-        named = next(iter(asked.values())).attempt.task_manager_id
-        look.problems.append(f"TaskManager {named} does not say what its Spark does: {error}"[:500])
-        return
+    async def ask(address: str) -> AttemptSparkResponse:
+        request = AttemptSparkRequest(tuple(groups[address]), has_plans)
+        return await context.task_executor(address).request_attempt_spark(request)
+
+    answers = await ask_processes(context, groups, ask)
+    for address, error in answers.failures.items():
+        message = f"TaskManager {_name(groups[address])} does not say what its Spark does: {error}"
+        look.problems.append(message[:500])
+    for address, answer in answers.found.items():
+        _take(look, groups[address], answer)
+
+
+def _take(look: _Look, asked: dict[ExecutionAttemptId, _Attempt], answer: AttemptSparkResponse) -> None:
     for told in answer.found:
         one = asked.get(told.attempt_id)
         if one is None or len(told.work.stages) > STAGES_LIVE_MAX:
@@ -110,3 +115,13 @@ async def _ask(
         if not one.attempt.state.is_terminal:
             one.work = told.work
         one.queries = told.queries[:QUERIES_MAX]
+    silent = [asked[one] for one in dict.fromkeys(answer.unanswered) if one in asked]
+    if silent:
+        names = ", ".join(f"{one.vertex.name} {one.subtask}"[:80] for one in silent[:_NAMED_MAX])
+        more = f" and {len(silent) - _NAMED_MAX} more" if len(silent) > _NAMED_MAX else ""
+        message = f"Spark of TaskManager {_name(asked)} has not said in time what it does for {names}{more}"
+        look.problems.append(message)
+
+
+def _name(asked: dict[ExecutionAttemptId, _Attempt]) -> str:
+    return next(iter(asked.values())).attempt.task_manager_id

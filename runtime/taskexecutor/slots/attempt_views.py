@@ -11,6 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from runtime.aio.asking import ask_all
 from runtime.common.clock import Clock
 from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId
@@ -19,6 +20,7 @@ from runtime.gateways.task_executor import (
     ATTEMPTS_LOOKED_AT_MAX,
     SAMPLES_MAX,
     AttemptSpark,
+    AttemptSparkResponse,
     AttemptStacksResponse,
 )
 from runtime.system.linux import is_on_cpu
@@ -31,8 +33,13 @@ from runtime.taskexecutor.spark.spark_answers import WorkAsked
 _ENDED_MAX = 100
 _FRESH_SECONDS = 2.0
 _SAMPLE_SECONDS = 0.03
+_WORK_AT_ONCE = 3
+"""So many attempts' work is asked for at once, by all who look: a thread of a Spark host stays free for tasks."""
+_WORK_SECONDS = 4.0
+"""For all attempts that somebody asks for together. Well below `rpc.timeout`, within which they are answered."""
 _MARGIN_MILLIS = 1
 """Clocks of both processes are one; Java rounds down."""
+_SILENT = "the JVM does not say what it does"
 
 _Place = tuple[SparkEnvironment, WorkAsked]
 
@@ -44,6 +51,7 @@ class AttemptViews:
         self._running = running
         self._clock = clock
         self._ended: OrderedDict[ExecutionAttemptId, _Place] = OrderedDict()
+        self._work_turns = asyncio.Semaphore(_WORK_AT_ONCE)
         self._sampling = asyncio.Lock()
         self._looked_at: ExecutionAttemptId | None = None
         self._sampled: tuple[float, ExecutionAttemptId, AttemptStacksResponse] | None = None
@@ -63,18 +71,25 @@ class AttemptViews:
             self._ended.popitem(last=False)
         return told[0]
 
-    async def spark(self, attempts: Sequence[ExecutionAttemptId], *, has_plans: bool) -> tuple[AttemptSpark, ...]:
-        """What Spark does, or has done, for these attempts, as far as their JVMs know."""
-        found = []
+    async def spark(self, attempts: Sequence[ExecutionAttemptId], *, has_plans: bool) -> AttemptSparkResponse:
+        """What Spark does, or has done, for these attempts, as far as their JVMs know and say within four seconds."""
+        places: dict[ExecutionAttemptId, _Place] = {}
         for attempt_id in attempts[:ATTEMPTS_LOOKED_AT_MAX]:
             running = self._find(attempt_id)
             place = self._ended.get(attempt_id) if running is None else self._place(running)
-            if place is None:
-                continue
-            told = await place[0].work(place[1], STAGES_LIVE_MAX, has_plans=has_plans)
-            if told is not None and told[0].jobs:
-                found.append(AttemptSpark(attempt_id, *told))
-        return tuple(found)
+            if place is not None:
+                places[attempt_id] = place
+
+        async def ask(attempt_id: ExecutionAttemptId) -> AttemptSpark:
+            environment, asked = places[attempt_id]
+            told = await environment.work(asked, STAGES_LIVE_MAX, has_plans=has_plans)
+            if told is None:
+                raise UnavailableError(_SILENT)
+            return AttemptSpark(attempt_id, *told)
+
+        answers = await ask_all(places, ask, turns=self._work_turns, seconds=_WORK_SECONDS)
+        found = tuple(one for one in answers.found.values() if one.work.jobs)
+        return AttemptSparkResponse(found, tuple(answers.failures))
 
     async def stacks(self, attempt_id: ExecutionAttemptId, samples: int) -> AttemptStacksResponse:
         """The stacks of a running attempt. Raises NotFoundError and UnavailableError."""

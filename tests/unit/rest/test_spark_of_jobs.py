@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -33,12 +34,16 @@ class Asked(FakeTaskExecutor):
         super().__init__()
         self.requests: list[AttemptSparkRequest] = []
         self.error: Exception | None = None
+        self.unanswered: tuple[ExecutionAttemptId, ...] = ()
+        self.never = False
 
     async def request_attempt_spark(self, request: AttemptSparkRequest, /) -> AttemptSparkResponse:
         self.requests.append(request)
         if self.error is not None:
             raise self.error
-        return AttemptSparkResponse(self.spark)
+        if self.never:
+            await asyncio.Event().wait()
+        return AttemptSparkResponse(self.spark, self.unanswered)
 
 
 @pytest.fixture
@@ -97,3 +102,21 @@ async def test_who_does_not_answer_is_named(http: httpx.AsyncClient, fakes: Rest
     body = (await http.get(f"/jobs/{JOB}/spark")).json()
     assert body["attempts"] == []
     assert body["problems"] == ["TaskManager tm-1 does not say what its Spark does: away"]
+
+
+async def test_attempts_that_are_silent_are_named_beside_those_that_answer(
+    http: httpx.AsyncClient, fakes: RestFakes
+) -> None:
+    stranger = ExecutionAttemptId.parse(f"{JOB}_{9:032x}_0_7_0")
+    asked(fakes).unanswered = (READ, READ, stranger)
+    body = (await http.get(f"/jobs/{JOB}/spark")).json()
+    assert body["problems"] == ["Spark of TaskManager tm-1 has not said in time what it does for read 0"]
+
+
+async def test_a_task_manager_that_hangs_does_not_hold_up_the_answer(fakes: RestFakes) -> None:
+    asked(fakes).never = True
+    context = replace(fakes.context(), rpc_timeout=0.05)
+    app = create_app(context, sign_in=None, content_length_max=1 << 20, hosts={"test"})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
+        body = (await client.get(f"/jobs/{JOB}/spark")).json()
+    assert body["problems"] == ["TaskManager tm-1 does not say what its Spark does: no answer in 0.05 s"]

@@ -58,4 +58,6 @@ SparkOfAttempt = TypedDict(
 SparkOfJob = TypedDict(
     "SparkOfJob", {"now": int, "attempts": list[SparkOfAttempt], "left-out": int, "problems": list[str]}
 )
-"""Of attempts that have used Spark. `left-out`: running ones that were not asked. `problems`: who did not answer."""
+"""Of attempts that have used Spark. `left-out`: running ones that were not asked. `problems`: who has not answered in
+time, in words; what ended attempts have kept is shown all the same.
+"""

@@ -1,6 +1,6 @@
 /** When each attempt ran: bars by vertex and subtask on one axis of time, with the stages of Spark inside. */
 
-import { get } from "../api.js";
+import { ApiError, get } from "../api.js";
 import { duration, moment } from "../format.js";
 import { meaning } from "../parts.js";
 import { empty } from "../parts.js";
@@ -25,7 +25,7 @@ export const timelineTab = {
   title: "Timeline",
   async load(jobId, _, signal) {
     const job = `jobs/${encodeURIComponent(jobId)}`;
-    const [attempts, spark] = await Promise.all([get(`${job}/attempts`, signal), get(`${job}/spark`, signal)]);
+    const [attempts, spark] = await Promise.all([get(`${job}/attempts`, signal), sparkOf(job, signal)]);
     return { ...attempts, spark };
   },
   view(job, attempts, _, app) {
@@ -34,12 +34,24 @@ export const timelineTab = {
     const shown = entries.slice(0, ROWS_MAX);
     const told = `Timeline of ${entries.length} attempts; the tab Subtasks has them as a table`;
     const draw = (/** @type {HTMLCanvasElement} */ node) => drawTimeline(node, shown, attempts.now, job, app);
+    const problems = attempts.spark.problems.map((/** @type {string} */ one) => h("p", { class: "problem", key: one }, one));
     return [
+      problems,
       h("div", { class: "timeline" }, h("canvas", { draw, role: "img", "aria-label": told }), h("div", { class: "tip", hidden: true, draw: () => undefined })),
       entries.length > shown.length ? h("p", { class: "muted" }, `The first ${shown.length} of ${entries.length} attempts.`) : null,
     ];
   },
 };
+
+/** The stages are an addition: without them the bars are shown all the same, and why. @param {string} job @param {AbortSignal} signal */
+async function sparkOf(job, signal) {
+  try {
+    return await get(`${job}/spark`, signal);
+  } catch (error) {
+    if (!(error instanceof ApiError) || error.status === 401) throw error;
+    return { attempts: [], problems: [`The stages of Spark are not known: ${error.message}`] };
+  }
+}
 
 /** @param {any} attempts @returns {Entry[]} */
 function entriesOf(attempts) {
