@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from runtime.common.errors import ConflictError, FlinklikeError
-from runtime.gateways.process import ProcessGateway, StopProcessRequest
+from runtime.common.errors import ConflictError
+from runtime.gateways.process import StopProcessRequest
 from runtime.rest.access.authorized_routes import set_more, set_object
 from runtime.rest.answers import JsonAnswer
+from runtime.rest.asking import ask_processes
 from runtime.rest.bodies.schema.common import Empty
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers
@@ -38,23 +38,11 @@ def add_cluster_stop(router: APIRouter, context: RestContext) -> None:
             )
             raise ConflictError(message)
         own = context.own_process
-        async with asyncio.TaskGroup() as group:
-            told = [
-                group.create_task(_stop(name, process))
-                for name, process in running_processes(context)
-                if process is not own
-            ]
-        missed = [name for one in told if (name := one.result())]
-        set_more(request, stopped=len(told) - len(missed) + 1, missed=", ".join(missed)[:1000])
+        processes = [one for one in running_processes(context) if one[1] is not own]
+        told = await ask_processes(context, processes, lambda one: one[1].stop_process(StopProcessRequest()))
+        for (name, _), error in told.failures.items():
+            logger.warning("%s was not told to stop: %s", name, error)
+        missed = ", ".join(name for name, _ in told.failures)
+        set_more(request, stopped=len(told.found) + 1, missed=missed[:1000])
         await own.stop_process(StopProcessRequest())
         return JsonAnswer({})
-
-
-async def _stop(name: str, process: ProcessGateway) -> str:
-    """The name of a process that could not be told, else ""."""
-    try:
-        await process.stop_process(StopProcessRequest())
-    except FlinklikeError as error:
-        logger.warning("%s was not told to stop: %s", name, error)
-        return name
-    return ""

@@ -7,14 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from runtime.aio.scope import Scope
-from runtime.common.errors import FlinklikeError, UnavailableError
+from runtime.common.errors import UnavailableError
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedSubtask, ArchivedVertex
 from runtime.gateways.task_executor import AttemptStacksRequest, AttemptStacksResponse
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.answers import JsonAnswer
+from runtime.rest.asking import ask_processes
 from runtime.rest.bodies.flame_graph import FlameType, flame_graph
 from runtime.rest.bodies.schema import flame_graphs as schema
 from runtime.rest.context import RestContext
@@ -71,23 +71,19 @@ async def _look(context: RestContext, attempts: list[ArchivedExecution]) -> list
     for one in attempts:
         if (address := places.address(one)) is not None:
             by_address.setdefault(address, one)
-    asked = list(by_address.items())[:SUBTASKS_MAX]
-    found: list[AttemptStacksResponse] = []
-    problems: list[str] = []
 
-    async def look(address: str, attempt: ArchivedExecution) -> None:
-        request = AttemptStacksRequest(ExecutionAttemptId.parse(attempt.attempt_id), SAMPLES)
-        try:
-            found.append(await context.task_executor(address).request_attempt_stacks(request))
-        except FlinklikeError as error:
-            problems.append(f"TaskManager {attempt.task_manager_id}: {error}"[:500])
+    async def look(address: str) -> AttemptStacksResponse:
+        request = AttemptStacksRequest(ExecutionAttemptId.parse(by_address[address].attempt_id), SAMPLES)
+        return await context.task_executor(address).request_attempt_stacks(request)
 
-    async with Scope("rest/flame graph") as scope:
-        for address, attempt in asked:
-            scope.spawn(address, look(address, attempt))
-    if problems and not found:
+    answers = await ask_processes(context, list(by_address)[:SUBTASKS_MAX], look)
+    if answers.failures and not answers.found:
+        problems = (
+            f"TaskManager {by_address[address].task_manager_id}: {error}"[:500]
+            for address, error in answers.failures.items()
+        )
         raise UnavailableError("; ".join(problems))
-    return found
+    return list(answers.found.values())
 
 
 def _back_pressure(vertex: ArchivedVertex, now: int) -> schema.BackPressure:

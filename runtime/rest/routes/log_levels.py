@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from runtime.common.errors import FlinklikeError, NotFoundError
-from runtime.gateways.process import LogLevelRequest, ProcessGateway
+from runtime.aio.asking import Answers
+from runtime.common.errors import NotFoundError
+from runtime.gateways.process import LogLevelChanged, LogLevelRequest, ProcessGateway
 from runtime.logs.levels import check_level
 from runtime.rest.access.authorized_routes import set_more, set_object
 from runtime.rest.answers import JsonAnswer
+from runtime.rest.asking import ask_processes
 from runtime.rest.bodies.request_bodies import LogLevel, parse_body
 from runtime.rest.bodies.schema import processes as schema
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
+
+_Named = tuple[str, ProcessGateway]
 
 
 def add_log_level(router: APIRouter, context: RestContext) -> None:
@@ -33,18 +36,17 @@ def add_log_level(router: APIRouter, context: RestContext) -> None:
         set_more(request, level=asked.level)
         check_level(asked.logger, asked.level)
         wish = LogLevelRequest(asked.logger, asked.level)
-        async with asyncio.TaskGroup() as group:
-            told = [group.create_task(_tell(name, process, wish)) for name, process in running_processes(context)]
-        found = [task.result() for task in told]
-        if not any(is_known for is_known, _ in found):
+        processes = list(running_processes(context))
+        told = await ask_processes(context, processes, lambda one: one[1].set_log_level(wish))
+        changed = [row for one in processes if (row := _changed(one, told)) is not None]
+        if not changed:
             message = f"no process has a logger {asked.logger}: loggers have the names of modules"
             raise NotFoundError(message)
-        changed = [one for is_known, one in found if is_known]
         body: schema.ChangedLogLevel = {"logger": asked.logger, "level": asked.level, "processes": changed}
         return JsonAnswer(body)
 
 
-def running_processes(context: RestContext) -> Iterator[tuple[str, ProcessGateway]]:
+def running_processes(context: RestContext) -> Iterator[_Named]:
     """Those that run, by name; JobMasters inside the JobManager are not named twice."""
     yield "jobmanager", context.own_process
     for job_master in context.dispatcher.job_masters():
@@ -54,12 +56,12 @@ def running_processes(context: RestContext) -> Iterator[tuple[str, ProcessGatewa
         yield f"taskmanager {manager.registration.task_manager_id}", context.process(manager.registration.address)
 
 
-async def _tell(name: str, process: ProcessGateway, wish: LogLevelRequest) -> tuple[bool, schema.ChangedProcess]:
-    """Whether the process has that logger, or may have it; and what has become of the order."""
-    try:
-        changed = await process.set_log_level(wish)
-    except NotFoundError as error:
-        return False, {"process": name, "former": "", "error": str(error)}
-    except FlinklikeError as error:
-        return True, {"process": name, "former": "", "error": str(error)[:300]}
-    return True, {"process": name, "former": changed.former, "error": ""}
+def _changed(one: _Named, told: Answers[_Named, LogLevelChanged]) -> schema.ChangedProcess | None:
+    """What has become of the order; None in a process that does not have that logger."""
+    name, _ = one
+    error = told.failures.get(one)
+    if isinstance(error, NotFoundError):
+        return None
+    if error is not None:
+        return {"process": name, "former": "", "error": str(error)[:300]}
+    return {"process": name, "former": told.found[one].former, "error": ""}

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Request, Response
 
-from runtime.aio.scope import Scope
-from runtime.common.errors import FlinklikeError, NotFoundError
+from runtime.common.errors import NotFoundError
 from runtime.common.ids import parse_job_id
 from runtime.common.log_position import LogPosition
 from runtime.gateways.task_executor import AttemptLogsRequest
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.access.sign_in import principal_of
 from runtime.rest.answers import JsonAnswer
+from runtime.rest.asking import ask_processes
 from runtime.rest.bodies import job_bodies
 from runtime.rest.bodies.request_bodies import LogsRequest, parse_body
 from runtime.rest.bodies.schema.jobs import JobLogs
@@ -77,9 +77,14 @@ async def _read(
         else:
             groups.setdefault(address, []).append(one)
     room = max(asked.limit // max(1, len(groups)), PIECE_BYTES_MAX)
-    async with Scope("rest/logs") as scope:
-        for address, members in groups.items():
-            scope.spawn(address, _read_from(context, address, members, asked, position, room))
+
+    async def read(address: str) -> None:
+        await _read_from(context, address, groups[address], asked, position, room)
+
+    answers = await ask_processes(context, groups, read)
+    for address, error in answers.failures.items():
+        for one in groups[address]:
+            one.missing = f"TaskManager {one.attempt.task_manager_id} does not answer: {error}"
 
 
 async def _read_from(
@@ -92,13 +97,8 @@ async def _read_from(
 ) -> None:
     reads = [(one, stream) for one in attempts for stream in asked.streams]
     requests = tuple(one.request(stream, position, PIECE_BYTES_MAX) for one, stream in reads)
-    try:
-        answer = await context.task_executor(address).request_attempt_logs(AttemptLogsRequest(requests, room))
-        check_pieces(answer, len(reads), PIECE_BYTES_MAX)
-    except FlinklikeError as error:
-        for one in attempts:
-            one.missing = f"TaskManager {one.attempt.task_manager_id} does not answer: {error}"
-        return
+    answer = await context.task_executor(address).request_attempt_logs(AttemptLogsRequest(requests, room))
+    check_pieces(answer, len(reads), PIECE_BYTES_MAX)
     for piece in answer.pieces:
         one, stream = reads[piece.index]
         one.take(stream, piece.piece)

@@ -9,8 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from runtime.aio.scope import Scope
-from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError, PermanentError, UnavailableError
+from runtime.common.errors import InvalidInputError, NotFoundError, PermanentError, UnavailableError
 from runtime.common.ids import parse_job_id
 from runtime.common.states import JobStatus
 from runtime.gateways.process import ProcessFiguresRequest, ProcessFiguresResponse, ProcessGateway
@@ -18,6 +17,7 @@ from runtime.gateways.resource_manager import TaskManagerInfo
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.access.sign_in import principal_of
 from runtime.rest.answers import JsonAnswer
+from runtime.rest.asking import ask_processes
 from runtime.rest.bodies import metric_values as values
 from runtime.rest.bodies.schema import usage as schema
 from runtime.rest.context import RestContext
@@ -161,20 +161,14 @@ async def _figures(process: ProcessGateway, name: str) -> ProcessFiguresResponse
 
 
 async def _figures_of(context: RestContext, managers: Sequence[TaskManagerInfo]) -> dict[str, ProcessFiguresResponse]:
-    """Those of the TaskManagers that answer, by their ids."""
-    found: dict[str, ProcessFiguresResponse] = {}
+    """Those of the TaskManagers that answer, by their ids: others are named, and the route of each says why."""
 
-    async def ask(name: str, address: str) -> None:
-        try:
-            found[name] = await context.process(address).request_figures(ProcessFiguresRequest())
-        except FlinklikeError:
-            return  # as in Flink it is left out of the aggregates, and named; its own route says why
+    async def ask(address: str) -> ProcessFiguresResponse:
+        return await context.process(address).request_figures(ProcessFiguresRequest())
 
-    async with Scope("rest/figures") as scope:
-        for one in managers:
-            address = one.registration.address
-            scope.spawn(address, ask(one.registration.task_manager_id, address))
-    return found
+    answers = await ask_processes(context, [one.registration.address for one in managers], ask)
+    names = {one.registration.address: one.registration.task_manager_id for one in managers}
+    return {names[address]: told for address, told in answers.found.items()}
 
 
 def _left_out(names: Sequence[str], total: int) -> str:
