@@ -29,9 +29,10 @@ from airflow_flinklike.cli.streams import lasting_streams
 from airflow_flinklike.cli.targets import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.tokens import tokens
 from airflow_flinklike.cli.top import top
-from airflow_flinklike.client import new_job_id
+from airflow_flinklike.client import FlinklikeClient, new_job_id
 from airflow_flinklike.client.token import NO_TOKEN
-from runtime.common.ids import parse_job_id
+from airflow_flinklike.exceptions import JobNotFoundError
+from runtime.common.ids import JobId, parse_job_id
 from runtime.common.restart_strategies import USER_FAILURES, in_words
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
@@ -220,9 +221,10 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
         config = client.get(f"/jobs/{job_id}/config")["execution-config"]
         exceptions = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
         result = client.get(f"/jobs/{job_id}/execution-result").get("job-execution-result")
+        accumulators = _accumulators(client, job_id)
     if as_json:
         document = {**details, "execution-config": config, "exceptions": exceptions, "execution-result": result}
-        sys.stdout.write(json.dumps(document) + "\n")
+        sys.stdout.write(json.dumps({**document, "accumulators": accumulators}) + "\n")
         return
     console = render.console()
     console.print(f"{details['name']}  {details['jid']}")
@@ -232,11 +234,21 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
         console.print(line)
     console.print(in_words(config["restart-strategy"], config.get("user-failures", "")))
     console.print(render.vertices_table(details))
+    if accumulators["user-task-accumulators"]:
+        console.print(render.accumulators_table(accumulators))
     for entry in exceptions:
         console.print(f"\n{render.failure_title(entry)}", style="red")
         console.print(entry["stacktrace"])
     if result and result.get("result") is not None:
         console.print(render.value_text(result["result"]))
+
+
+def _accumulators(client: FlinklikeClient, job_id: JobId) -> dict[str, Any]:
+    """What the job's code has counted; nothing in a cluster of an earlier release, which has no such path."""
+    try:
+        return dict(client.get(f"/jobs/{job_id}/accumulators"))
+    except JobNotFoundError:
+        return {"user-task-accumulators": [], "left-out": 0}
 
 
 @app.command()

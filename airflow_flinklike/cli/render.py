@@ -20,6 +20,8 @@ _PIPE_WIDTH = 4000
 """The width of output that is not a terminal, so that no line is broken for a program that reads it."""
 
 _STEERING_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_ACCUMULATORS_MAX = 50
+_VALUE_LENGTH_MAX = 200
 COLORS = {"FINISHED": "green", "RUNNING": "blue", "FAILED": "red", "FAILING": "red", "CANCELED": "yellow"}
 
 
@@ -192,6 +194,28 @@ def spark_progress(vertex: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def accumulators_table(body: Mapping[str, Any]) -> Group:
+    """One line for each counter, gauge and histogram of the job's code, and how many are not shown."""
+    found = body["user-task-accumulators"]
+    rows = [(str(one["name"]), str(one["type"]), _counted(one["value"])) for one in found[:_ACCUMULATORS_MAX]]
+    left = max(0, len(found) - _ACCUMULATORS_MAX)
+    more = [f"and {left} more, which --json has"] if left else []
+    if body.get("left-out"):
+        more.append(f"{body['left-out']} more entries than the cluster keeps of one job")
+    return Group(table(("counted by its code", "", ""), rows), *(Text(one, style="dim") for one in more))
+
+
+def _counted(value: str) -> str:
+    """A number of a counter; of a gauge or a histogram what is kept of its values."""
+    try:
+        told = json.loads(value)
+    except (ValueError, RecursionError):
+        return value[:_VALUE_LENGTH_MAX]
+    if isinstance(told, dict):
+        return ", ".join(f"{name} {one}" for name, one in told.items())[:_VALUE_LENGTH_MAX]
+    return value[:_VALUE_LENGTH_MAX]
+
+
 def log_files_table(files: Sequence[Mapping[str, Any]]) -> Table:
     """One line for each log file of a process."""
     rows = [(str(one["name"]), str(one["size"]), time_text(one["mtime"])) for one in files]
@@ -323,7 +347,7 @@ def short_task_managers_table(managers: Sequence[Mapping[str, Any]], *, is_narro
     for one in managers:
         used = one["slotsNumber"] - one["freeSlots"]
         slots = f"{used}/{one['slotsNumber']}"
-        spark = ("warm" if one.get("warm") else "cold") if one.get("spark") else "-"
+        spark = ("warm" if one.get("warm") else "starting") if one.get("spark") else "-"
         more = [] if is_narrow else [str(one["path"]), _environments(one.get("spark-environments", ()))]
         rows.append([str(one["id"]), str(one.get("state", "")), slots, spark, *more, str(one.get("problem", ""))])
     wide = [] if is_narrow else ["address", "environments"]

@@ -161,7 +161,7 @@ def _show_live(client: FlinklikeClient, console: Console) -> None:
         looker.start()
         while looker.error is None:
             ready, _, _ = select.select([sys.stdin, heard], [], [], 1.0)
-            if sys.stdin in ready and os.read(sys.stdin.fileno(), 64)[:1].lower() in {b"q", b"\x03", b""}:
+            if sys.stdin in ready and _is_end(sys.stdin.fileno()):
                 break
             if heard in ready:
                 os.read(heard, 64)
@@ -171,6 +171,18 @@ def _show_live(client: FlinklikeClient, console: Console) -> None:
                 live.update(Text(printable(looker.trouble), style="yellow"), refresh=True)
     if isinstance(looker.error, FlinklikeClientError):
         raise looker.error
+    if looker.error is not None:
+        message = f"flinklike top ends by a mistake of its own ({type(looker.error).__name__}): {looker.error}"
+        raise FlinklikeClientError(message) from looker.error
+
+
+def _is_end(descriptor: int) -> bool:
+    """Whether a key that ends was pressed, or the terminal is gone."""
+    try:
+        keys = os.read(descriptor, 64)
+    except OSError:
+        return True
+    return keys[:1].lower() in {b"q", b"\x03", b""}
 
 
 @contextmanager
@@ -182,4 +194,5 @@ def _single_keys() -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

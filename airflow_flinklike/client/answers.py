@@ -92,6 +92,7 @@ _DETAILS = {
     "takeovers?": [{"timestamp": MILLIS, "from": TEXT, "to": TEXT, "reason": TEXT}],
 }
 _FAILURE = {"timestamp": MILLIS, "stacktrace": TEXT, "taskName?": TEXT, "taskManagerId?": TEXT}
+_ACCUMULATOR = dict.fromkeys(("name", "type", "value"), TEXT)
 _PIECE = {"data": TEXT, "next-offset": COUNT, "size": COUNT, "dropped?": COUNT}
 _LOGGED = {"id": TEXT, "name": TEXT, "parallelism": COUNT, "tasks": {None: COUNT}, "progress": _PROGRESS}
 _ATTEMPT = {"vertex": TEXT, "subtask": COUNT, "attempt": COUNT, "ended": FLAG, "missing": TEXT, "logs": {None: _PIECE}}
@@ -149,6 +150,7 @@ _SHAPES: Mapping[str, Shape] = {
     f"/jobs/{_ID}": _DETAILS,
     f"/jobs/{_ID}/status": _STATUS,
     f"/jobs/{_ID}/config": {"execution-config": {"restart-strategy": TEXT, "user-failures?": TEXT}},
+    f"/jobs/{_ID}/accumulators": {"user-task-accumulators": [_ACCUMULATOR], "left-out?": COUNT},
     f"/jobs/{_ID}/exceptions": {"exceptionHistory": {"entries": [_FAILURE]}},
     f"/jobs/{_ID}/execution-result": {"status": {"id": TEXT}, "job-execution-result?": _RESULT},
     f"/jobs/{_ID}/logs": {

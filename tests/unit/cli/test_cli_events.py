@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -11,15 +12,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from airflow_flinklike.cli import events as events_command
+from airflow_flinklike.cli import top as top_command
 from airflow_flinklike.cli.top import Screen, look
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import Operation, Pause
 from airflow_flinklike.client.token import find_credential
+from airflow_flinklike.exceptions import ClusterUnavailableError, FlinklikeClientError, ForeignAnswerError
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.common.ids import JobId
@@ -123,11 +127,72 @@ class TestTop:
         assert len(lines) <= max(height, 24)
         assert any(line.startswith("and ") for line in lines), "it says that there are more"
 
+    def test_a_jvm_that_is_not_warm_yet_is_starting(self, server: RestThread) -> None:
+        with FlinklikeClient([server.address], find_credential({"FLINKLIKE_TOKEN": TOKEN})) as client:
+            found = look(client)
+        (manager,) = found["taskmanagers"]
+        texts = []
+        for changed in ({"spark": True, "warm": True}, {"spark": True, "warm": False}, {"spark": False}):
+            console = Console(width=200, force_terminal=True, color_system=None)
+            with console.capture() as captured:
+                console.print(Screen({**found, "taskmanagers": [{**manager, **changed}]}))
+            (row,) = (line for line in captured.get().splitlines() if line.startswith("tm-1"))
+            texts.append(row.split()[3])
+        assert texts == ["warm", "starting", "-"]
+
     def test_live_until_q(self, server: RestThread, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "RUNNING" in live(server, monkeypatch, lambda _, terminal: os.write(terminal, b"q"))
 
     def test_live_until_ctrl_c(self, server: RestThread, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "RUNNING" in live(server, monkeypatch, lambda process, _: process.send_signal(signal.SIGINT))
+
+    def test_a_terminal_that_is_gone_ends_it(self) -> None:
+        ours, theirs = pty.openpty()
+        os.close(ours)
+        assert top_command._is_end(theirs)
+        os.close(theirs)
+
+    def test_a_mistake_of_its_own_is_no_quiet_end(self, server: RestThread, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The thread that asks ended, and the command with it, as if q had been pressed."""
+
+        def mistaken(client: FlinklikeClient) -> dict[str, Any]:
+            raise KeyError("jobs")
+
+        monkeypatch.setattr(top_command, "look", mistaken)
+        ours, theirs = pty.openpty()
+        with os.fdopen(ours, "rb"), os.fdopen(theirs, "r+b", buffering=0) as terminal:
+            monkeypatch.setattr(sys, "stdin", terminal)
+            with FlinklikeClient([server.address], find_credential({"FLINKLIKE_TOKEN": TOKEN})) as client:
+                console = Console(width=80, height=24, force_terminal=True, file=io.StringIO())
+                with pytest.raises(FlinklikeClientError, match=r"mistake of its own \(KeyError\): 'jobs'"):
+                    top_command._show_live(client, console)
+
+    def test_an_answer_that_is_none_is_told_and_asked_for_again(
+        self, server: RestThread, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with FlinklikeClient([server.address], find_credential({"FLINKLIKE_TOKEN": TOKEN})) as client:
+            answers: Iterator[Any] = iter(
+                [ForeignAnswerError("it is no JobManager"), ClusterUnavailableError("reset"), look(client)]
+            )
+
+            def told(_: FlinklikeClient) -> Any:
+                answer = next(answers, None)
+                if isinstance(answer, Exception):
+                    raise answer
+                if answer is None:
+                    raise FlinklikeClientError("enough")
+                return answer
+
+            monkeypatch.setattr(top_command, "look", told)
+            monkeypatch.setattr(top_command, "_PAUSE_SECONDS", 0.0)
+            heard, told_to = os.pipe()
+            looker = top_command._Looker(client, told_to)
+            looker.run()
+            os.close(heard)
+            os.close(told_to)
+        assert str(looker.error) == "enough"
+        assert looker.found is not None
+        assert looker.trouble == ""
 
 
 def live(

@@ -8,10 +8,12 @@ from typing import Any
 
 import httpx
 import pytest
+from rich.console import Console
 
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.delegation_tokens import tokens_in_words
 from airflow_flinklike.cli.render import (
+    accumulators_table,
     console,
     duration_text,
     granted_in_words,
@@ -22,6 +24,7 @@ from airflow_flinklike.cli.render import (
 )
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import Request
+from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.kit.host.command_line import RunCommand
@@ -69,6 +72,28 @@ def test_info(flinklike: RunCommand, server: RestThread) -> None:
     assert re.search(r"write <b> +FINISHED +1/1 +0 ", failed)
     server.put(JOB, JobStatus.FINISHED)
     assert '"rows": 3' in flinklike("info", JOB).out
+
+
+def test_info_shows_what_the_code_of_the_job_has_counted(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.FINISHED)
+    assert "counted by" not in flinklike("info", JOB).out
+    graph = server.dispatcher.graphs[JOB]
+    counted = tuple(UserAccumulator(f"rows of {number:03}", AccumulatorKind.COUNTER, number) for number in range(59))
+    seconds = UserAccumulator("seconds\x1b[2J", AccumulatorKind.HISTOGRAM, 2, 1.5, 0.5, 1.0)
+    first = replace(graph.vertices[0], accumulators=(seconds, *counted))
+    server.dispatcher.graphs[JOB] = replace(graph, vertices=(first, *graph.vertices[1:]), accumulators_left_out=3)
+    shown = flinklike("info", JOB).out
+    assert re.search(r"\nrows of 007 +LongCounter +7 *\n", shown)
+    assert "and 10 more, which --json has\n3 more entries than the cluster keeps of one job\n" in shown
+    assert "\x1b" not in shown
+    body = json.loads(flinklike("info", JOB, "--json").out)["accumulators"]
+    assert len(body["user-task-accumulators"]) == 60
+    assert body["left-out"] == 3
+    (told,) = (one for one in body["user-task-accumulators"] if one["type"] == "Histogram")
+    shown_of = accumulators_table({"user-task-accumulators": [told]})
+    with (console := Console(width=200)).capture() as captured:
+        console.print(shown_of)
+    assert "Histogram  count 2, sum 1.5, min 0.5, max 1.0" in captured.get()
 
 
 def test_info_says_who_runs_the_job_and_from_whom_it_was_taken_over(flinklike: RunCommand, server: RestThread) -> None:
