@@ -14,6 +14,7 @@ from airflow_flinklike.views.task_jobs import TaskJob, latest
 JOBS_MAX = 500
 """The jobs that were stored last; older ones are found at their task instances."""
 CLUSTERS_MAX = 20
+_NAMED_MAX = 5
 _LENGTH_MAX = 200
 _ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})
 
@@ -36,6 +37,8 @@ def list_jobs(dag_ids: Collection[str], wanted: ListQuery) -> Mapping[str, Any]:
     rows: list[dict[str, Any]] = []
     problems: list[str] = []
     asked = list(by_cluster.items())[:CLUSTERS_MAX]
+    if left := list(by_cluster)[CLUSTERS_MAX:]:
+        problems.append(_left_out(left))
     with ThreadPoolExecutor(max(1, len(asked)), "flinklike lists") as threads:
         for found, problem in threads.map(lambda one: _of_cluster(*one), asked):
             rows += found
@@ -45,6 +48,15 @@ def list_jobs(dag_ids: Collection[str], wanted: ListQuery) -> Mapping[str, Any]:
     page = chosen[start : start + (wanted.limit or JOBS_MAX)]
     more = page[-1]["jid"] if page and start + len(page) < len(chosen) else ""
     return {"jobs": page, "total": len(chosen), "next": more, "problems": problems}
+
+
+def _left_out(conn_ids: Sequence[str]) -> str:
+    named = ", ".join(one[:_LENGTH_MAX] for one in conn_ids[:_NAMED_MAX])
+    more = f" and {len(conn_ids) - _NAMED_MAX} more" if len(conn_ids) > _NAMED_MAX else ""
+    return (
+        f"jobs of Airflow's connections {named}{more} are not in this list: it asks at most {CLUSTERS_MAX} clusters, "
+        "those of the latest jobs. The tab of a task instance shows its job"
+    )
 
 
 def _of_cluster(conn_id: str, jobs: Sequence[TaskJob]) -> tuple[list[dict[str, Any]], str]:

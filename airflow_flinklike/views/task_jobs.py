@@ -85,6 +85,17 @@ def latest(dag_ids: Collection[str], limit: int) -> Sequence[TaskJob]:
     return _rows(model.dag_id.in_(sorted(dag_ids)), limit=limit)
 
 
+def with_jobs(dag_ids: Collection[str]) -> set[str]:
+    """Those of these DAGs of which a task instance has stored something."""
+    from airflow.utils.session import create_session  # noqa: PLC0415
+    from sqlalchemy import select  # noqa: PLC0415
+
+    model, _ = _model()
+    with create_session() as session:
+        stored = session.scalars(select(model.dag_id).where(model.key == STORE_KEY).distinct()).all()
+    return set(stored).intersection(dag_ids)
+
+
 def _model() -> tuple[Any, Any]:
     """The table, and its column of times: `task_state_store`, and below Airflow 3.3 that of XComs (`job_store`)."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from airflow_flinklike.operators.adoption import TaskLife
 from airflow_flinklike.task_instance.stored_job import STORE_KEY, StoredJob
 from airflow_flinklike.views.plugin_views import external_views
-from airflow_flinklike.views.task_jobs import REFERENCE_LENGTH_MAX, TaskPlace, proved
+from airflow_flinklike.views.task_jobs import REFERENCE_LENGTH_MAX, TaskJob, TaskPlace, proved
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.kit.airflow.connection import connection_json
@@ -191,6 +191,44 @@ def test_a_list_has_the_jobs_of_readable_dags(ask: Ask) -> None:
     assert ask("reads-sales", "jobs/overview?state=FINISHED").json()["total"] == 0
     assert ask("reads-sales", "jobs/overview?name=DAILY&limit=1&sort=longest").json()["total"] == 1
     assert ask("reads-sales", "jobs/overview?limit=1000").status_code == 422
+
+
+def test_a_look_asks_about_all_dags_with_jobs_at_once(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rights of each DAG were asked for by themselves, of all DAGs, every few seconds for each open page."""
+    from airflow_flinklike.views import rights
+    from tests.kit.airflow.dag_rights import DagRights
+
+    batches: list[list[str]] = []
+    each: list[str] = []
+    real_batch, real_each = DagRights.batch_is_authorized_dag, rights._of
+
+    def batch(self: Any, requests: Sequence[Any], *, user: Any) -> bool:
+        batches.append([one["details"].id for one in requests])
+        return real_batch(self, requests, user=user)
+
+    def one_by_one(request: Any, user: Any, dag_ids: Iterable[str]) -> Iterable[str]:
+        each.extend(dag_ids)
+        return real_each(request, user, dag_ids)
+
+    monkeypatch.setattr(DagRights, "batch_is_authorized_dag", batch)
+    monkeypatch.setattr(rights, "_of", one_by_one)
+    ask("reads-sales", "jobs/overview")
+    assert (batches, each) == ([["sales.daily", "sales.http"]], [])
+    found = ask("daily-sales", "jobs/overview").json()
+    assert [one["task"] for one in found["jobs"]] == ["sales.daily.load"]
+    assert found["problems"] == []
+    assert each == ["sales.daily", "sales.http"]
+
+
+def test_a_list_names_the_connections_that_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_flinklike.views import job_lists
+
+    jobs = [TaskJob(SALES, stored(SALES, conn_id=f"cluster-{number}")) for number in range(27)]
+    monkeypatch.setattr(job_lists, "latest", lambda dag_ids, limit: jobs)
+    monkeypatch.setattr(job_lists, "_of_cluster", lambda conn_id, found: ([], ""))
+    (problem,) = job_lists.list_jobs({"sales.daily"}, job_lists.ListQuery())["problems"]
+    assert "cluster-20, cluster-21, cluster-22, cluster-23, cluster-24 and 2 more are not in this list" in problem
+    assert "cluster-19" not in problem
 
 
 @pytest.mark.parametrize(
