@@ -106,8 +106,7 @@ RESIDENT_BYTES = Metric(
     "flinklike_process_resident_memory_bytes",
     _GAUGE,
     Owner.EACH,
-    "Resident memory of the process itself.",
-    flink="Status.JVM.Memory.Heap.Used",
+    "Resident memory of the process itself. No heap: Flink has no metric of it.",
 )
 OPEN_FDS = Metric(
     "flinklike_process_open_fds",

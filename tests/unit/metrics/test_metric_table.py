@@ -73,6 +73,12 @@ def test_any_other_error_is_a_bug() -> None:
     assert error_kind(ZeroDivisionError()) == "bug"
 
 
+def test_no_number_of_a_python_process_stands_for_a_heap() -> None:
+    """The resident memory was said to be Flink's heap, which REST answers with that of Spark's JVMs."""
+    assert [one.name for one in table.TABLE if "Memory.Heap" in one.flink] == []
+    assert table.RESIDENT_BYTES.flink == ""
+
+
 def test_the_page_is_fresh() -> None:
     text = docgen.PAGE.read_text(encoding="utf-8")
     assert docgen.page(text) == text, "run python -m runtime.metrics.docgen"
