@@ -119,6 +119,47 @@ def _share(cluster: ScriptCluster, seconds: float) -> float:
     return 100 * (cluster.cpu()["jobmanager"] - before) / seconds
 
 
+def waiters(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
+    """Long polls of open pages while nothing changes, then what all of them take when something does."""
+    asyncio.run(_wait(cluster, report, 20 if small else 500, 2.0 if small else 60.0))
+
+
+async def _wait(cluster: ScriptCluster, report: Report, count: int, seconds: float) -> None:
+    async with cluster.client(count + 1) as client, asyncio.TaskGroup() as group:
+        known = (await client.get("/changes")).json()["revision"]
+        told = asyncio.Event()
+
+        async def page() -> None:
+            """As a page polls: again when the time is over, until something has changed."""
+            while (await client.get("/changes", params={"since": known, "wait": 30})).json()["revision"] == known:
+                pass
+            told.set()
+
+        idle = await _share_meanwhile(cluster, seconds)
+        polls = [group.create_task(page()) for _ in range(count)]
+        await asyncio.sleep(min(10.0, seconds))
+        waiting = await _share_meanwhile(cluster, seconds)
+        assert not told.is_set(), "something has changed meanwhile"
+        before = cluster.cpu()["jobmanager"]
+        await submit(client, *_one_job())
+        await asyncio.wait(polls)
+        changed = 1000 * (cluster.cpu()["jobmanager"] - before)
+    report.add("CPU of the JobManager without pages", idle, "%")
+    report.add(f"CPU of the JobManager with {count} polls for a change", waiting, "%", Target("5", "5"))
+    report.add(f"CPU of the JobManager for one change told to {count}", changed, "ms", Target("1000", "1000"))
+
+
+def _one_job() -> tuple[str, JobGraph]:
+    (job_id,) = job_ids(job_prefix(), 1)
+    return job_id, _named(job_id)
+
+
+async def _share_meanwhile(cluster: ScriptCluster, seconds: float) -> float:
+    before = cluster.cpu()["jobmanager"]
+    await asyncio.sleep(seconds)
+    return 100 * (cluster.cpu()["jobmanager"] - before) / seconds
+
+
 def _options(slots: int) -> dict[str, str]:
     options = {"taskmanager.spark.enabled": "false", "jobstore.max-capacity": "20000"}
     return {**options, "taskmanager.numberOfTaskSlots": str(slots)}
@@ -126,4 +167,5 @@ def _options(slots: int) -> dict[str, str]:
 
 BENCHMARKS = {
     "dashboard": ClusterBenchmark("dashboard of many jobs", _options(504), _options(6), dashboard),
+    "waiters": ClusterBenchmark("polls of many open pages", _options(1), _options(1), waiters, job_masters=1),
 }

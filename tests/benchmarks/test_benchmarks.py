@@ -60,6 +60,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "list of 60 finished and 4 running jobs: next page p50",
         "CPU of the JobManager with 3 overviews open",
     ),
+    "waiters": ("CPU of the JobManager with 20 polls for a change", "CPU of the JobManager for one change told to 20"),
     "triggers": (
         "CPU of the triggerer, 50 triggers wait",
         "CPU of the JobManager, 50 triggers wait",

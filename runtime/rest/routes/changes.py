@@ -6,10 +6,13 @@ import asyncio
 import hmac
 import secrets
 from collections import deque
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 
+from runtime.aio.watch import Watch
+from runtime.common.errors import UnavailableError
 from runtime.gateways.overview import JobActivity
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.access.sign_in import principal_of
@@ -20,6 +23,8 @@ from runtime.rest.openapi import answers
 
 LOOK_SECONDS = 0.5
 """How often a poll looks: what people see is as old as this at most, and many changes are one."""
+_PRESENT_SECONDS = 5.0
+"""How often a poll looks whether its client is still there."""
 SAMPLE_SECONDS = 5
 _SAMPLES_MAX = 120
 _KEY = secrets.token_bytes(32)
@@ -50,9 +55,53 @@ def obscured(*facts: object) -> str:
     return hmac.digest(_KEY, repr(facts).encode(), "sha256").hex()[:32]
 
 
+class SharedRevision:
+    """The revision as all who wait for another one see it: one look each LOOK_SECONDS for all, none while nobody waits.
+
+    It is the same for every principal: it says that something has changed, and not what (`obscured`).
+    """
+
+    def __init__(self, look: Callable[[], str]) -> None:
+        self._look_now = look
+        self._seen: Watch[str | None] = Watch(None)
+        """None: no look can be had here, since another process leads."""
+        self._waiting = 0
+        self._next: asyncio.TimerHandle | None = None
+
+    async def another(self, since: str, seconds: float) -> str | None:
+        """A revision that is not `since`, as soon as a look finds one; None after `seconds`, and without a leader."""
+        self._waiting += 1
+        try:
+            if self._next is None or self._seen.value != since:  # what others have seen may be older than `since`
+                self._look()
+            async with asyncio.timeout(seconds):
+                return await self._seen.wait_until(lambda found: found != since)
+        except TimeoutError:
+            return None
+        finally:
+            self._waiting -= 1
+            if not self._waiting and self._next is not None:
+                self._next.cancel()
+                self._next = None
+
+    def _look(self) -> None:
+        if self._next is not None:
+            self._next.cancel()
+        self._next = None
+        try:
+            found = self._look_now()
+        except UnavailableError:
+            found = None
+        if found != self._seen.value:
+            self._seen.set(found)
+        if self._waiting:
+            self._next = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
+
+
 def changes_router(context: RestContext, history: ActivityHistory) -> APIRouter:
     """Both routes."""
     router = authorized_router(context, tags=["cluster"])
+    shared = SharedRevision(lambda: revision(context))
 
     @router.get("/changes", responses=answers(schema.Changes))
     async def changes(
@@ -64,15 +113,13 @@ def changes_router(context: RestContext, history: ActivityHistory) -> APIRouter:
 
         With `wait` once it is another. It says that something has changed, and not what.
         """
-        found = revision(context)
-        try:
-            async with asyncio.timeout(min(wait, context.long_poll_max)):
-                while found == since and not await request.is_disconnected():
-                    await asyncio.sleep(LOOK_SECONDS)
-                    found = revision(context)
-        except TimeoutError:
-            pass  # the answer says that nothing has changed
-        body: schema.Changes = {"revision": found}
+        _ = context.components
+        found: str | None = None
+        due = context.clock.monotonic() + min(wait, context.long_poll_max)
+        while found is None and (left := due - context.clock.monotonic()) > 0 and not await request.is_disconnected():
+            found = await shared.another(since, min(left, _PRESENT_SECONDS))
+            _ = context.components  # 503 once another process leads
+        body: schema.Changes = {"revision": found or revision(context)}
         return JsonAnswer(body)
 
     @router.get("/overview/history", responses=answers(schema.OverviewHistory))

@@ -14,6 +14,8 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.overview import JobActivity
 from runtime.rest.app import create_app
+from runtime.rest.context import RestContext
+from runtime.rest.routes import changes
 from runtime.rest.routes.changes import ActivityHistory
 from runtime.security.principals import Principal, Role
 from tests.kit.rest.fakes import JOB, RestFakes
@@ -90,6 +92,60 @@ async def test_a_change_ends_the_poll_and_time_ends_it_too(http: httpx.AsyncClie
     assert changed != known
     await http.post("/taskmanagers/tm-1/drain")
     assert (await http.get("/changes", params={"since": changed})).json()["revision"] != changed
+
+
+async def test_all_who_wait_share_one_look(fakes: RestFakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each poll computed the revision twice a second: five hundred of them took a seventh of a core."""
+    looks = 0
+    real = changes.revision
+
+    def counted(context: RestContext) -> str:
+        nonlocal looks
+        looks += 1
+        return real(context)
+
+    monkeypatch.setattr(changes, "revision", counted)
+    monkeypatch.setattr(changes, "LOOK_SECONDS", 0.02)
+    app = create_app(fakes.context(), sign_in=None, content_length_max=1, hosts={"test"})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as http:
+        known = (await http.get("/changes")).json()["revision"]
+        looks = 0
+        asked = {"since": known, "wait": 60}
+        waiting = [asyncio.ensure_future(http.get("/changes", params=asked)) for _ in range(50)]
+        while looks < 5:
+            await asyncio.sleep(0.01)
+        before, looks = looks, 0
+        fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+        told = {(await one).json()["revision"] for one in waiting}
+        assert before < 50
+        assert looks == 1
+        assert len(told) == 1
+        assert told != {known}
+        looks = 0
+        await asyncio.sleep(0.1)
+        assert looks == 0, "nobody waits"
+
+
+async def test_a_poll_for_a_revision_that_is_younger_than_the_last_look_goes_on(fakes: RestFakes) -> None:
+    app = create_app(fakes.context(), sign_in=None, content_length_max=1, hosts={"test"})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as http:
+        old = (await http.get("/changes")).json()["revision"]
+        first = asyncio.ensure_future(http.get("/changes", params={"since": old, "wait": 60}))
+        await asyncio.sleep(0.01)
+        fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+        new = (await http.get("/changes")).json()["revision"]
+        assert (await http.get("/changes", params={"since": new, "wait": 0.1})).json()["revision"] == new
+        assert (await first).json()["revision"] == new
+
+
+async def test_a_poll_ends_when_another_process_leads(fakes: RestFakes) -> None:
+    app = create_app(fakes.context(), sign_in=None, content_length_max=1, hosts={"test"})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as http:
+        known = (await http.get("/changes")).json()["revision"]
+        waiting = asyncio.ensure_future(http.get("/changes", params={"since": known, "wait": 60}))
+        await asyncio.sleep(0.01)
+        fakes.is_leading = False
+        assert (await waiting).status_code == 503
 
 
 async def test_the_history_counts_within_a_term(fakes: RestFakes) -> None:
