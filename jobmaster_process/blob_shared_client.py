@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from runtime.blob.blocking import BlockingIo
+from runtime.aio.blocking import BlockingIo
 from runtime.blob.client import BlobClientSettings, BlobSharedClient
 from runtime.blob.store import BlobStore
 from runtime.common.entropy import Entropy

@@ -20,9 +20,9 @@ from jobmaster_process.container_runner import (
 from jobmaster_process.load import OwnProcessLoad
 from jobmaster_process.registered_load import register_load
 from jobmaster_process.secondary_dispatcher import JobMasterSecondaryDispatcher, LoadProbe
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.scope import Scope, ServiceScope
 from runtime.aio.watch import Watch
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.store import BlobStore
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.retry import RetryPolicy
 from runtime.aio.scope import ServiceScope
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.cache import BlobCache
 from runtime.blob.directory import translated
 from runtime.blob.retention import parse_blob_key

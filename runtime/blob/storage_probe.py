@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from contextlib import suppress
 
-from runtime.blob.blocking import BlockingIo
+from runtime.aio.blocking import BlockingIo
 from runtime.blob.directory import StorageDirectory
 from runtime.common.entropy import Entropy
 from runtime.common.errors import NotFoundError, PermanentError, RetryableError

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO
 
-from runtime.blob.blocking import BlockingIo
+from runtime.aio.blocking import BlockingIo
 from runtime.blob.directory import TMP, StagedFile, StorageDirectory, translated
 from runtime.blob.retention import Retention, check_digest, new_upload_id, parse_blob_key
 from runtime.common.clock import Clock

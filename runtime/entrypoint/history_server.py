@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import NoReturn
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
 from runtime.aio.watch import Watch
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
 from runtime.common.errors import NotFoundError
 from runtime.config.configuration import Configuration

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import closing
 from typing import Any, Protocol
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.clock import SystemClock
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
 from runtime.aio.watch import Watch
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.server import CHUNK_SOURCE, BlobServer
 from runtime.common.fencing import FencingToken
 from runtime.config.configuration import Configuration

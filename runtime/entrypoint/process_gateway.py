@@ -8,11 +8,11 @@ import platform
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.stacks import task_stacks, thread_stacks
 from runtime.common.masking import MASK, masked
 from runtime.common.printable import printable
@@ -86,7 +86,7 @@ class OwnProcess:
         self._files = OwnLogFiles(log_file)
         self._further = further
         # Of its own: files on a disk that hangs keep only their readers waiting.
-        self._threads = ThreadPoolExecutor(_READERS, "read own logs")
+        self._io = BlockingIo("read own logs", threads=_READERS)
         self._dumping = asyncio.Lock()
         self._dump: tuple[float, ThreadDumpResponse] = (float("-inf"), ThreadDumpResponse(()))
 
@@ -170,11 +170,11 @@ class OwnProcess:
         )
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return await self._io.run(call)
 
     def close(self) -> None:
         """End the threads that read. Idempotent."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._io.abandon()
 
 
 class _Bounded:

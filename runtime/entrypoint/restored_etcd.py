@@ -14,9 +14,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.clock import BootClock, SystemClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.blob.blocking import BlockingIo
 from runtime.common.clock import Deadline
 from runtime.common.errors import FlinklikeError, PermanentError
 from runtime.common.printable import printable

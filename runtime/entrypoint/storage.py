@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from runtime.blob.blocking import BlockingIo
+from runtime.aio.blocking import BlockingIo
 from runtime.blob.directory import open_directory
 from runtime.blob.mark_file import MarkFile
 from runtime.blob.server import BlobServer

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from runtime.blob.blocking import BlockingIo
+from runtime.aio.blocking import BlockingIo
 from runtime.blob.client import BlobClientSettings, BlobSharedClient, Patience
 from runtime.blob.store import BlobStore
 from runtime.common.clock import Clock

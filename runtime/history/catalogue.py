@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from runtime.blob.blocking import BlockingIo
+from runtime.aio.blocking import BlockingIo
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError, NotFoundError
 from runtime.common.ids import JobId

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from runtime.blob.blocking import BlockingIo
+from runtime.aio.blocking import BlockingIo
 from runtime.blob.directory import TMP, StorageDirectory
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy

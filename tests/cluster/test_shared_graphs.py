@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobmaster_process.blob_shared_client import SharedGraphs, make_blob_shared_client
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.entropy import SeededEntropy
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.client import BlobSharedClient
 from runtime.blob.directory import LocalDirectory
 from runtime.blob.server import CHUNK_SOURCE

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import LocalDirectory
 from runtime.blob.mark_file import MarkFile
 from runtime.common.ids import Incarnation, JobId

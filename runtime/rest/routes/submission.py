@@ -6,16 +6,15 @@ the number of its values, because a few megabytes of brackets cost more than any
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
+from runtime.aio.blocking import BlockingIo
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import parse_job_id
 from runtime.common.spark_environments import SparkOffer, refused_static_conf
@@ -61,7 +60,7 @@ class Submission(BaseModel):
     options: SubmitOptions = SubmitOptions()
 
 
-_LARGE = ThreadPoolExecutor(1, "large-submits")
+_LARGE = BlockingIo("large-submits", threads=1)
 """One body at a time: its parser holds the interpreter, and the loop has to run between two bodies."""
 
 
@@ -77,8 +76,7 @@ async def read_submission(body: bytes, offers: Sequence[SparkOffer]) -> Verified
     """Validate a submit; a large one in a thread. Raises InvalidInputError with the problems (400)."""
     if len(body) <= INLINE_BYTES:
         return parse_submission(body, offers)
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(_LARGE, parse_submission, body, offers)
+    return await _LARGE.run(parse_submission, body, offers)
 
 
 def parse_submission(body: bytes, offers: Sequence[SparkOffer]) -> VerifiedSubmit:

@@ -7,14 +7,13 @@ a hole (and where a file system has no holes, is emptied), so readers go on wher
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import stat
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from runtime.aio.blocking import BlockingIo
 from runtime.common.errors import InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId
 from runtime.gateways.task_executor import (
@@ -156,19 +155,19 @@ class LogReaders:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._threads = ThreadPoolExecutor(_READERS, "read logs")
+        self._io = BlockingIo("read logs", threads=_READERS)
 
     async def read(self, request: AttemptLogRequest) -> AttemptLogResponse:
         """A piece of one attempt's log."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, read_log, self._root, request)
+        return await self._io.run(read_log, self._root, request)
 
     async def read_many(self, request: AttemptLogsRequest) -> AttemptLogsResponse:
         """Pieces of many logs."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, read_logs, self._root, request)
+        return await self._io.run(read_logs, self._root, request)
 
     def close(self) -> None:
         """End the threads. Idempotent."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._io.abandon()
 
 
 def _read(descriptor: int, offset: int, limit: int) -> AttemptLogResponse:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
+from runtime.aio.blocking import BlockingIo
 from runtime.common.clock import Clock
 from runtime.common.errors import FlinklikeError
 from runtime.system.linux import kill_child_of, name_of, session_of
@@ -54,7 +53,7 @@ class AttemptMonitor:
         self._measured: set[RunningAttempt] = set()
         self._bounded: set[RunningAttempt] = set()
         # Of each slot one that runs and one that is kept may keep two of them each.
-        self._threads = ThreadPoolExecutor(4 * settings.slots, thread_name_prefix="look at attempts")
+        self._io = BlockingIo("look at attempts", threads=4 * settings.slots)
         self._strangers: set[int] = set()
         self._has_work = asyncio.Event()
 
@@ -81,7 +80,7 @@ class AttemptMonitor:
                             await asyncio.sleep(0)
                     self._segments.end_of_others({one.process.pid for one in attempts if one.process is not None})
         finally:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._io.abandon()
             self._segments.look(self._segments.read())
             self._segments.end_of_others(())
 
@@ -169,10 +168,8 @@ class AttemptMonitor:
 
     async def _bound(self, attempt: RunningAttempt, directory: Path) -> None:
         """In a thread: a task that writes to a file can keep others from changing it for as long as it likes (R43)."""
-        loop = asyncio.get_running_loop()
-        bound = partial(bound_logs, directory, bytes_max=self._settings.log_bytes_max)
         try:
-            await loop.run_in_executor(self._threads, bound)
+            await self._io.run(bound_logs, directory, bytes_max=self._settings.log_bytes_max)
         except (OSError, RuntimeError) as error:  # as above, or no thread can be started
             logger.debug("logs of attempt %s cannot be bounded: %s", attempt.attempt_id, error)
         finally:
@@ -181,9 +178,8 @@ class AttemptMonitor:
     async def _measure(self, attempt: RunningAttempt, tree: tuple[int, ...], held: HeldFiles) -> None:
         """Exactly, in a thread: nothing that user code can make large keeps the loop from the other slots (R43)."""
         limit = self._limit_of(attempt)
-        loop = asyncio.get_running_loop()
         try:
-            sample = await loop.run_in_executor(self._threads, partial(measure_tree, tree, held, limit=limit))
+            sample = await self._io.run(measure_tree, tree, held, limit=limit)
         except RuntimeError as error:  # no thread can be started
             logger.warning("the memory of attempt %s cannot be measured yet: %s", attempt.attempt_id, error)
             return

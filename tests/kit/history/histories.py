@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.entropy import SystemEntropy
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus

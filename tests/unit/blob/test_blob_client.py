@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.retry import RetryPolicy
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.client import BlobClientSettings, BlobSharedClient, Patience
 from runtime.blob.directory import LocalDirectory
 from runtime.blob.server import CHUNK_SOURCE, BlobServer

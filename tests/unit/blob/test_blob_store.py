@@ -12,8 +12,8 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.entropy import SeededEntropy, SystemEntropy
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import StorageDirectory, open_directory, translated
 from runtime.blob.pack import PackedArchive, read_packed, write_pack
 from runtime.blob.retention import REFERENCE_MILLIS, Retention, parse_blob_key

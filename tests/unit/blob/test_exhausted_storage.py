@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.entropy import SystemEntropy
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory, translated
 from runtime.blob.store import BlobStore, BlobStoreSettings
 from runtime.common.errors import StorageExhaustedError

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
 from runtime.blob.store import BlobStore, BlobStoreSettings
 from runtime.common.errors import UnavailableError

@@ -11,9 +11,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
 from runtime.blob.server import BlobServer
 from runtime.blob.store import BlobStore, BlobStoreSettings

@@ -16,9 +16,9 @@ import pytest
 import pytest_asyncio
 from starlette.types import Scope
 
+from runtime.aio.blocking import BlockingIo
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.blob.blocking import BlockingIo
 from runtime.blob.directory import open_directory
 from runtime.blob.retention import REFERENCE_MILLIS
 from runtime.blob.server import BlobServer
