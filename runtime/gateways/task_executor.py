@@ -85,6 +85,8 @@ SAMPLES_MAX = 100
 FRAMES_MAX = 60
 FRAME_LENGTH_MAX = 160
 STACKS_MAX = 100
+CLUSTER_FRAME = "threads of the cluster, beside the task"
+"""The outermost frame of stacks that begin in no code of users."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 
-from runtime.gateways.task_executor import FRAMES_MAX, SampledStack
+from runtime.gateways.task_executor import CLUSTER_FRAME, FRAMES_MAX, SampledStack
 from runtime.rest.bodies.schema.flame_graphs import FlameNode
 
 
@@ -38,4 +38,5 @@ def flame_graph(stacks: Iterable[SampledStack], type_: FlameType) -> FlameNode:
                 above["children"].append(node)
             node["value"] += stack.count
             above = node
+    root["children"].sort(key=lambda one: one["name"] == CLUSTER_FRAME)  # users' code first
     return root

@@ -6,11 +6,15 @@ import re
 from collections import Counter
 
 from runtime.common.printable import printable
-from runtime.gateways.task_executor import FRAME_LENGTH_MAX, FRAMES_MAX, STACKS_MAX, SampledStack
+from runtime.gateways.task_executor import CLUSTER_FRAME, FRAME_LENGTH_MAX, FRAMES_MAX, STACKS_MAX, SampledStack
 
 _FRAME = re.compile(r'\s+File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)')
+_FUNCTION_LENGTH_MAX = 80
 _OWN = "/runtime/taskexecutor/"
 """Frames of ours below user code: they are the same in every stack."""
+_BEGINS_THREADS = ("/threading.py:", "/concurrent/futures/thread.py:")
+_OF_CLUSTER = (_OWN, "/py4j/", "/pyspark/")
+"""Where threads begin that the cluster, or the gateway to the JVM, has started."""
 _MAIN = "Current thread"
 """The kernel has the main thread take the signal, unless it blocks it."""
 
@@ -26,16 +30,29 @@ def stacks_in(dump: str, *, is_main_on_cpu: bool) -> list[tuple[tuple[str, ...],
             frames.append(_shown(match))
             continue
         if frames:
-            found.append((_outermost_first(frames), is_main and is_main_on_cpu))
+            shown = _outermost_first(frames) if is_main else _of_thread(frames)
+            found.append((shown, is_main and is_main_on_cpu))
             frames = []
         is_main = line.startswith(_MAIN)
     return [one for one in found if one[0]]
 
 
 def _shown(match: re.Match[str]) -> str:
-    text = f"{match['function']} ({match['file']}:{match['line']})"
-    text = printable(text)
-    return text if len(text) <= FRAME_LENGTH_MAX else f"{text[: FRAME_LENGTH_MAX - 1]}…"
+    """`function (file:line)`; of what is too long the function's end and the path's beginning are left out."""
+    function, place = printable(match["function"]), printable(f"{match['file']}:{match['line']}")
+    if len(function) > _FUNCTION_LENGTH_MAX:
+        function = f"{function[: _FUNCTION_LENGTH_MAX - 1]}…"
+    room = FRAME_LENGTH_MAX - len(function) - 3
+    return f"{function} ({place if len(place) <= room else f'…{place[1 - room :]}'})"
+
+
+def _of_thread(frames: list[str]) -> tuple[str, ...]:
+    """Those that the cluster has started are below one frame, so that a page can fold them."""
+    outward = frames[::-1]
+    begin = next((one for one in outward if not any(part in one for part in _BEGINS_THREADS)), outward[-1])
+    if any(part in begin for part in _OF_CLUSTER):
+        return (CLUSTER_FRAME, *outward)[:FRAMES_MAX]
+    return _outermost_first(frames)
 
 
 def _outermost_first(frames: list[str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.common.states import JobStatus
-from runtime.gateways.task_executor import SampledStack
+from runtime.gateways.task_executor import CLUSTER_FRAME, SampledStack
 from runtime.rest.app import create_app
 from runtime.rest.bodies.flame_graph import FlameType, flame_graph
 from runtime.rest.bodies.schema.flame_graphs import FlameNode
@@ -51,6 +51,11 @@ async def test_a_flame_graph_is_taken_now_and_by_type(http: httpx.AsyncClient, f
     assert (await http.get(f"{BELOW}/flamegraph?type=OFF_CPU")).json()["data"]["value"] == 1
     assert (await http.get(f"{BELOW}/flamegraph?type=SIDEWAYS")).status_code == 400
     assert (await http.get(f"{BELOW}/flamegraph?subtaskindex=5")).status_code == 404
+
+
+def test_the_code_of_users_comes_first() -> None:
+    stacks = [SampledStack((CLUSTER_FRAME, "wait"), 9, False), SampledStack(("total",), 1, True)]
+    assert [one["name"] for one in flame_graph(stacks, FlameType.FULL)["children"]] == ["total", CLUSTER_FRAME]
 
 
 @pytest.mark.asyncio

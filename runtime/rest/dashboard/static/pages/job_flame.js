@@ -9,6 +9,8 @@ const ROW = 20;
 const LEAST = 2;
 const TEXT_LEAST = 40;
 const ROWS_MAX = 70;
+/** What REST puts above threads in which no code of users has begun: they are one box. */
+const OF_CLUSTER = "threads of the cluster, beside the task";
 const TYPES = [["FULL", "all threads"], ["ON_CPU", "on a CPU"], ["OFF_CPU", "waiting"]];
 const EMPTY = "Nothing of this vertex runs now. A flame graph shows where the Python code of a running task is; of Spark's JVM the page of its TaskManager has the threads.";
 
@@ -84,10 +86,10 @@ function deepest(root) {
   for (let node = stack.pop(); node; node = stack.pop()) {
     const below = node.children.reduce((sum, one) => sum + one.value, 0);
     if (node !== root && node.value > below) own.set(node.name, (own.get(node.name) ?? 0) + node.value - below);
-    stack.push(...node.children);
+    stack.push(...node.children.filter((one) => one.name !== OF_CLUSTER));
   }
   const most = [...own].sort(([, a], [, b]) => b - a).slice(0, 10);
-  return h("ol", { class: "innermost", "aria-label": "Innermost code" }, most.map(([name, count]) => h("li", { key: name }, h("code", null, name), ` ${number((100 * count) / root.value)} %`)));
+  return h("ol", { class: "innermost", "aria-label": "Innermost code" }, most.map(([name, count]) => h("li", { key: name, title: name }, h("code", null, shortened(name)), ` ${number((100 * count) / root.value)} %`)));
 }
 
 /** @param {HTMLCanvasElement} node @param {Node} root */
@@ -113,7 +115,7 @@ function drawFlames(node, root) {
     context.fillRect(box.x, box.y * ROW, Math.max(1, box.wide - 1), ROW - 1);
     if (box.wide < TEXT_LEAST) continue;
     context.fillStyle = colours.getPropertyValue("--card").trim();
-    context.fillText(fitted(context, box.node.name, box.wide - 8), box.x + 4, box.y * ROW + 14);
+    context.fillText(fitted(context, shortened(box.node.name), box.wide - 8), box.x + 4, box.y * ROW + 14);
   }
   const tip = /** @type {HTMLElement | null} */ (node.nextElementSibling);
   node.onmousemove = (event) => {
@@ -131,7 +133,7 @@ function drawFlames(node, root) {
 
 /** @param {Node} node @returns {number} */
 function depthOf(node) {
-  return 1 + Math.max(0, ...node.children.map(depthOf));
+  return node.name === OF_CLUSTER ? 1 : 1 + Math.max(0, ...node.children.map(depthOf));
 }
 
 /** @param {Node} node @param {number} x @param {number} y @param {number} unit @param {Box[]} boxes */
@@ -139,11 +141,17 @@ function place(node, x, y, unit, boxes) {
   const wide = node.value * unit;
   if (wide < LEAST || y >= ROWS_MAX) return;
   boxes.push({ x, y, wide, node });
+  if (node.name === OF_CLUSTER) return;
   let next = x;
   for (const child of node.children) {
     place(child, next, y + 1, unit, boxes);
     next += child.value * unit;
   }
+}
+
+/** With the last two parts of the path: those before are the same for much code, and the tip has all. @param {string} name */
+function shortened(name) {
+  return name.replace(/\([^()]*\/([^/()]+\/[^/()]+)\)$/, "($1)");
 }
 
 /** @param {CanvasRenderingContext2D} context @param {string} text @param {number} wide */
