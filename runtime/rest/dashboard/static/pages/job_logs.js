@@ -4,22 +4,18 @@ import { send } from "../api.js";
 import { size } from "../format.js";
 import { LogPosition } from "../log_position.js";
 import { h } from "../view.js";
+import { SHOWN_LINES, changer, chosenLines, isFollowed, logBox, logControls, rankOf, select } from "./log_view.js";
 
 const STREAMS = ["stdout", "stderr", "log"];
-const LEVELS = ["", "WARN", "ERROR"];
-/** A line is of the level that it names; one that names none goes on with the line before. */
-const LEVEL = /\b(TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b/;
-const RANK = /** @type {Record<string, number>} */ ({ TRACE: 0, DEBUG: 0, INFO: 1, WARN: 2, WARNING: 2, ERROR: 3, FATAL: 3, CRITICAL: 3 });
 const READ_BYTES = 1 << 20;
 const READS_AT_ONCE = 8;
 const KEPT_CHARACTERS = 8 << 20;
-const SHOWN_LINES = 5000;
 /** A line without an end becomes several. */
 const LINE_CHARACTERS = 1 << 16;
 /** What a line takes beside its characters: empty lines are bounded, too. */
 const LINE_COST = 16;
 
-/** @typedef {{from: string, stream: string, text: string, rank: number}} Line */
+/** @typedef {import("./log_view.js").Line} Line */
 
 /** What is read of the logs of one choice of attempts. */
 class Reading {
@@ -132,86 +128,24 @@ export const logsTab = {
   view(job, /** @type {Reading} */ reading, place, app) {
     const asked = choiceOf(place);
     const stream = place.query.get("stream") ?? place.parts[6] ?? "";
-    const level = place.query.get("level") ?? "";
-    const search = place.query.get("search") ?? "";
-    const isFollowed = app.kept["unfollowed"] !== true;
-    const found = reading.lines.filter((one) => (!stream || one.stream === stream) && (!level || one.rank >= (RANK[level] ?? 0)) && (!search || one.text.toLowerCase().includes(search.toLowerCase())));
+    const found = chosenLines(reading.lines, place, stream);
     const shown = found.slice(-SHOWN_LINES);
     const hasOne = asked.subtask !== null && asked.vertex !== null;
-    const change = (/** @type {string} */ name) => (/** @type {Event} */ event) => app.goWith({ [name]: /** @type {HTMLInputElement} */ (event.target).value }, { replace: true });
-    const follow = () => {
-      app.kept["unfollowed"] = isFollowed;
-      app.render();
-    };
     return [
       h(
         "form",
         { class: "filters", role: "search", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
-        h("label", null, "Stream ", select(["", ...STREAMS], stream, "all", change("stream"))),
-        h("label", null, "Level ", select(LEVELS, level, "all", change("level"))),
-        h("label", null, "Search ", h("input", { type: "search", value: search, oninput: change("search") })),
-        h("label", null, h("input", { type: "checkbox", checked: isFollowed, onchange: follow }), " Follow"),
+        h("label", null, "Stream ", select(["", ...STREAMS], stream, "all", changer(app, "stream"))),
+        logControls(place, app),
         h("button", { type: "button", onclick: () => download(job, found) }, "Download"),
         hasOne || asked.vertex ? h("a", { href: `ui/jobs/${job.jid}/logs` }, "All attempts") : null,
       ),
       [...reading.missing].map(([key, why]) => h("p", { class: "muted", key }, why)),
       found.length > shown.length || reading.dropped ? h("p", { class: "muted" }, `The last ${shown.length} lines; Download has ${reading.dropped ? "the latest" : "all"} ${found.length}.`) : null,
-      h("div", { class: "log", tabindex: 0, role: "log", "aria-label": "Log", draw: (/** @type {HTMLElement} */ node) => drawLines(node, shown, !hasOne, isFollowed) }),
+      logBox(shown, !hasOne, isFollowed(app)),
     ];
   },
 };
-
-/** @param {string[]} values @param {string} chosen @param {string} none @param {(event: Event) => void} onchange */
-function select(values, chosen, none, onchange) {
-  return h("select", { onchange, value: chosen }, values.map((value) => h("option", { value }, value || none)));
-}
-
-/** Lines that are there already stay. @type {WeakMap<HTMLElement, {lines: Line[], names: boolean}>} */
-const drawn = new WeakMap();
-
-/** The rank of a line by the level that it names; one that goes on with the line before has that one's. @param {string} text @param {number} before */
-export function rankOf(text, before) {
-  const found = LEVEL.exec(text.slice(0, 120));
-  if (found) return RANK[found[1] ?? ""] ?? 1;
-  return /^\s|^Traceback|^Caused by/.test(text) ? before : 1;
-}
-
-/** @param {HTMLElement} node @param {Line[]} lines @param {boolean} hasNames @param {boolean} isFollowed */
-export function drawLines(node, lines, hasNames, isFollowed) {
-  const before = drawn.get(node);
-  const gone = before?.names === hasNames && lines[0] ? before.lines.indexOf(lines[0]) : -1;
-  const kept = before && gone >= 0 ? before.lines.slice(gone) : [];
-  const goesOn = kept.length > 0 && kept.every((line, index) => line === lines[index]);
-  const from = goesOn ? kept.length : 0;
-  if (!goesOn) node.replaceChildren();
-  else if (gone > 0) dropLines(node, gone);
-  const added = lines.slice(from).map((line) => lineNode(line, hasNames));
-  if (lines.length) node.append(...added);
-  else node.append(Object.assign(document.createElement("p"), { className: "muted", textContent: "No lines." }));
-  drawn.set(node, { lines, names: hasNames });
-  if (isFollowed && (added.length || !goesOn)) node.scrollTop = node.scrollHeight;
-}
-
-/** The first lines go, and who reads further below stays there. @param {HTMLElement} node @param {number} count */
-function dropLines(node, count) {
-  const { scrollTop, scrollHeight } = node;
-  for (let gone = 0; gone < count; gone += 1) node.firstChild?.remove();
-  node.scrollTop = Math.max(0, scrollTop - (scrollHeight - node.scrollHeight));
-}
-
-/** @param {Line} line @param {boolean} hasName */
-function lineNode(line, hasName) {
-  const node = document.createElement("div");
-  node.className = `line ${line.stream}${line.rank >= 3 ? " bad" : line.rank === 2 ? " warn" : ""}`;
-  if (hasName) {
-    const name = document.createElement("span");
-    name.className = "from";
-    name.textContent = line.from;
-    node.append(name, " ");
-  }
-  node.append(line.text);
-  return node;
-}
 
 /** @param {any} job @param {Line[]} lines */
 function download(job, lines) {

@@ -4,13 +4,12 @@ import { ApiError, bytes, get } from "../api.js";
 import { size } from "../format.js";
 import { empty, facts, row, section, table, time } from "../parts.js";
 import { h } from "../view.js";
-import { drawLines, rankOf } from "./job_logs.js";
+import { SHOWN_LINES, changer, chosenLines, isFollowed, logBox, logControls, rankOf, searchField } from "./log_view.js";
 
 const TAIL_BYTES = 64 * 1024;
 const READ_BYTES = 1 << 20;
 const READS_AT_ONCE = 4;
 const KEPT_LINES = 20_000;
-const SHOWN_LINES = 5000;
 
 /** @typedef {import("../view.js").Content} Content */
 /** @typedef {import("../app.js").App} App */
@@ -139,27 +138,16 @@ function body(path, chosen, data, first, place, app) {
 /** @param {any} data @param {Place} place @param {App} app */
 function logs(data, place, app) {
   if (!data.tail) return empty("The process has no log files.");
-  const level = place.query.get("level") ?? "";
-  const search = (place.query.get("search") ?? "").toLowerCase();
-  const isFollowed = app.kept["unfollowed"] !== true;
-  const least = { "": 0, WARN: 2, ERROR: 3 }[level] ?? 0;
-  const shown = data.tail.lines.filter((/** @type {any} */ one) => one.rank >= least && (!search || one.text.toLowerCase().includes(search))).slice(-SHOWN_LINES);
-  const change = (/** @type {string} */ name) => (/** @type {Event} */ event) => app.goWith({ [name]: /** @type {HTMLInputElement} */ (event.target).value }, { replace: true });
-  const follow = () => {
-    app.kept["unfollowed"] = isFollowed;
-    app.render();
-  };
+  const shown = chosenLines(data.tail.lines, place).slice(-SHOWN_LINES);
   return [
     h(
       "form",
       { class: "filters", role: "search", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
-      h("label", null, "File ", h("select", { value: data.file, onchange: change("file") }, data.logs.map((/** @type {any} */ one) => h("option", { value: one.name }, `${one.name} (${size(one.size)})`)))),
-      h("label", null, "Level ", h("select", { value: level, onchange: change("level") }, h("option", { value: "" }, "all"), h("option", { value: "WARN" }, "WARN"), h("option", { value: "ERROR" }, "ERROR"))),
-      h("label", null, "Search ", h("input", { type: "search", value: search, oninput: change("search") })),
-      h("label", null, h("input", { type: "checkbox", checked: isFollowed, onchange: follow }), " Follow"),
+      h("label", null, "File ", h("select", { value: data.file, onchange: changer(app, "file") }, data.logs.map((/** @type {any} */ one) => h("option", { value: one.name }, `${one.name} (${size(one.size)})`)))),
+      logControls(place, app),
     ),
     h("p", { class: "muted" }, `From the last ${size(TAIL_BYTES)} on; the file has ${size(data.tail.size)}.`),
-    h("div", { class: "log", tabindex: 0, role: "log", "aria-label": "Log", draw: (/** @type {HTMLElement} */ node) => drawLines(node, shown, false, isFollowed) }),
+    logBox(shown, false, isFollowed(app)),
   ];
 }
 
@@ -175,7 +163,7 @@ function threads(path, data, place, app) {
     h(
       "form",
       { class: "filters", role: "search", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
-      h("label", null, "Search ", h("input", { type: "search", value: search, oninput: (/** @type {Event} */ event) => app.goWith({ search: /** @type {HTMLInputElement} */ (event.target).value }, { replace: true }) })),
+      searchField(place, app),
       h("button", { type: "button", onclick: again }, "Take another"),
       h("span", { class: "muted" }, "Taken at ", time(data.at)),
     ),
