@@ -115,6 +115,23 @@ def test_a_report_has_the_stages_of_its_attempt_whose_plans_can_be_asked_for(slo
     assert any("HashAggregate" in query.plan for query in told.queries)
 
 
+def two_queries(ctx: Any) -> Any:
+    ctx.spark.range(0, 1000, 1, 4).selectExpr("id % 7 as k").groupBy("k").count().collect()
+    ctx.spark.range(10).count()
+    ctx.spark.sparkContext.setJobDescription("sales of a day")
+    return ctx.spark.range(10).count()
+
+
+def test_queries_have_the_name_that_users_give_them_or_that_of_their_call(slots: SlotBox) -> None:
+    """The description of Spark's jobs is the id of the cluster's job, which each query of it had."""
+    done = slots.do(slots.bench.run(slots.work(two_queries, job_id=JobId("7" * 32))))
+    (told,) = slots.do(slots.pool.views.spark([done.attempt_id], has_plans=True)).found
+    described = [one.description for one in sorted(told.queries, key=lambda one: one.query_id)]
+    assert described[0].startswith("collect at ")
+    assert "test_spark_work.py:" in described[0]
+    assert described[1:] == ["count", "sales of a day"]
+
+
 def slow_query(ctx: Any) -> Any:
     def sleep(rows: Any) -> Any:
         import time

@@ -7,6 +7,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.NoSuchElementException;
 import java.util.Set;
+import java.util.regex.Pattern;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.ui.SQLAppStatusStore;
 import org.apache.spark.sql.execution.ui.SQLExecutionUIData;
@@ -25,6 +26,9 @@ public final class SlotStages {
   private static final int NAME_MAX = 200;
   private static final int PLAN_MAX = 16000;
   private static final long SETTLE_STEP_MILLIS = 5;
+  private static final Pattern JOB_ID = Pattern.compile("[0-9a-f]{32}");
+  /** Where a call of Python arrives in the JVM, which says nothing of the user's code. */
+  private static final String REFLECTED = " at NativeMethodAccessorImpl.java";
 
   private SlotStages() {}
 
@@ -148,10 +152,40 @@ public final class SlotStages {
       text.append(found++ > 0 ? "," : "").append("{\"query_id\":").append(query.executionId());
       number(text, "submitted_millis", query.submissionTime());
       number(text, "completed_millis", millis(query.completionTime()));
-      word(text, "description", query.description(), NAME_MAX);
+      word(text, "description", title(query, jobs), NAME_MAX);
       word(text, "plan", query.physicalPlanDescription(), PLAN_MAX);
       text.append('}');
     }
+  }
+
+  /** What users' code calls it; else where it was called, as its last job says: the description is the job's id then. */
+  private static String title(SQLExecutionUIData query, List jobs) {
+    String told = query.description();
+    if (told != null && !told.isEmpty() && !JOB_ID.matcher(told).matches()) {
+      return told;
+    }
+    Set ids = CollectionConverters.asJava(query.jobs()).keySet();
+    JobData last = null;
+    for (int i = 0; i < jobs.size(); i++) {
+      JobData job = (JobData) jobs.get(i);
+      if (ids.contains(Integer.valueOf(job.jobId())) && (last == null || job.jobId() > last.jobId())) {
+        last = job;
+      }
+    }
+    String name = last == null || last.name() == null ? "" : last.name();
+    int reflected = name.indexOf(REFLECTED);
+    if (reflected > 0) {
+      return name.substring(0, reflected);
+    }
+    return name.isEmpty() || name.startsWith("$") ? called(query.details()) : name;
+  }
+
+  /** The method of Spark's API, from a call site as "org.apache.spark.sql.classic.Dataset.count(Dataset.scala:1)". */
+  private static String called(String details) {
+    String first = details == null ? "" : details;
+    int end = first.indexOf('(');
+    first = end > 0 ? first.substring(0, end) : "";
+    return first.substring(first.lastIndexOf('.') + 1);
   }
 
   private static boolean isAnyOf(Object[] jobs, Set ids) {

@@ -75,6 +75,6 @@ function bytes(count) {
 
 /** @param {any} query @param {number} now */
 function queryOf(query, now) {
-  const head = `Query ${query.id}: ${query.description || "without a description"}, ${spent(query["start-time"], query["end-time"], now)}`;
+  const head = `Query ${query.id}: ${query.description || "of a call that Spark does not name"}, ${spent(query["start-time"], query["end-time"], now)}`;
   return h("details", { key: `query ${query.id}` }, h("summary", null, head), h("pre", { class: "result", tabindex: 0, role: "region", "aria-label": `Plan of query ${query.id}` }, query.plan));
 }
