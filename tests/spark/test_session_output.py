@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,24 @@ def test_a_job_chooses_the_log_level_of_its_output(slots: SlotBox) -> None:
     ], stderr
     assert "The log level DEBUG shows no more than INFO: this Spark JVM logs that for all jobs.\n" in stderr
     assert "INFO DAGScheduler" not in stderr, "nothing of what Spark does for each job"
+
+
+def test_what_is_read_back_is_not_said_to_be_ignored(slots: SlotBox, tmp_path: Path) -> None:
+    """Spark warns of each hidden directory that is read by its name, as that of an attempt is, and reads it."""
+
+    def write_and_read(ctx: Any, base: str) -> int:
+        own, hidden = f"{base}/.attempt-{'a' * 8}", f"{base}/_mine"
+        for path in (own, hidden):
+            ctx.spark.range(5).write.parquet(path)
+        return int(ctx.spark.read.parquet(own).count() + 10 * ctx.spark.read.parquet(hidden).count())
+
+    base = str(tmp_path)
+    report = slots.report(lambda ctx: write_and_read(ctx, base))
+    _, stderr = outputs(slots, report)
+    said = [line for line in stderr.splitlines() if "paths were ignored" in line]
+    assert (json.loads(report.value), len(said)) == (55, 1), stderr
+    assert f"{base}/.attempt-" not in stderr
+    assert f"{base}/_mine" in stderr, "a directory that users call so"
 
 
 def test_a_log_level_is_that_of_one_attempt(slots: SlotBox) -> None:

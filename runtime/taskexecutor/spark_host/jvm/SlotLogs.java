@@ -1,6 +1,7 @@
 package org.apache.spark;
 
 import java.util.Locale;
+import java.util.regex.Pattern;
 import org.apache.logging.log4j.Level;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.core.LogEvent;
@@ -21,6 +22,14 @@ final class SlotLogs extends AbstractAppender {
   /** As Spark's own. */
   private static final String PATTERN = "%d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex";
 
+  /**
+   * What Spark says of each hidden directory that is read by its own name. It is read all the same, and that of an
+   * attempt (`ctx.output_path`) is hidden until its job commits: of it the warning is wrong.
+   */
+  private static final String DATA_SOURCE = "org.apache.spark.sql.execution.datasources.DataSource";
+
+  private static final Pattern OWN_OUTPUTS = Pattern.compile("All paths were ignored:(\\s+\\S*/\\.attempt-[^/\\s]*)+\\s*");
+
   private static final String FRAMEWORKS = "org.apache.";
 
   private SlotLogs() {
@@ -40,10 +49,17 @@ final class SlotLogs extends AbstractAppender {
 
   public void append(LogEvent event) {
     SlotSession session = SlotOutput.session();
-    if (session != null && event.getLevel().isMoreSpecificThan(least(session, event.getLoggerName()))) {
+    if (session != null
+        && event.getLevel().isMoreSpecificThan(least(session, event.getLoggerName()))
+        && !isOfOwnOutputs(event)) {
       byte[] line = getLayout().toByteArray(event);
       SlotOutput.take(session, true, line, 0, line.length);
     }
+  }
+
+  private static boolean isOfOwnOutputs(LogEvent event) {
+    return DATA_SOURCE.equals(event.getLoggerName())
+        && OWN_OUTPUTS.matcher(event.getMessage().getFormattedMessage()).matches();
   }
 
   private static Level least(SlotSession session, String logger) {
