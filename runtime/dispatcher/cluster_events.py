@@ -17,7 +17,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import PermanentError, RetryableError, StaleTokenError
 from runtime.common.ids import JobId
-from runtime.dispatcher.core.event_history import WINDOW_SECONDS, EventGate, EventHistory, bounded
+from runtime.dispatcher.core.kept_events import WINDOW_SECONDS, EventGate, KeptEvents, bounded
 from runtime.gateways.cluster_events import OF_THE_CLUSTER, ClusterEvent, EventKind, EventPage
 
 logger = logging.getLogger(__name__)
@@ -45,13 +45,13 @@ class ClusterEventLog:
         self._clock = clock
         self._entropy = entropy
         self._gate = EventGate()
-        self._history = EventHistory(term)
+        self._kept = KeptEvents(term)
         self._wake = asyncio.Event()
 
     async def recover(self) -> None:
         """Read the stored events. Raises RetryableError: nothing has been taken over then."""
         events, unusable = await self._store.read()
-        self._history.recover(events, unusable)
+        self._kept.recover(events, unusable)
         self._wake.set()
 
     async def run(self) -> None:
@@ -82,13 +82,13 @@ class ClusterEventLog:
 
     async def _write(self) -> bool:
         """Write one batch. False when there was none."""
-        batch = self._history.take_batch()
+        batch = self._kept.take_batch()
         if batch is None:
             return False
         try:
             await self._store.write(batch.puts, batch.deletes)
         except (RetryableError, PermanentError):
-            self._history.put_back(batch)
+            self._kept.put_back(batch)
             raise
         return True
 
@@ -105,7 +105,7 @@ class ClusterEventLog:
     @property
     def generation(self) -> int:
         """Another number after each event."""
-        return self._history.generation
+        return self._kept.generation
 
     def tell(self, kind: EventKind, message: str, /, *, subject: str = "") -> None:
         """Something has happened to the cluster."""
@@ -119,17 +119,17 @@ class ClusterEventLog:
 
     def last(self, kind: EventKind) -> ClusterEvent | None:
         """The last event of a kind."""
-        return self._history.last(kind)
+        return self._kept.last(kind)
 
     def page(self, sees: Callable[[str], bool], /, *, after: str, limit: int) -> EventPage:
         """What one sees (R48)."""
-        return self._history.page(sees, after, limit)
+        return self._kept.page(sees, after, limit)
 
     def _tell(self, kind: EventKind, message: str, subject: str, job_id: str, namespace: str) -> None:
         about = subject or job_id
-        if not self._history.is_news(kind, about):
+        if not self._kept.is_news(kind, about):
             return
-        self._history.note(kind, about)
+        self._kept.note(kind, about)
         now = self._clock.epoch_millis()
         event = ClusterEvent(self._new_id(), now, kind, bounded(message), subject, job_id, namespace)
         logger.info("event %s: %s", kind.value, event.message)
@@ -138,5 +138,5 @@ class ClusterEventLog:
             self._add(event)
 
     def _add(self, event: ClusterEvent) -> None:
-        self._history.add(event)
+        self._kept.add(event)
         self._wake.set()

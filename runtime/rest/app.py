@@ -36,7 +36,7 @@ from runtime.rest.openapi import DescribedApp
 from runtime.rest.routes.accumulators import accumulators_router
 from runtime.rest.routes.applications import applications_router
 from runtime.rest.routes.blobs import blobs_router
-from runtime.rest.routes.changes import ActivityHistory, changes_router
+from runtime.rest.routes.changes import ActivitySamples, changes_router
 from runtime.rest.routes.cluster import cluster_router
 from runtime.rest.routes.events import events_router
 from runtime.rest.routes.flame_graphs import flame_graphs_router
@@ -61,11 +61,11 @@ def create_app(
     content_length_max: int,
     hosts: Collection[str],
     allowed_hosts: Collection[str] = (),
-    history: ActivityHistory | None = None,
+    activity: ActivitySamples | None = None,
 ) -> ASGIApp:
     """The whole endpoint. `sign_in` None: no authentication. `hosts`: its own names, `allowed_hosts`: its proxies'.
 
-    `history`: its owner takes the samples; None: there are none.
+    `activity`: its owner takes the samples; None: there are none.
     """
     app = DescribedApp(
         title="flinklike", version=VERSION, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
@@ -90,7 +90,7 @@ def create_app(
         refused_router,
         events_router,
     )
-    made = [*(make(context) for make in routers), changes_router(context, history or ActivityHistory(context))]
+    made = [*(make(context) for make in routers), changes_router(context, activity or ActivitySamples(context))]
     for router in made:
         app.include_router(router)
         app.include_router(router, prefix="/v1", include_in_schema=False)

@@ -24,7 +24,7 @@ from runtime.rest.connections.handshakes import FailedHandshakes, Handshake
 from runtime.rest.connections.limited_connections import Connections, connections_max, protocol_among
 from runtime.rest.connections.tls import RestTls
 from runtime.rest.context import RestContext
-from runtime.rest.routes.changes import ActivityHistory
+from runtime.rest.routes.changes import ActivitySamples
 
 logger = logging.getLogger(__name__)
 
@@ -83,14 +83,14 @@ class RestServer:
         self.connections = Connections(most, int(most * _OF_ONE_PEER))
         if sign_in is not None:
             context = replace(context, limits=limits_within(context.limits, self.connections.peer_max))
-        self._history = ActivityHistory(context)
+        self._activity = ActivitySamples(context)
         app = create_app(
             context,
             sign_in=sign_in,
             content_length_max=settings.content_length_max,
             hosts=settings.hosts,
             allowed_hosts=settings.allowed_hosts,
-            history=self._history,
+            activity=self._activity,
         )
         config = uvicorn.Config(
             app,
@@ -146,7 +146,7 @@ class RestServer:
 
     async def _serve(self, listener: socket.socket) -> None:
         async with Scope("rest") as scope:
-            scope.spawn("history", self._history.run())
+            scope.spawn("activity", self._activity.run())
             await self._server.serve(sockets=[listener])
             scope.cancel_all()
 

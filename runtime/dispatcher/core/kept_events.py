@@ -1,4 +1,4 @@
-"""The bounded history of a cluster's events, and what of it is still to be stored (D-114, R55).
+"""The events of a cluster that are kept, a bounded number, and what of it is still to be stored (D-114, R55).
 
 Invariants: memory and store hold EVENTS_MAX events of BYTES_MAX at most, and OF_KIND_MAX of one kind, so that a process
 that comes and goes pushes out nothing but its like. In a minute OF_SUBJECT_MAX events of one kind about one process are
@@ -75,7 +75,7 @@ class EventGate:
         return found
 
 
-class EventHistory:
+class KeptEvents:
     """The events of a term: those that it has found in the store, and its own. `term` is part of each new key."""
 
     def __init__(self, term: int) -> None:

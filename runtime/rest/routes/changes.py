@@ -98,7 +98,7 @@ class SharedRevision:
             self._next = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
 
-def changes_router(context: RestContext, history: ActivityHistory) -> APIRouter:
+def changes_router(context: RestContext, samples: ActivitySamples) -> APIRouter:
     """Both routes."""
     router = authorized_router(context, tags=["cluster"])
     shared = SharedRevision(lambda: revision(context))
@@ -128,12 +128,12 @@ def changes_router(context: RestContext, history: ActivityHistory) -> APIRouter:
 
         It begins with this process, and again with each leader. Numbers of jobs are for principals of all namespaces.
         """
-        return JsonAnswer(history.body(has_jobs=principal_of(request).is_of_all))
+        return JsonAnswer(samples.body(has_jobs=principal_of(request).is_of_all))
 
     return router
 
 
-class ActivityHistory:
+class ActivitySamples:
     """Samples of what the leader in this process does. None while another process leads."""
 
     def __init__(self, context: RestContext) -> None:

@@ -14,7 +14,7 @@ from runtime.aio.scope import Scope
 from runtime.common.errors import StaleTokenError, StorageExhaustedError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.dispatcher.cluster_events import ClusterEventLog
-from runtime.dispatcher.core.event_history import OF_SUBJECT_MAX
+from runtime.dispatcher.core.kept_events import OF_SUBJECT_MAX
 from runtime.gateways.cluster_events import EventKind
 from runtime.highavailability.cluster_events import ClusterEventStore
 from runtime.highavailability.keys import Keys

@@ -1,4 +1,4 @@
-"""The bounded history of events: what is kept, what is counted, what is given to the store (D-114)."""
+"""The bounded number of events: what is kept, what is counted, what is given to the store (D-114)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from runtime.dispatcher.core.event_history import (
+from runtime.dispatcher.core.kept_events import (
     AT_ONCE_MAX,
     BATCH_MAX,
     BYTES_MAX,
@@ -18,7 +18,7 @@ from runtime.dispatcher.core.event_history import (
     OF_SUBJECT_MAX,
     WINDOW_SECONDS,
     EventGate,
-    EventHistory,
+    KeptEvents,
     bounded,
 )
 from runtime.gateways.cluster_events import ClusterEvent, EventKind
@@ -33,15 +33,15 @@ def event(
     return ClusterEvent(f"{next(NUMBERS):016x}", 1, kind, text, subject, "", namespace)
 
 
-def all_of(history: EventHistory) -> list[str]:
-    return [one.message for one in history]
+def all_of(held: KeptEvents) -> list[str]:
+    return [one.message for one in held]
 
 
-def written(history: EventHistory) -> tuple[list[ClusterEvent], list[str]]:
+def written(held: KeptEvents) -> tuple[list[ClusterEvent], list[str]]:
     """All batches: events and deleted keys."""
     puts: list[ClusterEvent] = []
     deletes: list[str] = []
-    while (batch := history.take_batch()) is not None:
+    while (batch := held.take_batch()) is not None:
         assert len(batch.puts) <= BATCH_MAX
         assert len(batch.deletes) <= BATCH_MAX
         puts += [one for _, one in batch.puts]
@@ -50,69 +50,69 @@ def written(history: EventHistory) -> tuple[list[ClusterEvent], list[str]]:
 
 
 def test_one_kind_pushes_out_only_its_like() -> None:
-    history = EventHistory(7)
-    history.add(event(EventKind.LEADER_ELECTED, text="leader"))
+    held = KeptEvents(7)
+    held.add(event(EventKind.LEADER_ELECTED, text="leader"))
     for number in range(3 * OF_KIND_MAX):
-        history.add(event(EventKind.TASKMANAGER_REGISTERED, text=str(number)))
-    assert all_of(history) == ["leader", *(str(number) for number in range(2 * OF_KIND_MAX, 3 * OF_KIND_MAX))]
+        held.add(event(EventKind.TASKMANAGER_REGISTERED, text=str(number)))
+    assert all_of(held) == ["leader", *(str(number) for number in range(2 * OF_KIND_MAX, 3 * OF_KIND_MAX))]
 
 
 def test_the_number_of_all_events_is_bounded_and_the_oldest_goes() -> None:
-    history = EventHistory(7)
+    held = KeptEvents(7)
     for number in range(2 * EVENTS_MAX):
-        history.add(event(KINDS[number % len(KINDS)], text=str(number)))
-    assert all_of(history) == [str(number) for number in range(EVENTS_MAX, 2 * EVENTS_MAX)]
+        held.add(event(KINDS[number % len(KINDS)], text=str(number)))
+    assert all_of(held) == [str(number) for number in range(EVENTS_MAX, 2 * EVENTS_MAX)]
 
 
 def test_the_bytes_of_all_events_are_bounded() -> None:
-    history = EventHistory(7)
+    held = KeptEvents(7)
     for number in range(EVENTS_MAX):
-        history.add(event(KINDS[number % len(KINDS)], text="x" * MESSAGE_MAX))
-    assert BYTES_MAX // (MESSAGE_MAX + 300) - 1 <= len(all_of(history)) <= BYTES_MAX // MESSAGE_MAX
+        held.add(event(KINDS[number % len(KINDS)], text="x" * MESSAGE_MAX))
+    assert BYTES_MAX // (MESSAGE_MAX + 300) - 1 <= len(all_of(held)) <= BYTES_MAX // MESSAGE_MAX
 
 
 def test_each_event_is_given_to_the_store_once_and_what_is_dropped_is_deleted_there() -> None:
-    history = EventHistory(7)
+    held = KeptEvents(7)
     first = [event(EventKind.JOB_TAKEN_OVER, text=str(number)) for number in range(OF_KIND_MAX)]
     for one in first:
-        history.add(one)
-    assert written(history) == (first, [])
-    assert history.take_batch() is None
+        held.add(one)
+    assert written(held) == (first, [])
+    assert held.take_batch() is None
     later = [event(EventKind.JOB_TAKEN_OVER) for _ in range(40)]
     for one in later:
-        history.add(one)
-    puts, deletes = written(history)
+        held.add(one)
+    puts, deletes = written(held)
     assert puts == later
     assert deletes == [f"{7:016d}-{number:08d}" for number in range(40)]
 
 
 def test_what_was_dropped_before_it_was_stored_is_not_stored() -> None:
-    history = EventHistory(7)
+    held = KeptEvents(7)
     for number in range(OF_KIND_MAX + 5):
-        history.add(event(text=str(number)))
-    puts, deletes = written(history)
+        held.add(event(text=str(number)))
+    puts, deletes = written(held)
     assert ([one.message for one in puts], deletes) == ([str(number) for number in range(5, OF_KIND_MAX + 5)], [])
 
 
 def test_a_batch_that_was_not_written_is_written_again_under_other_keys() -> None:
-    history = EventHistory(7)
-    history.add(event(text="a"))
-    batch = history.take_batch()
+    held = KeptEvents(7)
+    held.add(event(text="a"))
+    batch = held.take_batch()
     assert batch is not None
-    history.put_back(batch)
-    again = history.take_batch()
+    held.put_back(batch)
+    again = held.take_batch()
     assert again is not None
     assert [one.message for _, one in again.puts] == ["a"]
     assert {key for key, _ in again.puts}.isdisjoint(key for key, _ in batch.puts), "R33: a late repeat finds nothing"
 
 
 def test_a_later_term_goes_on_and_its_keys_are_behind() -> None:
-    first = EventHistory(7)
+    first = KeptEvents(7)
     for number in range(3):
         first.add(event(text=str(number)))
     batch = first.take_batch()
     assert batch is not None
-    second = EventHistory(12)
+    second = KeptEvents(12)
     second.recover(batch.puts, ["odd"])
     second.add(event(text="3"))
     assert all_of(second) == ["0", "1", "2", "3"]
@@ -123,10 +123,10 @@ def test_a_later_term_goes_on_and_its_keys_are_behind() -> None:
 
 def test_an_id_that_is_stored_twice_is_read_once() -> None:
     one = event(text="a")
-    history = EventHistory(7)
-    history.recover([("1", one), ("2", one)])
-    batch = history.take_batch()
-    assert (all_of(history), batch is not None and batch.deletes) == (["a"], ["2"])
+    held = KeptEvents(7)
+    held.recover([("1", one), ("2", one)])
+    batch = held.take_batch()
+    assert (all_of(held), batch is not None and batch.deletes) == (["a"], ["2"])
 
 
 @pytest.mark.parametrize(
@@ -147,45 +147,45 @@ def test_an_id_that_is_stored_twice_is_read_once() -> None:
     ],
 )
 def test_what_is_so_already_is_no_news(told: list[EventKind], kind: EventKind, is_news: bool) -> None:
-    history = EventHistory(7)
+    held = KeptEvents(7)
     for one in told:
-        history.add(event(one, "p"))
-    assert history.is_news(kind, "p") is is_news
-    assert history.is_news(EventKind.TASKMANAGER_REGISTERED, "another")
+        held.add(event(one, "p"))
+    assert held.is_news(kind, "p") is is_news
+    assert held.is_news(EventKind.TASKMANAGER_REGISTERED, "another")
 
 
 def test_the_next_leader_knows_what_was_told() -> None:
-    history = EventHistory(12)
-    history.recover([("1", event(EventKind.TASKMANAGER_REGISTERED, "p"))])
-    assert not history.is_news(EventKind.TASKMANAGER_REGISTERED, "p")
+    held = KeptEvents(12)
+    held.recover([("1", event(EventKind.TASKMANAGER_REGISTERED, "p"))])
+    assert not held.is_news(EventKind.TASKMANAGER_REGISTERED, "p")
 
 
 class TestPages:
     def test_the_newest_ones_and_then_what_is_behind(self) -> None:
-        history = EventHistory(7)
+        held = KeptEvents(7)
         for number in range(10):
-            history.add(event(text=str(number)))
-        page = history.page(lambda _: True, "", 3)
+            held.add(event(text=str(number)))
+        page = held.page(lambda _: True, "", 3)
         assert ([one.message for one in page.events], page.has_gap) == (["7", "8", "9"], False)
-        ids = [one.id for one in history]
-        page = history.page(lambda _: True, ids[1], 3)
+        ids = [one.id for one in held]
+        page = held.page(lambda _: True, ids[1], 3)
         assert ([one.message for one in page.events], page.has_gap) == (["2", "3", "4"], False)
-        assert history.page(lambda _: True, ids[-1], 3).events == []
+        assert held.page(lambda _: True, ids[-1], 3).events == []
 
     def test_one_that_is_gone_is_a_gap(self) -> None:
-        history = EventHistory(7)
-        history.add(event(text="a"))
-        page = history.page(lambda _: True, "gone", 3)
+        held = KeptEvents(7)
+        held.add(event(text="a"))
+        page = held.page(lambda _: True, "gone", 3)
         assert ([one.message for one in page.events], page.has_gap) == (["a"], True)
 
     def test_nobody_sees_or_names_an_event_of_another_namespace(self) -> None:
-        history = EventHistory(7)
+        held = KeptEvents(7)
         for namespace in ("", "a", "b"):
-            history.add(event(namespace=namespace, text=namespace or "all"))
-        hidden = [one.id for one in history][2]
-        page = history.page(lambda namespace: namespace in {"", "a"}, "", 10)
+            held.add(event(namespace=namespace, text=namespace or "all"))
+        hidden = [one.id for one in held][2]
+        page = held.page(lambda namespace: namespace in {"", "a"}, "", 10)
         assert [one.message for one in page.events] == ["all", "a"]
-        as_unknown = history.page(lambda namespace: namespace in {"", "a"}, hidden, 10)
+        as_unknown = held.page(lambda namespace: namespace in {"", "a"}, hidden, 10)
         assert as_unknown.has_gap, "its answer is that for an unknown id"
 
 

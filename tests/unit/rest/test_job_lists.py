@@ -16,7 +16,7 @@ from runtime.gateways.overview import JobActivity
 from runtime.rest.app import create_app
 from runtime.rest.context import RestContext
 from runtime.rest.routes import changes
-from runtime.rest.routes.changes import ActivityHistory
+from runtime.rest.routes.changes import ActivitySamples
 from runtime.security.principals import Principal, Role
 from tests.kit.rest.fakes import JOB, RestFakes
 
@@ -148,23 +148,23 @@ async def test_a_poll_ends_when_another_process_leads(fakes: RestFakes) -> None:
         assert (await waiting).status_code == 503
 
 
-async def test_the_history_counts_within_a_term(fakes: RestFakes) -> None:
-    history = ActivityHistory(fakes.context())
+async def test_samples_of_activity_count_within_a_term(fakes: RestFakes) -> None:
+    samples = ActivitySamples(fakes.context())
     for ended in (0, 10, 15):
         fakes.dispatcher.activity = JobActivity(7, ended, ended, 4 * ended)
-        history.sample()
-    body = history.body(has_jobs=True)
+        samples.sample()
+    body = samples.body(has_jobs=True)
     assert (body["jobs-per-second"], body["tasks-per-second"]) == ([2.0, 1.0], [8.0, 4.0])
     assert len(body["slots-used"]) == len(body["jobs-unfinished"]) == 2
-    assert history.body(has_jobs=False)["jobs-per-second"] == []
+    assert samples.body(has_jobs=False)["jobs-per-second"] == []
     fakes.dispatcher.activity = JobActivity(8, 0, 0, 0)
-    history.sample()
-    assert history.body(has_jobs=True)["slots-used"] == [], "another term counts anew"
+    samples.sample()
+    assert samples.body(has_jobs=True)["slots-used"] == [], "another term counts anew"
     fakes.is_leading = False
-    history.sample()
+    samples.sample()
     fakes.is_leading = True
-    history.sample()
-    assert history.body(has_jobs=True)["slots-used"] == []
+    samples.sample()
+    assert samples.body(has_jobs=True)["slots-used"] == []
 
 
 async def test_all_attempts_of_a_job_in_one_answer(http: httpx.AsyncClient, fakes: RestFakes) -> None:
