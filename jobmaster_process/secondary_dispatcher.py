@@ -19,6 +19,7 @@ from runtime.common.errors import BackpressureError, NotFoundError, PermanentErr
 from runtime.common.fencing import FencingToken, HighestToken
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.common.waiting import Waiting, WaitingKind
 from runtime.dispatcher.runner_registry import JobManagerRunnerRegistry, RunnerFailed
 from runtime.gateways.dispatcher import (
     AssignJob,
@@ -136,8 +137,8 @@ class JobMasterSecondaryDispatcher:
             case DropJobs(entries):
                 for entry in entries:
                     self._drop(entry)
-            case NotifyResources(job_id, reason):
-                self._runners.notify_resources(job_id, reason)
+            case NotifyResources(job_id, reason, kind):
+                self._runners.notify_resources(job_id, Waiting(WaitingKind.of(kind), reason))
             case DrainJobMaster(is_draining):
                 self.drain(is_draining=is_draining)
             case JobsNotTaken(reason):

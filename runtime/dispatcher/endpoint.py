@@ -23,6 +23,7 @@ from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
+from runtime.common.waiting import Waiting
 from runtime.dispatcher.cleanup import JobCleaner
 from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
@@ -143,8 +144,8 @@ class Dispatcher(ABC):
         """Tell a draining process that no other process has room for its jobs."""
 
     @abstractmethod
-    def notify_resources(self, job_id: JobId, reason: str) -> None:
-        """Tell a job's owner why its requirements are not fulfilled, "" when they are."""
+    def notify_resources(self, job_id: JobId, waiting: Waiting) -> None:
+        """Tell a job's owner why its requirements are not fulfilled, or that they are."""
 
     @abstractmethod
     async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:

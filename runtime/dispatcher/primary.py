@@ -18,6 +18,7 @@ from runtime.aio.retry import RetryPolicy
 from runtime.aio.scope import ScopeClosedError
 from runtime.common.errors import MessageTooLargeError, RetryableError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.waiting import Waiting
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.services import DispatcherServices, ResourceRequests
@@ -242,11 +243,11 @@ class JobMasterPrimaryDispatcher(Dispatcher):
     def _send_not_taken(self, incarnation: Incarnation, reason: str) -> None:
         self._peers.send(incarnation, JobsNotTaken(reason))
 
-    def notify_resources(self, job_id: JobId, reason: str) -> None:
-        """Tell the owner of a job why its requirements are not fulfilled, "" when they are."""
+    def notify_resources(self, job_id: JobId, waiting: Waiting) -> None:
+        """Tell the owner of a job why its requirements are not fulfilled, or that they are."""
         owner = self.owner_of(job_id)
         if owner is not None:
-            self._peers.send(owner.incarnation, NotifyResources(job_id, reason))
+            self._peers.send(owner.incarnation, NotifyResources(job_id, waiting.reason, waiting.kind.value))
 
     async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:
         timeout = self._settings.rpc_timeout

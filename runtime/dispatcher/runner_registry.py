@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from runtime.aio.scope import Scope, ScopeClosedError, ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.ids import JobId
+from runtime.common.waiting import Waiting
 from runtime.gateways.dispatcher import AssignJob, JobInventoryEntry
 from runtime.gateways.job_manager_runner import (
     JobManagerRunner,
@@ -150,11 +151,11 @@ class JobManagerRunnerRegistry:
         if running.successor is not None:
             running.cancel_reason = reason
 
-    def notify_resources(self, job_id: JobId, reason: str) -> None:
-        """Tell a JobMaster why its requirements are not fulfilled, "" when they are."""
+    def notify_resources(self, job_id: JobId, waiting: Waiting) -> None:
+        """Tell a JobMaster why its requirements are not fulfilled, or that they are."""
         running = self._running.get(job_id)
         if running is not None:
-            running.runner.notify_resources(reason)
+            running.runner.notify_resources(waiting)
 
     def drop(self, entry: JobInventoryEntry) -> None:
         """Stop running a job. A runner whose job has ended is left alone: it sends its last messages, and returns."""

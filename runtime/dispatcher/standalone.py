@@ -9,6 +9,7 @@ from __future__ import annotations
 from runtime.common.errors import ConflictError, NotFoundError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.version import PROTOCOL_VERSION, VERSION
+from runtime.common.waiting import Waiting
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.runner_registry import JobManagerRunnerRegistry, RunnerFailed
@@ -108,9 +109,9 @@ class StandaloneDispatcher(Dispatcher):
         message = "jobs run inside the JobManager: there are no JobMaster processes that could be drained"
         raise ConflictError(message)
 
-    def notify_resources(self, job_id: JobId, reason: str) -> None:
-        """Tell the owner of a job why its requirements are not fulfilled, "" when they are."""
-        self._runners.notify_resources(job_id, reason)
+    def notify_resources(self, job_id: JobId, waiting: Waiting) -> None:
+        """Tell the owner of a job why its requirements are not fulfilled, or that they are."""
+        self._runners.notify_resources(job_id, waiting)
 
     async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:
         runner = self._runners.get(request.job_id)

@@ -96,7 +96,8 @@ class JobSummary:
     """One line of /jobs/overview. Pushed by the owner on every change, so lists never fan out.
 
     `sequence` rises with every change of this job under one epoch; (epoch, sequence) orders summaries.
-    `pending_reason` says what a waiting job waits for. `end_millis` is -1 while not terminal. `is_committing`: the
+    `pending_reason` says what a waiting job waits for, `pending_kind` its `runtime.common.waiting.WaitingKind` (an
+    owner of an earlier release says none). `end_millis` is -1 while not terminal. `is_committing`: the
     outcome is decided and the outputs become visible, so a cancel comes too late (R26). `keeps_outputs`: the job has
     ended after that without its outputs, or its decision is unknown, so no outputs are deleted (R28). `submitter`,
     `namespace`, `trace` and `program_run` are stored with the graph; the leader fills them in, and ignores those of an
@@ -121,6 +122,7 @@ class JobSummary:
     scheduler_type: SchedulerType = SchedulerType.DEFAULT
     trace: str = ""
     program_run: str = ""
+    pending_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +270,11 @@ class DropJobs:
 
 @dataclass(frozen=True, slots=True)
 class NotifyResources:
-    """Why a job's requirements are not fulfilled, "" when they are."""
+    """Why a job's requirements are not fulfilled, "" when they are. `kind`: a `runtime.common.waiting.WaitingKind`."""
 
     job_id: JobId
     reason: str
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.common.ids import JobId
+from runtime.common.waiting import Waiting
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.jobgraph.graph import JobGraph
@@ -40,8 +41,8 @@ class JobManagerRunner(Protocol):
     def cancel_job(self, reason: str = "") -> None:
         """Cancel the job, as its `wanted` key says. `reason`: why, "" when a person wants it. Idempotent."""
 
-    def notify_resources(self, reason: str) -> None:
-        """Why requirements are not fulfilled, "" when they are."""
+    def notify_resources(self, waiting: Waiting) -> None:
+        """Why requirements are not fulfilled, or that they are."""
 
     def archived_graph(self) -> bytes:
         """The live execution graph as JSON."""

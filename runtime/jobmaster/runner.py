@@ -23,6 +23,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, PermanentError, RetryableError, StaleTokenError
 from runtime.common.ids import JobId
+from runtime.common.waiting import Waiting
 from runtime.executiongraph.core.failures import system_failure
 from runtime.executiongraph.core.job_spans import job_spans
 from runtime.gateways.dispatcher import AssignJob, JobSummary
@@ -145,9 +146,9 @@ class DefaultJobManagerRunner:
         """The job's `wanted` key says cancel, and why if no person wants it. Idempotent."""
         self._job_master.post(ev.CancelWanted(self._job_master.moment(), reason))
 
-    def notify_resources(self, reason: str) -> None:
+    def notify_resources(self, waiting: Waiting) -> None:
         """Why requirements are not fulfilled, "" when they are."""
-        self._job_master.post(ev.ResourcesNotified(reason, self._job_master.moment()))
+        self._job_master.post(ev.ResourcesNotified(waiting, self._job_master.moment()))
 
     async def run(self) -> JobManagerRunnerResult:
         """Run the job until its result is durable or another owner has it. Cancelling this call ends it here only."""

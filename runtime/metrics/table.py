@@ -7,6 +7,7 @@ come from closed sets, or are bounded by `metrics.max-series`: never names or id
 from __future__ import annotations
 
 from runtime.common.states import JobStatus
+from runtime.common.waiting import WaitingKind
 from runtime.metrics.metric import SECONDS, TASK_SECONDS, Label, Metric, MetricKind, Owner
 
 _COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM
@@ -48,21 +49,7 @@ STORE_KINDS = (
 )
 """Transactions by the first key that they write: a submit is `graph`, the events of an owner are `events`."""
 OUTCOMES = ("done", "refused", *ERROR_KINDS)
-WAITING_REASONS = (
-    "slots",
-    "taskmanagers",
-    "fitting_slots",
-    "spark_environment",
-    "tenancy",
-    "jobmasters",
-    "takeover",
-    "restart",
-    "commit",
-    "stopping",
-    "store",
-    "loading",
-    "other",
-)
+WAITING_REASONS = tuple(kind.value for kind in WaitingKind if kind is not WaitingKind.NOTHING)
 TERMINAL = tuple(sorted(status.value for status in JobStatus if status.is_globally_terminal))
 TASK_OUTCOMES = ("FINISHED", "CANCELED", "FAILED")
 FAILURE_KINDS = ("USER", "SYSTEM", "RESOURCE", "OTHER")

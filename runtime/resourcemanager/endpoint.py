@@ -22,6 +22,7 @@ from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.spark_environments import SparkOffer
+from runtime.common.waiting import Waiting
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
 from runtime.gateways.delegation_tokens import DelegationToken, DelegationTokenStatus, NewDelegationTokens
 from runtime.gateways.job_master import Heartbeat
@@ -100,8 +101,8 @@ class ResourceManager:
         self._task_manager_died = task_manager_died
         self._reports: Watch[int] = Watch(0)
         self._ended: dict[JobId, bool] = {}
-        self._reasons: dict[JobId, str] = {}
-        self._reasons_told: dict[JobId, str] = {}
+        self._reasons: dict[JobId, Waiting] = {}
+        self._reasons_told: dict[JobId, Waiting] = {}
         self._is_open = False
 
     async def run(self, jobs: JobDirectory) -> None:
@@ -176,8 +177,8 @@ class ResourceManager:
             match effect:
                 case ev.SendRequestSlot(incarnation=peer, message=request):
                     self._peers.send(peer, request)
-                case ev.NotifyJob(job_id=job_id, reason=reason):
-                    self._reasons[job_id] = reason
+                case ev.NotifyJob(job_id=job_id, waiting=waiting):
+                    self._reasons[job_id] = waiting
                 case ev.OwnerCutOff(job_id=job_id, epoch=epoch):
                     logger.warning("job %s: its owner does not reach TaskManagers that it needs", job_id)
                     self._directory.owner_cut_off(job_id, epoch)
@@ -190,7 +191,7 @@ class ResourceManager:
         """An owner that comes on a new stream, or to a new leader, may hold another reason than the present one."""
         needs = self._slots.job(job_id)
         if needs is not None:
-            self._reasons[job_id] = needs.reason
+            self._reasons[job_id] = needs.waiting
             self._reasons_told.pop(job_id, None)
 
     def _is_owner(self, job_id: JobId, incarnation: Incarnation, epoch: int) -> bool:
@@ -239,10 +240,10 @@ class ResourceManager:
     def _tell_reasons(self) -> None:
         """Tell owners what has changed. A reason that came and went between two ticks is not told."""
         changed, self._reasons = self._reasons, {}
-        for job_id, reason in changed.items():
-            if reason != self._reasons_told.get(job_id):
-                self._directory.notify_resources(job_id, reason)
-                self._reasons_told[job_id] = reason
+        for job_id, waiting in changed.items():
+            if waiting != self._reasons_told.get(job_id):
+                self._directory.notify_resources(job_id, waiting)
+                self._reasons_told[job_id] = waiting
 
     # --- ResourceManagerView ------------------------------------------------------------------------------
 

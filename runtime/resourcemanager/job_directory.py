@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.waiting import Waiting
 
 
 class JobOwnerView(Protocol):
@@ -41,8 +42,8 @@ class JobDirectory(Protocol):
     def keeps_outputs(self, job_id: JobId, /) -> bool:
         """True if the outputs of a job that is over may still have to be committed by hand (R28)."""
 
-    def notify_resources(self, job_id: JobId, reason: str, /) -> None:
-        """Tell the owner why requirements are not fulfilled, "" when they are."""
+    def notify_resources(self, job_id: JobId, waiting: Waiting, /) -> None:
+        """Tell the owner why requirements are not fulfilled, or that they are."""
 
     def owner_cut_off(self, job_id: JobId, epoch: int, /) -> None:
         """The owner under that epoch cannot reach TaskManagers that the job needs (R7)."""

@@ -6,6 +6,7 @@ job is followed by one that takes it over (R6); the former owner is dismissed wh
 
 from __future__ import annotations
 
+from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
 from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.core.cancels import Cancels
@@ -68,7 +69,7 @@ class Assignments:
         effects += self.assign_waiting()
         is_waiting = entry.job_id in self._jobs.waiting
         reason = refusal or (self._processes.shortage() if is_waiting else "")
-        is_news = bool(reason) and entry.shown.wait(reason)
+        is_news = bool(reason) and entry.shown.wait(Waiting(WaitingKind.JOB_MASTERS, reason))
         is_doomed = is_waiting and self._processes.have_all_refused(entry.refused_by)
         ending = self._cancels.abort(entry) if is_doomed else []
         if is_news and ef.PublishSummary(entry.job_id) not in ending:
@@ -107,7 +108,7 @@ class Assignments:
         process.jobs.add(entry.job_id)  # it may have been lost, and have come back, during the transaction (R5)
         if process.is_draining and (passed_on := self._moves.pass_on(entry)):
             return effects + passed_on
-        if entry.shown.wait(""):
+        if entry.shown.wait(NOT_WAITING):
             effects += self._jobs.publish(entry)
         return [*effects, *self.send(entry), *self._cancels.pursue(entry)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runtime.common.states import JobStatus
+from runtime.common.waiting import Waiting
 from runtime.dispatcher.core.events import JobSource
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 
@@ -18,12 +19,14 @@ class ShownSummary:
         self.summary = initial_summary(source)
         self._is_reason_of_leader = False
 
-    def wait(self, reason: str) -> bool:
-        """Show why nothing happens with the job; "" takes back such a reason, not an owner's. True if that is news."""
-        if self.summary.pending_reason == reason or not (reason or self._is_reason_of_leader):
+    def wait(self, waiting: Waiting) -> bool:
+        """Show why nothing happens with the job; NOT_WAITING takes back such a reason, not an owner's. True if that is
+        news.
+        """
+        if self.summary.pending_reason == waiting.reason or not (waiting or self._is_reason_of_leader):
             return False
-        self._is_reason_of_leader = bool(reason)
-        self._change(replace(self.summary, pending_reason=reason))
+        self._is_reason_of_leader = bool(waiting)
+        self._change(replace(self.summary, pending_reason=waiting.reason, pending_kind=waiting.kind.value))
         return True
 
     def stop(self, status: JobStatus) -> bool:

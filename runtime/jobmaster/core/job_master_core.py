@@ -15,6 +15,7 @@ from runtime.checkpoint.core.checkpoints import NO_CHECKPOINTS, CheckpointSettin
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
+from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.archive import archive, result_value
 from runtime.executiongraph.core.graph import ExecutionGraph
@@ -132,8 +133,8 @@ class JobMasterCore:
         return self._publication.latest
 
     def _refreshed(self) -> JobSummary:
-        reason = self._reasons.pending(self._graph.status, self._scheduler)
-        return self._publication.refresh(reason, self._context.at.millis)
+        waiting = self._reasons.pending(self._graph.status, self._scheduler)
+        return self._publication.refresh(waiting, self._context.at.millis)
 
     def archived(self) -> ArchivedExecutionGraph:
         """The execution graph as it is now."""
@@ -201,7 +202,7 @@ class JobMasterCore:
     def _on_store(self, event: ev.StoreEvent) -> None:
         match event:
             case ev.EventsWritten(number):
-                self._reasons.store = ""
+                self._reasons.store = NOT_WAITING
                 assert self._scheduler is not None, number
                 self._scheduler.events_written(number)
             case ev.CheckpointWritten(checkpoint_id):
@@ -209,7 +210,7 @@ class JobMasterCore:
                 assert self._scheduler is not None, checkpoint_id
                 self._scheduler.checkpoint_written(checkpoint_id)
             case ev.WriteDelayed(reason):
-                self._reasons.store = self._reasons.store or reason
+                self._reasons.store = self._reasons.store or Waiting(WaitingKind.STORE, reason)
             case ev.ResultWritten():
                 self._on_result_written()
             case ev.OwnershipLost(reason):
@@ -227,8 +228,8 @@ class JobMasterCore:
                     self._scheduler.deadline_reached()
             case ev.RestartDue():
                 return  # what is due is seen after every event
-            case ev.ResourcesNotified(reason):
-                self._reasons.resources = reason
+            case ev.ResourcesNotified(waiting):
+                self._reasons.resources = waiting
             case ev.Ticked():
                 if self._scheduler is not None:
                     self._scheduler.ticked()
@@ -255,7 +256,7 @@ class JobMasterCore:
             case ev.InitializationFailed():
                 self._give_up(event)
             case ev.InitializationDelayed(reason):
-                self._reasons.initialization = reason
+                self._reasons.initialization = Waiting(WaitingKind.STORE, reason)
             case _:
                 assert_never(event)
 
@@ -270,7 +271,7 @@ class JobMasterCore:
     def _go_on_recovering(self, recovery: Recovery) -> None:
         recovery.heed(self._context.fences)
         recovery.stop(self._context.outbox)
-        self._reasons.initialization = recovery.reason
+        self._reasons.initialization = recovery.waiting
         found = recovery.complete()
         if isinstance(found, ev.InitializationFailed):
             self._give_up(found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runtime.common.states import JobStatus
+from runtime.common.waiting import NOT_WAITING, Waiting
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.scheduler.core.job_context import JobContext
 
@@ -44,16 +45,17 @@ class Publication:
         """True when something changed since the last push."""
         return self._pushed is not self.latest
 
-    def refresh(self, pending_reason: str, millis: int) -> JobSummary:
+    def refresh(self, waiting: Waiting, millis: int) -> JobSummary:
         """Bring the summary up to date."""
         graph, before = self._graph, self.latest
         status = graph.status
         tasks = graph.task_counts()
         is_committing = graph.is_committing
-        if (before.status, before.tasks, before.pending_reason, before.name, before.is_committing) != (
+        pending = (before.pending_reason, before.pending_kind)
+        if (before.status, before.tasks, pending, before.name, before.is_committing) != (
             status,
             tasks,
-            pending_reason,
+            (waiting.reason, waiting.kind.value),
             graph.name,
             is_committing,
         ):
@@ -65,7 +67,8 @@ class Publication:
                 end_millis=graph.timestamps[status] if status.is_globally_terminal else -1,
                 last_modification_millis=max(millis, before.last_modification_millis + 1),
                 tasks=tasks,
-                pending_reason=pending_reason,
+                pending_reason=waiting.reason,
+                pending_kind=waiting.kind.value,
                 is_committing=is_committing,
                 job_type=graph.job_type,
                 scheduler_type=graph.scheduler_type,
@@ -74,7 +77,7 @@ class Publication:
 
     def ended(self, status: JobStatus, millis: int, *, keeps_outputs: bool = False) -> JobSummary:
         """The summary to show once `status` is durable. One before it may say that the write takes long."""
-        latest = self.refresh("", millis)
+        latest = self.refresh(NOT_WAITING, millis)
         return replace(
             latest,
             status=status,

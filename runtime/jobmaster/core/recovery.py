@@ -13,6 +13,7 @@ from typing import assert_never
 
 from runtime.common.ids import ExecutionAttemptId, Incarnation
 from runtime.common.states import ExecutionState
+from runtime.common.waiting import Waiting, WaitingKind
 from runtime.gateways.job_master import (
     CheckpointAnswered,
     CommitProgress,
@@ -50,8 +51,13 @@ class Recovery:
         """Of a cancel that has to wait until it is known what there is to stop (R16)."""
 
     @property
-    def reason(self) -> str:
-        """What the takeover waits for, as people see it."""
+    def waiting(self) -> Waiting:
+        """What the takeover waits for."""
+        is_read = self._read is not None or self._failed is not None
+        return Waiting(WaitingKind.TAKEOVER if is_read else WaitingKind.LOADING, self._reason)
+
+    @property
+    def _reason(self) -> str:
         if self._read is None and self._failed is None:
             return "reading what the job's last owner wrote"
         waits = len(self._census.awaited)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.waiting import Waiting
 from runtime.gateways.resource_manager import (
     JobRequirements,
     RegisterTaskManager,
@@ -104,10 +105,10 @@ class SendRequestSlot:
 
 @dataclass(frozen=True, slots=True)
 class NotifyJob:
-    """Tell a job's owner why its requirements are not fulfilled, "" when they are."""
+    """Tell a job's owner why its requirements are not fulfilled, or that they are."""
 
     job_id: JobId
-    reason: str
+    waiting: Waiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from runtime.common.spark_environments import why_unserved
+from runtime.common.waiting import Waiting, WaitingKind
 from runtime.gateways.resource_manager import ResourceProfile
 from runtime.resourcemanager.core import tenants
 from runtime.resourcemanager.core.job_needs import JobNeeds
@@ -26,19 +27,22 @@ def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resourc
     return able
 
 
-def shortage(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> str:
-    """Why the job gets no slot of this profile, in a sentence for people."""
+def shortage(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> Waiting:
+    """Why the job gets no slot of this profile."""
     connected = [peer for peer in peers if peer.is_connected]
     if not connected:
-        return "no TaskManager is registered: start one with bin/taskmanager.sh start"
+        reason = "no TaskManager is registered: start one with bin/taskmanager.sh start"
+        return Waiting(WaitingKind.TASK_MANAGERS, reason)
     if not any(can_hold(peer.registration.slot_profile, profile) for peer in connected):
-        return f"none of {len(connected)} TaskManagers offers a slot with {described(profile)}"
+        reason = f"none of {len(connected)} TaskManagers offers a slot with {described(profile)}"
+        return Waiting(WaitingKind.FITTING_SLOTS, reason)
     fits = fitting(peers, job, profile)
     if not fits:
-        return _misfit(connected, job)
+        return Waiting(WaitingKind.FITTING_SLOTS, _misfit(connected, job))
     reachable = [peer for peer in fits if not job.reach.skips(peer.incarnation)]
     if not reachable:
-        return f"the JobMaster cannot reach any of {len(fits)} TaskManagers with slots that fit"
+        reason = f"the JobMaster cannot reach any of {len(fits)} TaskManagers with slots that fit"
+        return Waiting(WaitingKind.TASK_MANAGERS, reason)
     return _full(reachable, job)
 
 
@@ -50,7 +54,7 @@ def _misfit(connected: Collection[TaskManagerSlots], job: JobNeeds) -> str:
     return "no TaskManager with Spark has such slots"
 
 
-def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> str:
+def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> Waiting:
     """The slots that fit are taken, away, or beside too many Spark environments."""
     total, are_draining = (
         sum(peer.slots_total for peer in reachable),
@@ -59,16 +63,17 @@ def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> str:
     if total == 0 or are_draining:
         state = "all of them are draining" if are_draining else "none has a slot ready yet"
         problem = next((f": {peer.report.problem}" for peer in reachable if peer.report.problem), "")
-        return f"{len(reachable)} TaskManagers are registered, {state}{problem}"
+        return Waiting(WaitingKind.TASK_MANAGERS, f"{len(reachable)} TaskManagers are registered, {state}{problem}")
     if not any(peer.has_room_for(job.environment_of(peer.offer)) for peer in reachable):
         options = max((peer.offer.room_options for peer in reachable), key=len)  # the longest names all
-        return (
+        reason = (
             f"no room for its Spark environment: those of other jobs are in use on all {len(reachable)} TaskManagers "
             f"that fit ({options})"
         )
-    is_served = any(tenants.serves(peer, job.namespace) for peer in reachable)
-    in_use = f"no free slot: all {total} slots that fit are in use"
-    return in_use if is_served else tenants.HELD_BY_OTHERS.format(len(reachable))
+        return Waiting(WaitingKind.SPARK_ENVIRONMENT, reason)
+    if not any(tenants.serves(peer, job.namespace) for peer in reachable):
+        return Waiting(WaitingKind.TENANCY, tenants.HELD_BY_OTHERS.format(len(reachable)))
+    return Waiting(WaitingKind.SLOTS, f"no free slot: all {total} slots that fit are in use")
 
 
 def described(profile: ResourceProfile) -> str:

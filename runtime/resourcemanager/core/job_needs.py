@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec, SparkOffer, SparkWish
+from runtime.common.waiting import NOT_WAITING, Waiting
 from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile, ResourceRequirement
 from runtime.resourcemanager.core.reach import Reach
 from runtime.resourcemanager.core.slots import Allocation
@@ -29,7 +30,7 @@ class JobNeeds:
     needs_spark: bool = False
     namespace: str = DEFAULT_NAMESPACE
     held: dict[ResourceProfile | None, int] = field(default_factory=dict)
-    reason: str = ""
+    waiting: Waiting = NOT_WAITING
     declared_at: float = 0.0
 
     @property

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
+from runtime.common.waiting import NOT_WAITING
 from runtime.gateways.resource_manager import (
     RegisterTaskManager,
     ResourceProfile,
@@ -388,11 +389,11 @@ class SlotManager:
     def _explain(self, job: JobNeeds) -> Effects:
         """Tell the owner why its job waits, if that has changed."""
         profile = job.missing()
-        reason = "" if profile is None else shortage(self._task_managers.values(), job, profile)
-        if reason == job.reason:
+        waiting = NOT_WAITING if profile is None else shortage(self._task_managers.values(), job, profile)
+        if waiting == job.waiting:
             return []
-        job.reason = reason
-        return [ev.NotifyJob(job.job_id, reason)]
+        job.waiting = waiting
+        return [ev.NotifyJob(job.job_id, waiting)]
 
 
 def _with_room(peers: Sequence[TaskManagerSlots], job: JobNeeds) -> list[TaskManagerSlots]:

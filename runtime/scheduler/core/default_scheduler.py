@@ -14,6 +14,7 @@ from typing import assert_never
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import Incarnation
 from runtime.common.states import ExecutionState, JobStatus, SchedulerType
+from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, shown, system_failure
 from runtime.gateways.job_master import (
@@ -168,19 +169,25 @@ class DefaultScheduler:
         requirements = self._placement.requirements(self._losses.unseen()) if is_alive else ()
         return SlotNeeds(requirements, len(self._placement.pool), self._placement.unreachable)
 
-    def pending_reason(self, resources: str) -> str:
-        """The reason for which the job waits, "" if it does not."""
+    def waiting(self, resources: Waiting) -> Waiting:
+        """What the job waits for, if it does."""
         if unseen := self._losses.reason():
-            return unseen
+            return Waiting(WaitingKind.TAKEOVER, unseen)
         if self._graph.status in _ENDS:
             running = self._graph.counts.get(ExecutionState.CANCELING, 0)
-            return f"waiting for {running} tasks to stop" if running else ""
-        return self._commit.reason() or self._failover.pending_reason() or self._shortage(resources)
+            return Waiting(WaitingKind.STOPPING, f"waiting for {running} tasks to stop") if running else NOT_WAITING
+        if committing := self._commit.reason():
+            return Waiting(WaitingKind.COMMIT, committing)
+        if restarting := self._failover.pending_reason():
+            return Waiting(WaitingKind.RESTART, restarting)
+        return self._shortage(resources)
 
-    def _shortage(self, resources: str) -> str:
+    def _shortage(self, resources: Waiting) -> Waiting:
         if not self._placement.is_waiting_for_slots:
-            return ""
-        return f"waiting for slots: {resources}" if resources else "waiting for slots"
+            return NOT_WAITING
+        if not resources:
+            return Waiting(WaitingKind.SLOTS, "waiting for slots")
+        return Waiting(resources.kind, f"waiting for slots: {resources.reason}")
 
     # --- TaskManagers -------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import Incarnation
+from runtime.common.waiting import Waiting
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import CommitOutputs, DeployTasks, JobMessage
 from runtime.gateways.overview import Takeover
@@ -218,9 +219,9 @@ class RestartDue:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesNotified:
-    """Why the ResourceManager cannot fulfil the job's requirements, "" when it can."""
+    """Why the ResourceManager cannot fulfil the job's requirements, if it cannot."""
 
-    reason: str
+    waiting: Waiting
     at: Moment
 
 

@@ -7,6 +7,7 @@ from typing import Protocol, Self
 
 from runtime.common.ids import Incarnation
 from runtime.common.states import JobStatus, SchedulerType
+from runtime.common.waiting import Waiting
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
@@ -109,8 +110,8 @@ class Scheduler(Protocol):
     def slot_needs(self) -> SlotNeeds:
         """Slots that the job needs while it is not ending."""
 
-    def pending_reason(self, resources: str) -> str:
-        """The reason for which the job waits, "" if it does not. `resources`: the ResourceManager's reason, if any."""
+    def waiting(self, resources: Waiting) -> Waiting:
+        """What the job waits for, if it does. `resources`: the ResourceManager's word, if any."""
 
     def check_invariants(self) -> None:
         """Raises AssertionError when the scheduler contradicts itself."""

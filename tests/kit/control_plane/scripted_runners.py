@@ -10,6 +10,7 @@ from runtime.aio.clock import LoopClock
 from runtime.common.errors import StaleTokenError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.common.waiting import Waiting
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.stored_jobs import encode_summary, unowned_archive
 from runtime.gateways.dispatcher import AssignJob, JobSummary, TaskCounts
@@ -104,8 +105,8 @@ class ScriptedRunner:
         self.reasons.append(reason)
         self.finish(JobStatus.CANCELED)
 
-    def notify_resources(self, reason: str) -> None:
-        self.reasons.append(reason)
+    def notify_resources(self, waiting: Waiting) -> None:
+        self.reasons.append(waiting.reason)
 
     def archived_graph(self) -> bytes:
         source = ev.JobSource(self.job_id, self.assignment.digest, "job", b"", "", self.assignment.submit_millis, "")

@@ -125,4 +125,8 @@ def refusal(
 
 
 def reasons(effects: list[Any]) -> dict[JobId, str]:
-    return {effect.job_id: effect.reason for effect in effects if isinstance(effect, ev.NotifyJob)}
+    return {effect.job_id: effect.waiting.reason for effect in effects if isinstance(effect, ev.NotifyJob)}
+
+
+def kinds(effects: list[Any]) -> dict[JobId, str]:
+    return {effect.job_id: effect.waiting.kind.value for effect in effects if isinstance(effect, ev.NotifyJob)}

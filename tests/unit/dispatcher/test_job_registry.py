@@ -202,6 +202,7 @@ def test_a_job_without_process_waits_with_a_reason_and_is_assigned_when_one_regi
     assert summary is not None
     assert summary.status is JobStatus.INITIALIZING
     assert "start-jobmaster.sh" in summary.pending_reason
+    assert summary.pending_kind == "jobmasters"
     effects = made.handle(process_registered(P1, "1:1", 10, "v"))
     assert effects == [ef.StoreOwner(job(1), P1, "1:1", 0)]
     effects = made.handle(ev.OwnerStored(job(1), 9))

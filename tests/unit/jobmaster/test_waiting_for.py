@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import CommitProgress, SlotsDraining
 from runtime.heartbeat.core.monitor import HeartbeatTiming
@@ -24,9 +25,9 @@ def test_a_task_manager_that_was_never_away_may_report_and_be_forgotten() -> Non
 
 def test_a_store_that_does_not_answer_is_the_reason_whatever_else_is_missing() -> None:
     reasons = Reasons()
-    assert reasons.pending(JobStatus.SUSPENDED, None) == ""
-    reasons.store = "waiting for etcd"
-    assert reasons.pending(JobStatus.SUSPENDED, None) == "waiting for etcd"
+    assert reasons.pending(JobStatus.SUSPENDED, None) == NOT_WAITING
+    reasons.store = Waiting(WaitingKind.STORE, "waiting for etcd")
+    assert reasons.pending(JobStatus.SUSPENDED, None) == reasons.store
 
 
 def test_progress_is_none_of_what_a_recovery_collects() -> None:
@@ -35,4 +36,4 @@ def test_progress_is_none_of_what_a_recovery_collects() -> None:
     recovery.take(ev.TaskManagerSpoke(mover, CommitProgress(job, 1, 1, 2, 3, ""), at))
     recovery.take(ev.TaskManagerLost(Incarnation("a" * 32), "silent", at))
     recovery.take(ev.TaskManagerSpoke(mover, SlotsDraining(job, 1, (), "it drains"), at))
-    assert recovery.reason == "reading what the job's last owner wrote"
+    assert recovery.waiting == Waiting(WaitingKind.LOADING, "reading what the job's last owner wrote")

@@ -9,7 +9,7 @@ from runtime.common.spark_conf import ISOLATION
 from runtime.common.spark_environments import SparkOffer, SparkWish
 from runtime.gateways.resource_manager import ResourceProfile, SparkEnvironmentStatus
 from runtime.resourcemanager.core import events as ev
-from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, reasons, requests
+from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, kinds, reasons, requests
 
 GIB = 1 << 30
 MEMORY = b'{"spark.executor.memory": "1024m"}'
@@ -30,7 +30,7 @@ def test_static_conf_is_served_by_a_task_manager_that_offers_it() -> None:
         "start one with -D spark.executor.memory=1024m"
     )
     assert [peer for peer, _ in requests(cluster.register(T2, 1, spark_conf={"spark.executor.memory": "1g"}))] == [T2]
-    assert "all 1 slots that fit are in use" in cluster.manager.job(job(1)).reason  # type: ignore[union-attr]
+    assert "all 1 slots that fit are in use" in cluster.manager.job(job(1)).waiting.reason  # type: ignore[union-attr]
     assert [peer for peer, _ in requests(cluster.declare(2, 4))] == [T1] * 4, "others take the rest"
 
 
@@ -72,6 +72,7 @@ def test_spark_that_is_away_is_waited_for() -> None:
     effects = cluster.declare(1, 1, needs_spark=True)
     assert requests(effects) == []
     assert reasons(effects)[job(1)] == "no TaskManager with Spark has such slots"
+    assert kinds(effects)[job(1)] == "fitting_slots"
 
 
 def static(heap: str) -> bytes:
@@ -90,6 +91,7 @@ def test_an_environment_is_started_where_there_is_memory_for_it() -> None:
     assert [peer for peer, _ in requests(cluster.declare(1, 2, static_conf=static("3g"), needs_spark=True))] == [T2, T2]
     effects = cluster.declare(2, 1, static_conf=static("9g"), needs_spark=True)
     assert "takes 10137 MiB, and TaskManagers have at most 4096 MiB" in reasons(effects)[job(2)]
+    assert kinds(effects)[job(2)] == "fitting_slots"
     effects = cluster.declare(3, 1, static_conf=b'{"spark.local.dir": "/d"}', needs_spark=True)
     assert "a job cannot set it" in reasons(effects)[job(3)]
 
@@ -116,6 +118,7 @@ def test_environments_of_others_are_waited_for_and_unused_ones_give_way() -> Non
     effects = cluster.declare(2, 1, static_conf=static("2g"))
     assert requests(effects) == []
     assert reasons(effects)[job(2)].startswith("no room for its Spark environment: those of other jobs are in use on")
+    assert kinds(effects)[job(2)] == "spark_environment"
     held = (first.allocation_id, job(1))
     assert requests(cluster.report(T1, [held, None, None, None], environment("3g", users=1))) == []
     assert requests(cluster.declare(3, 1)), "jobs without static conf are served"

@@ -14,7 +14,7 @@ from runtime.gateways.resource_manager import (
     SlotStatus,
 )
 from runtime.resourcemanager.core import events as ev
-from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, reasons, refusal, requests
+from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, kinds, reasons, refusal, requests
 
 
 def test_task_managers_that_the_owner_cannot_reach_are_skipped() -> None:  # R7
@@ -114,6 +114,7 @@ class TestOwnersThatAreCutOff:
         effects = self.give_up(cluster, T1, request)
         assert requests(effects) == []
         assert "cannot reach" in reasons(effects)[job(1)]
+        assert kinds(effects)[job(1)] == "taskmanagers"
         assert [peer for peer, _ in requests(cluster.register(T2, 1))] == [T2]
 
     def test_other_jobs_have_its_slot_at_once(self) -> None:

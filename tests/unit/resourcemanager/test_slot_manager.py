@@ -14,7 +14,18 @@ from runtime.gateways.resource_manager import (
 )
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import REFUSED_PAUSE_SECONDS
-from tests.kit.control_plane.slot_requests import DEFAULT, OWNER, T1, T2, Cluster, job, reasons, refusal, requests
+from tests.kit.control_plane.slot_requests import (
+    DEFAULT,
+    OWNER,
+    T1,
+    T2,
+    Cluster,
+    job,
+    kinds,
+    reasons,
+    refusal,
+    requests,
+)
 
 
 def test_a_slot_is_requested_in_the_same_step() -> None:
@@ -106,6 +117,7 @@ def test_a_freed_slot_goes_to_the_next_job_at_once() -> None:
     effects = cluster.declare(2, 1)
     assert requests(effects) == []
     assert reasons(effects) == {job(2): "no free slot: all 1 slots that fit are in use"}
+    assert kinds(effects) == {job(2): "slots"}
     cluster.declare(1, 0)
     effects = cluster.handle(ev.AllocationsFreed(T1, SlotsFreed((first.allocation_id,))))
     assert [request.job_id for _, request in requests(effects)] == [job(2)]
@@ -120,6 +132,7 @@ def test_reasons_say_what_to_do() -> None:
     assert "bin/taskmanager.sh start" in reasons(cluster.declare(2, 1, gpu))[job(2)]
     effects = cluster.register(T1, 1)
     assert reasons(effects) == {job(1): "", job(2): "none of 1 TaskManagers offers a slot with spark profile 'gpu'"}
+    assert kinds(effects) == {job(1): "", job(2): "fitting_slots"}
     effects = cluster.register(T2, 1, gpu)
     assert [request.job_id for _, request in requests(effects)] == [job(2)]
 
@@ -290,6 +303,7 @@ def test_one_that_drains_gets_no_job_and_the_reason_says_so() -> None:
     effects = cluster.declare(1, 1)
     assert requests(effects) == []
     assert reasons(effects) == {job(1): "1 TaskManagers are registered, all of them are draining"}
+    assert kinds(effects) == {job(1): "taskmanagers"}
     ((peer, _),) = requests(cluster.register(T2, 1))
     assert peer == T2
     cluster.declare(2, 1)

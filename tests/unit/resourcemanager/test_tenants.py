@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.common.waiting import WaitingKind
 from runtime.gateways.resource_manager import (
     JobRequirements,
     RegisterTaskManager,
@@ -91,7 +92,7 @@ def requests(effects: list[Any]) -> list[RequestSlot]:
 
 
 def reason(effects: list[Any], number: int) -> str:
-    return next(one.reason for one in effects if isinstance(one, ev.NotifyJob) and one.job_id == job(number))
+    return next(one.waiting.reason for one in effects if isinstance(one, ev.NotifyJob) and one.job_id == job(number))
 
 
 def test_a_request_says_whose_job_it_is() -> None:
@@ -114,7 +115,9 @@ def test_two_namespaces_never_share_one() -> None:
 def test_who_waits_is_told_why_and_not_for_whom() -> None:
     cluster = Cluster(T1)
     cluster.declare(1)
-    told = reason(cluster.declare(11), 11)
+    effects = cluster.declare(11)
+    told = reason(effects, 11)
+    assert [one.waiting.kind for one in effects if isinstance(one, ev.NotifyJob)] == [WaitingKind.TENANCY]
     assert "serve another namespace (taskmanager.tenancy: namespace)" in told
     assert "team-a" not in told
     assert "Spark" not in told, "it may have none"

@@ -74,6 +74,7 @@ def test_nothing_restarts_before_the_failure_is_durable_and_the_pause_is_over() 
     job.report(attempt_id, E.FAILED, failure=user_failure())
     assert job.restarts == [1.0]
     assert job.core.summary().pending_reason == "1 tasks wait for their restart after ValueError: boom"
+    assert job.core.summary().pending_kind == "restart"
     job.restart_due()
     assert job.pending_events is not None
     assert [type(event) for event in job.pending_events.events] == [FailureHandled]

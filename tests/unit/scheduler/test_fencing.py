@@ -128,6 +128,7 @@ def test_what_is_not_exclusive_runs_again_at_once_and_the_rest_waits_for_the_fen
     job.offer(11, 12, 13, tm=3)
     assert {job.deployed[one].task.vertex_name for one in list(job.deployed)[before:]} == {"read"}
     assert "1 exclusive tasks may still run on the TaskManager at host-1:1" in job.core.summary().pending_reason
+    assert job.core.summary().pending_kind == "takeover"
     assert job.requirements[-1].unreachable == (TM,)
     job.write_fences()
     restart(job)

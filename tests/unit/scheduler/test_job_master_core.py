@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from runtime.common.exchange import ExchangeMode
 from runtime.common.states import ExecutionState, JobStatus
+from runtime.common.waiting import Waiting, WaitingKind
 from runtime.gateways.job_master import (
     AcknowledgeReports,
     AnswerSlotOffers,
@@ -123,6 +124,7 @@ def test_store_reason_goes_when_events_get_through() -> None:
     job.report(job.running()[0])
     job.handle(ev.WriteDelayed("etcd is away", job.at()))
     assert job.core.summary().pending_reason == "etcd is away"
+    assert job.core.summary().pending_kind == WaitingKind.STORE.value
     job.events_durable()
     assert job.core.summary().pending_reason == ""
 
@@ -134,10 +136,13 @@ def test_waits_for_slots_with_a_reason() -> None:
     job = JobMasterDriver(lone())
     assert job.status() is J.CREATED
     assert job.core.summary().pending_reason == "waiting for slots"
-    job.handle(ev.ResourcesNotified("no TaskManager is registered", job.at()))
+    assert job.core.summary().pending_kind == WaitingKind.SLOTS.value
+    job.handle(ev.ResourcesNotified(Waiting(WaitingKind.TASK_MANAGERS, "no TaskManager is registered"), job.at()))
     assert job.summaries[-1].pending_reason == "waiting for slots: no TaskManager is registered"
+    assert job.summaries[-1].pending_kind == WaitingKind.TASK_MANAGERS.value
     job.offer(1)
     assert job.summaries[-1].pending_reason == ""
+    assert job.summaries[-1].pending_kind == ""
 
 
 def test_takes_only_slots_it_has_work_for() -> None:

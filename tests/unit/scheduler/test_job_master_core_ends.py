@@ -128,6 +128,7 @@ def test_a_failed_task_fails_the_job_with_its_cause_first() -> None:
     assert job.status() is J.FAILING
     assert job.cancelled == [second]
     assert job.core.summary().pending_reason == "waiting for 1 tasks to stop"
+    assert job.core.summary().pending_kind == "stopping"
     assert job.requirements[-1].requirements == ()
     assert not job.has_result()  # R16
     job.report(second, E.CANCELED)

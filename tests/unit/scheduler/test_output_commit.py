@@ -175,6 +175,7 @@ def test_a_mover_that_cannot_be_reached_is_not_replaced_before_its_fence_is_conf
     job.go_silent(2)
     assert movers(job) == [(2, 1)]
     assert "waiting until it has stopped" in job.core.summary().pending_reason
+    assert job.core.summary().pending_kind == "commit"
     job.write_fences()
     assert movers(job) == [(2, 1)]
     job.obey_fence(location(2).incarnation)

@@ -84,6 +84,7 @@ def test_it_decides_nothing_before_every_task_manager_has_answered() -> None:
     job.handle(ev.JobRead(two_readers(), (), job.at()))
     job.handle(census[0])
     assert job.core.summary().pending_reason == "waiting for 1 TaskManagers to say what they have of the job"
+    assert job.core.summary().pending_kind == "takeover"
     assert job.status() is J.INITIALIZING
     effects = job.handle(ev.TaskManagersRegistered(frozenset({location(1).incarnation}), job.at()))
     assert job.status() is J.RUNNING, "the other one is dead: its key is gone (R13, R14)"
