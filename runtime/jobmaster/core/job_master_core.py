@@ -206,7 +206,7 @@ class JobMasterCore:
                 assert self._scheduler is not None, number
                 self._scheduler.events_written(number)
             case ev.CheckpointWritten(checkpoint_id):
-                self._reasons.store = ""
+                self._reasons.store = NOT_WAITING
                 assert self._scheduler is not None, checkpoint_id
                 self._scheduler.checkpoint_written(checkpoint_id)
             case ev.WriteDelayed(reason):
