@@ -145,6 +145,31 @@ class AttemptStacksResponse:
     stacks: tuple[SampledStack, ...]
 
 
+PAGE_TARGET_LENGTH_MAX = 4000
+PAGE_BYTES_MAX = 2 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPageRequest:
+    """A GET of Spark's own pages (R58). `environment`: its key, "" for the default one. `target`: path and query, at
+    most PAGE_TARGET_LENGTH_MAX characters of ASCII. `prefix`: the path that the links of the page have in front.
+    """
+
+    environment: str
+    target: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPageResponse:
+    """What the JVM says, in which code of jobs runs: `head` of HTTP, and the body packed by gzip, together at most
+    PAGE_BYTES_MAX.
+    """
+
+    head: bytes
+    body: bytes
+
+
 class TaskExecutorGateway(Protocol):
     """Unary calls to a TaskManager; everything that is part of running jobs goes over streams."""
 
@@ -167,4 +192,10 @@ class TaskExecutorGateway(Protocol):
         """The stacks of a running attempt over a second or two. Raises NotFoundError when it does not run here.
 
         Raises UnavailableError while another attempt is looked at.
+        """
+
+    async def request_spark_page(self, request: SparkPageRequest, /) -> SparkPageResponse:
+        """One of Spark's own pages. Raises NotFoundError without that environment, or where nobody may look at it.
+
+        Raises UnavailableError when its JVM does not make the page, or not in time.
         """

@@ -18,6 +18,8 @@ from runtime.gateways.task_executor import (
     AttemptStacksResponse,
     CensusAccepted,
     CensusRequest,
+    SparkPageRequest,
+    SparkPageResponse,
 )
 from runtime.taskexecutor.attempt_logs.log_files import LogReaders
 from runtime.taskexecutor.core.events import CensusRequested
@@ -84,6 +86,14 @@ class EndpointGateway:
             message = f"attempt {request.attempt_id} runs in no process"
             raise NotFoundError(message)
         return await self._views.stacks(request.attempt_id, request.samples)
+
+    async def request_spark_page(self, request: SparkPageRequest, /) -> SparkPageResponse:
+        """One of Spark's own pages."""
+        if self._views is None:
+            message = "this TaskManager runs no Spark"
+            raise NotFoundError(message)
+        head, body = await self._views.page(request.environment, request.target, request.prefix)
+        return SparkPageResponse(head, body)
 
     def close(self) -> None:
         """End the threads that read logs. Idempotent."""

@@ -28,6 +28,7 @@ from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 from runtime.taskexecutor.slots.sampled_stacks import counted, stacks_in
 from runtime.taskexecutor.slots.slot_handle import SlotProcess
 from runtime.taskexecutor.spark.environment import SparkEnvironment
+from runtime.taskexecutor.spark.environments import SparkEnvironments
 from runtime.taskexecutor.spark.spark_answers import WorkAsked
 
 _ENDED_MAX = 100
@@ -45,10 +46,16 @@ _Place = tuple[SparkEnvironment, WorkAsked]
 
 
 class AttemptViews:
-    """Those of one pool. `running`: what runs now."""
+    """Those of one pool. `running`: what runs now. `environments`: None without Spark."""
 
-    def __init__(self, running: Callable[[], Sequence[RunningAttempt]], clock: Clock) -> None:
+    def __init__(
+        self,
+        running: Callable[[], Sequence[RunningAttempt]],
+        clock: Clock,
+        environments: SparkEnvironments | None = None,
+    ) -> None:
         self._running = running
+        self._environments = environments
         self._clock = clock
         self._ended: OrderedDict[ExecutionAttemptId, _Place] = OrderedDict()
         self._work_turns = asyncio.Semaphore(_WORK_AT_ONCE)
@@ -90,6 +97,13 @@ class AttemptViews:
         answers = await ask_all(places, ask, turns=self._work_turns, seconds=_WORK_SECONDS)
         found = tuple(one for one in answers.found.values() if one.work.jobs)
         return AttemptSparkResponse(found, tuple(answers.failures))
+
+    async def page(self, environment: str, target: str, prefix: str) -> tuple[bytes, bytes]:
+        """(head, packed body) of one of Spark's own pages. Raises NotFoundError and UnavailableError."""
+        if self._environments is None:
+            message = "this TaskManager runs no Spark"
+            raise NotFoundError(message)
+        return await self._environments.page(environment, target, prefix)
 
     async def stacks(self, attempt_id: ExecutionAttemptId, samples: int) -> AttemptStacksResponse:
         """The stacks of a running attempt. Raises NotFoundError and UnavailableError."""

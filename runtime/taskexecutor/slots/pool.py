@@ -79,7 +79,7 @@ class SlotProcessPool:
         self._monitor = AttemptMonitor(
             settings, clock, self._running_attempts, self._kept_attempts, lambda: self._templates.current
         )
-        self.views = AttemptViews(self._running_attempts, clock)
+        self.views = AttemptViews(self._running_attempts, clock, environments)
         self._spark_users = None
         if spark is not None:
             self._spark_users = SparkUsers(

@@ -151,6 +151,12 @@ class SparkEnvironment(Protocol):
     async def thread_dump(self) -> str:
         """The stacks of the JVM's threads, as jstack prints them, or why there are none; "" without a JVM."""
 
+    async def page(self, target: str, prefix: str) -> tuple[bytes, bytes]:
+        """(head, packed body) of the answer to a GET of Spark's own pages (R58).
+
+        Raises NotFoundError where nobody may look at them, UnavailableError when the JVM does not make the page in time.
+        """
+
     async def wait_lost(self) -> SparkLoss:
         """Return the loss once host or JVM is dead. Level: returns at once while it is lost."""
 

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
-from runtime.common.errors import BugError, FlinklikeError, InvalidInputError
+from runtime.common.errors import BugError, FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.spark_environments import jar_paths
 from runtime.common.stream_progress import StreamPosition
 from runtime.gateways.process import SparkJvmFigures
@@ -48,6 +48,7 @@ from runtime.taskexecutor.spark.spark_answers import (
     read_progress,
     read_work,
 )
+from runtime.taskexecutor.spark_protocol import pages
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession, SparkProgress
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.task_environment import TaskEnvironment
@@ -106,6 +107,7 @@ class ProcessSparkEnvironment:
         self._account = account
         self._jars = jars
         self._host: HostProcess | None = None
+        self._page_turns = asyncio.Semaphore(pages.ASKED_AT_ONCE_MAX)
         self._used_by: OrderedDict[str, None] = OrderedDict()
         self._problem = ""
         self.put_back: Watch[JvmChange | None] = Watch(None)
@@ -264,6 +266,22 @@ class ProcessSparkEnvironment:
             return await host.ask("threads", _STACKS_TIMEOUT, str)
         except SparkLostError as error:
             return f"the JVM does not say its stacks: {error}"
+
+    async def page(self, target: str, prefix: str) -> tuple[bytes, bytes]:
+        """One of Spark's own pages (R58); a JVM that does not make it in time stays (R48)."""
+        if not self._settings.has_pages:
+            message = "taskmanager.spark.ui is false here, so that nobody sees Spark's own pages"
+            raise NotFoundError(message)
+        host = self._host
+        if host is None or not host.is_ready:
+            message = "its JVM is not ready"
+            raise UnavailableError(message)
+        async with self._page_turns:
+            try:
+                return await host.ask("page", pages.ASK_SECONDS, pages.read, {"target": target, "prefix": prefix})
+            except (SparkLostError, ValueError) as error:
+                message = f"its JVM does not make this page: {error!s:.300}"
+                raise UnavailableError(message) from error
 
     async def wait_lost(self) -> SparkLoss:
         """The loss, once host and JVM are dead."""

@@ -15,7 +15,7 @@ from typing import Protocol
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
-from runtime.common.errors import FlinklikeError, UnavailableError
+from runtime.common.errors import FlinklikeError, NotFoundError, UnavailableError
 from runtime.common.spark_environments import HEAP, OVERHEAD, EnvironmentSpec, SparkOffer, SparkWish, jars_of_jobs
 from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
@@ -155,6 +155,19 @@ class SparkEnvironments:
         async with asyncio.TaskGroup() as group:
             asked = [group.create_task(environment.jvm_figures(key)) for key, environment in known]
         return tuple(told for task in asked if (told := task.result()) is not None)
+
+    async def page(self, key: str, target: str, prefix: str) -> tuple[bytes, bytes]:
+        """(head, packed body) of one of Spark's own pages (R58). `key`: "" for the default environment.
+
+        Raises NotFoundError without that environment, UnavailableError when its JVM does not make the page.
+        """
+        started = next((one for one in self._ready() if one.spec.key == key), None)
+        if key and started is None:
+            message = (
+                f"Spark environment {key[:80]!r} is not here, or not yet: one that no task uses ends after a while"
+            )
+            raise NotFoundError(message)
+        return await (self.default if started is None else started.environment).page(target, prefix)
 
     def _ready(self) -> list[_Started]:
         return [one for one in self._started.values() if one.ready.done() and one.ready.exception() is None]

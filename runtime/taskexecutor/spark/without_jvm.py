@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
-from runtime.common.errors import BugError
+from runtime.common.errors import BugError, NotFoundError
 from runtime.common.stream_progress import StreamPosition
 from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
@@ -68,6 +68,12 @@ class WithoutJvm:
         """There is no JVM of the TaskManager."""
         del key
         return None
+
+    async def page(self, target: str, prefix: str) -> tuple[bytes, bytes]:
+        """Raises NotFoundError: there is no JVM of the TaskManager."""
+        del target, prefix
+        message = "there is no JVM of all jobs here: each job has one of its own, whose pages are its environment's"
+        raise NotFoundError(message)
 
     async def thread_dump(self) -> str:
         """There is no JVM of the TaskManager."""

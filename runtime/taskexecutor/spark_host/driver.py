@@ -6,6 +6,7 @@ stand side by side: the real one, which only `stop` reaches, and the one that al
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, ke
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
 from runtime.taskexecutor.spark_host.launch import JvmProcess, JvmStartError
 from runtime.taskexecutor.spark_host.secret_file import read_secret
+from runtime.taskexecutor.spark_protocol import pages
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
 from runtime.taskexecutor.spark_protocol.gateway import connect
 from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
@@ -139,6 +141,24 @@ class Driver:
         """The last committed batches of a session's streaming queries, as JSON, in one call."""
         return str(self.jvm.org.apache.spark.SlotSession.positions(tag))
 
+    def page(self, target: str, prefix: str) -> str:
+        """Spark's own page at a path, as `jvm/SparkPages.java` answers, in base64 (R58)."""
+        answer = self.jvm.org.apache.spark.SparkPages.answer
+        told = answer(
+            self._scala_context,
+            self.java_session,
+            target,
+            prefix,
+            pages.BODY_BYTES_MAX,
+            pages.PACKED_BYTES_MAX,
+            pages.ANSWER_MILLIS_MAX,
+        )
+        return base64.b64encode(bytes(told)).decode("ascii")
+
+    def forget_pages(self) -> None:
+        """Spark's own pages give back their memory when nobody has looked at them for a while."""
+        self.jvm.org.apache.spark.SparkPages.forgetUnused(pages.IDLE_MILLIS)
+
     def trim_heap(self) -> None:
         """Give the operating system what the heap does not need; a pause of a fifth of a second for all sessions."""
         self.jvm.org.apache.spark.IdleHeap.trim()
@@ -236,6 +256,10 @@ def start_driver(
     except UnsupportedSparkError:
         process.kill()
         raise
+    gateway.jvm.org.apache.spark.SlotContext.setUiAddress(settings.ui_address)
+    if settings.has_pages:
+        # It sets a property of the system, which would look like the deed of a job when pages are shown first (R45).
+        gateway.jvm.java.lang.Class.forName("org.sparkproject.jetty.util.Jetty")
     gateway.jvm.org.apache.spark.ExitWitness.install(str(witness_file(settings)))
     if secret:
         _give_secret(gateway, secret)

@@ -26,6 +26,7 @@ from runtime.taskexecutor.spark_host.driver import HOST_TAG, Driver, end_of
 from runtime.taskexecutor.spark_host.hadoop_credentials import hadoop_credentials
 from runtime.taskexecutor.spark_host.idleness import Idleness
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd
+from runtime.taskexecutor.spark_host.pages import Pages
 from runtime.taskexecutor.spark_host.progress import progress_by_tag, unwanted_jobs
 from runtime.taskexecutor.spark_host.sessions import Sessions
 from runtime.taskexecutor.spark_host.stream_progress import streams_by_tag
@@ -62,6 +63,7 @@ class SparkHost:
         self._send_lock = threading.Lock()
         self._end_lock = threading.Lock()
         self._dumping = threading.Lock()
+        self._pages = Pages(driver)
         self._progress: dict[str, Any] = {}
         self._builder: subprocess.Popen[bytes] | None = None
         self._is_warm = threading.Event()
@@ -130,6 +132,7 @@ class SparkHost:
         looks: dict[str, Callable[..., Any]] = {
             "work": self._driver.work_of,
             "positions": self._driver.positions_of,
+            "page": self._pages.answer,
             "progress": lambda: self._progress,
             "threads": self._threads,
             "figures": self._driver.figures,
@@ -201,6 +204,7 @@ class SparkHost:
         if self._settings.is_on_demand and self._idleness.is_due(self._clock.monotonic(), is_used=is_used):
             self._driver.trim_heap()
         if rounds % 60 == 0:
+            self._pages.forget_unused()
             self._sessions.sweep(_SWEEP_AGE_MIN)
         # Started here because the parent-death signal follows the thread that forks, and this one lives on.
         if self._is_warm.is_set() and self._builder is None and self._settings.class_archive:

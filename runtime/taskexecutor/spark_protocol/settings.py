@@ -44,7 +44,8 @@ class SparkSettings:
     catalog is kept; "" = nowhere. `log_prefix` tells the logs of several TaskManagers in one directory apart.
     `slot_gids`: the group of each slot, where slots are users of their own and this JVM is another one (R50).
     `is_on_demand`: it is one of those that a TaskManager starts for static conf of jobs. `is_of_one_job`: no other job
-    has it, so that the job may change what a JVM has once.
+    has it, so that the job may change what a JVM has once. `has_pages`: people may look at Spark's own pages (R58), at
+    `ui_address`, "" = nowhere.
     """
 
     master: str
@@ -71,6 +72,8 @@ class SparkSettings:
     slot_gids: tuple[int, ...] = ()
     is_on_demand: bool = False
     is_of_one_job: bool = False
+    has_pages: bool = True
+    ui_address: str = ""
 
     def of_environment(self, spec: EnvironmentSpec) -> SparkSettings:
         """The settings of another environment beside this one.
@@ -91,6 +94,7 @@ class SparkSettings:
             warehouse=str(work / "hive") if has_own_metastore({**self.spark_conf, **spec.conf}) else "",
             is_on_demand=True,
             is_of_one_job=bool(spec.job_id),
+            ui_address=f"{self.ui_address.rpartition('/')[0]}/{spec.key}" if self.ui_address else "",
         )
 
     def of_application(self, spec: EnvironmentSpec) -> SparkSettings:
@@ -164,6 +168,7 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
     conf = {
         "spark.app.name": "flinklike-taskmanager",
         **WARM_CONF,
+        "spark.ui.killEnabled": "false",  # by a GET, which a link of a job could be
         "spark.ui.retainedJobs": _RETAINED_MAX,
         "spark.ui.retainedStages": _RETAINED_MAX,
         "spark.ui.retainedTasks": "10000",

@@ -34,6 +34,8 @@ public final class SlotContext extends SparkContext {
   private static final String TAGS = "spark.job.tags";
   private static final String GROUP = "spark.jobGroup.id";
 
+  private static volatile String uiAddress = "";
+
   private SparkContext shared;
   private String tag;
   private String scriptWords;
@@ -74,6 +76,15 @@ public final class SlotContext extends SparkContext {
   public void stop(int exitCode) {}
 
   public void stopInNewThread() {}
+
+  /** Where people see Spark's pages; empty where nobody can. */
+  public static void setUiAddress(String address) {
+    uiAddress = address;
+  }
+
+  public Option uiWebUrl() {
+    return uiAddress.isEmpty() ? super.uiWebUrl() : Option.apply(uiAddress);
+  }
 
   public void setLogLevel(String level) {
     SlotSession session = SlotSession.withTag(tag);

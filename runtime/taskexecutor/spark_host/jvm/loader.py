@@ -70,6 +70,7 @@ SOURCES: tuple[str, ...] = (
     "JvmFigures",
     "IdleHeap",
     "ThreadDump",
+    "SparkPages",
 )
 """What is compiled, in the order in which it is defined: a class comes after what it extends."""
 

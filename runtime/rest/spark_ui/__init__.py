@@ -1,0 +1,1 @@
+"""Spark's own pages, on an origin of their own (R58)."""
