@@ -47,6 +47,7 @@ from runtime.entrypoint.job_manager_options import (
     rest_facts,
     rest_settings,
     rest_tls,
+    spark_ui,
     token_providers,
     token_renewal,
 )
@@ -65,7 +66,7 @@ from runtime.entrypoint.storage import (
     storage_probe,
 )
 from runtime.gateways.process import ProcessGateway
-from runtime.gateways.task_executor import TaskExecutorGateway
+from runtime.gateways.task_executor import PAGE_SECONDS_MAX, TaskExecutorGateway
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability import services as ha_services
@@ -355,6 +356,10 @@ def _rest(
     def task_executor(address: str) -> TaskExecutorGateway:
         return services.rpc.connect(TaskExecutorGateway, address, target=None, sender=leading.token, timeout=timeout)
 
+    def maker_of_pages(address: str) -> TaskExecutorGateway:
+        patience = max(timeout, PAGE_SECONDS_MAX)
+        return services.rpc.connect(TaskExecutorGateway, address, target=None, sender=leading.token, timeout=patience)
+
     def process(address: str) -> ProcessGateway:
         if address == services.rpc.server.address:  # a JobMaster process that is this one
             return own_process
@@ -380,6 +385,7 @@ def _rest(
         tls=rest_tls(configuration),
         metrics=_metrics(context, leading),
         stand_bys=leading.stand_bys,
+        spark_ui=spark_ui(configuration, context.clock, maker_of_pages),
         new_trace=context.tracing.new_trace,
     )
     return make(rest_context, rest_settings(configuration), sign_in=sign_in)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from runtime.aio.clock import SystemClock
@@ -24,6 +24,7 @@ from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.entrypoint import process_options as options
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
+from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rest.access.audit import AuditLog
 from runtime.rest.access.key_sets import FetchedKeys, FileKeys, KeySetAddress
@@ -32,6 +33,7 @@ from runtime.rest.access.principal_limits import LimitSettings
 from runtime.rest.connections.tls import RestTls
 from runtime.rest.forwarding.forward_seal import ForwardSeal
 from runtime.rest.server import RestSettings
+from runtime.rest.spark_ui.desk import SparkUi, SparkUiSettings
 from runtime.security.cluster_key import load_or_create_cluster_key
 from runtime.security.core.token_renewal import RenewalSettings
 from runtime.security.delegation_tokens import ProviderCalls
@@ -109,6 +111,19 @@ def rest_settings(configuration: Configuration) -> RestSettings:
         hosts=rest_hosts(configuration),
         allowed_hosts=configuration.get(jm.REST_ALLOWED_HOSTS),
     )
+
+
+def spark_ui(
+    configuration: Configuration, clock: Clock, task_executor: Callable[[str], TaskExecutorGateway]
+) -> SparkUi | None:
+    """Spark's own pages (R58); None where nobody sees them."""
+    port = configuration.get(jm.REST_SPARK_UI_PORT)
+    if port < 0:
+        return None
+    settings = SparkUiSettings(
+        configuration.get(jm.REST_BIND_ADDRESS), port, configuration.get(jm.REST_SPARK_UI_ADDRESS)
+    )
+    return SparkUi(settings, clock, task_executor)
 
 
 def rest_tls(configuration: Configuration) -> RestTls | None:

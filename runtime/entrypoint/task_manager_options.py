@@ -8,11 +8,14 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import ISOLATION, JVM
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.config.configuration import Configuration
+from runtime.config.options import jobmanager as jm
+from runtime.config.options import security
 from runtime.config.options import taskmanager as tm
 from runtime.config.spark_memory import ENVIRONMENT_BYTES_DEFAULT, default_environment_bytes, has_own_jvms
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE, RESOURCE_ID_FILE_VARIABLE
@@ -132,6 +135,19 @@ def spark_settings(
     if context.configuration.get(tm.SPARK_ALLOW_UNAUTHENTICATED):
         logger.warning("%s", _open_spark(settings))
     return settings
+
+
+def ui_address(configuration: Configuration, task_manager_id: str) -> str:
+    """Where people find Spark's own pages of the default environment: its key stands behind the last "/" (R58).
+
+    "" where nobody can look, or where REST has a port that nobody can know before.
+    """
+    get = configuration.get
+    named = [*get(jm.REST_ADDRESSES), *([f"{get(jm.REST_ADDRESS)}:{get(jm.REST_PORT)}"] if get(jm.REST_PORT) else [])]
+    if not named or not get(tm.SPARK_UI) or get(jm.REST_SPARK_UI_PORT) < 0:
+        return ""
+    scheme = "https" if get(security.SSL_REST_ENABLED) else "http"
+    return f"{scheme}://{named[0]}/ui/taskmanagers/{quote(task_manager_id, safe='')}/spark-ui/default"
 
 
 def exchange_directory(context: ProcessContext, *, has_secret_names: bool) -> ExchangeDirectory:
@@ -290,4 +306,5 @@ def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
         warehouse=configuration.get(tm.SPARK_WAREHOUSE),
         warm_up_count=configuration.get(tm.SPARK_WARM_UP),
         class_archive=configuration.get(tm.SPARK_CLASS_ARCHIVE),
+        has_pages=configuration.get(tm.SPARK_UI),
     )

@@ -44,6 +44,7 @@ from runtime.entrypoint.task_manager_options import (
     spark_settings,
     task_environment,
     token_receivers,
+    ui_address,
 )
 from runtime.gateways.resource_manager import RegisterTaskManager, spark_offer
 from runtime.highavailability.services import HighAvailabilityServices, create
@@ -180,7 +181,10 @@ def _make_runner(
     users = None if numbers is None else _job_users(context, numbers, accounts, directory, logs.directory)
     spark = None
     if registration.has_spark:
-        settings = spark_settings(context, directory, numbers, accounts)
+        settings = replace(
+            spark_settings(context, directory, numbers, accounts),
+            ui_address=ui_address(configuration, registration.task_manager_id),
+        )
         make = partial(_spark, guard=guard, environment=environment, jars=directory.jars)
         spark = _environments(context, registration, settings, make, None if numbers is None else accounts, environment)
     store = open_blob_store(configuration, layout, io, context.clock, context.entropy)

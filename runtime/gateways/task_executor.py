@@ -99,11 +99,12 @@ class AttemptSparkRequest:
 
 @dataclass(frozen=True, slots=True)
 class AttemptSpark:
-    """Of one attempt."""
+    """Of one attempt. `environment`: the key of its Spark environment, "" for the default one, None when it is gone."""
 
     attempt_id: ExecutionAttemptId
     work: SparkWork
     queries: tuple[SparkQuery, ...]
+    environment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,8 @@ class AttemptStacksResponse:
 
 PAGE_TARGET_LENGTH_MAX = 4000
 PAGE_BYTES_MAX = 2 << 20
+PAGE_SECONDS_MAX = 30.0
+"""A TaskManager has answered by then: the first page of a JVM loads hundreds of classes."""
 
 
 @dataclass(frozen=True, slots=True)

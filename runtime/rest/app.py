@@ -50,6 +50,7 @@ from runtime.rest.routes.metrics import metrics_router
 from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.refused import refused_router
 from runtime.rest.routes.spark import spark_router
+from runtime.rest.routes.spark_ui import spark_ui_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
 
@@ -77,6 +78,7 @@ def create_app(
         logs_router,
         accumulators_router,
         spark_router,
+        spark_ui_router,
         flame_graphs_router,
         vertices_router,
         cluster_router,

@@ -26,6 +26,7 @@ from runtime.rest.access.principal_limits import NO_LIMITS, LimitSettings
 from runtime.rest.access.principals import PrincipalAdministration
 from runtime.rest.connections.tls import RestTls
 from runtime.rest.forwarding.forward_seal import ForwardSeal
+from runtime.rest.spark_ui.desk import SparkUi
 from runtime.traces.span import without_trace
 
 LEADER_UNKNOWN = "Service temporarily unavailable due to an ongoing leader election. Please refresh."
@@ -140,6 +141,8 @@ class RestContext:
     """None without a reporter."""
     history: HistoryView | None = None
     """None in a JobManager. A history server has a leader that shows what has ended, and no route that changes it."""
+    spark_ui: SparkUi | None = None
+    """None where nobody sees Spark's own pages (R58)."""
     new_trace: Callable[[str, str], str] = without_trace
     """The context of the trace of a job that is submitted, from its id and the header `traceparent` of its submit."""
     rpc_timeout: float = 10.0

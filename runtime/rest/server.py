@@ -7,10 +7,11 @@ import contextlib
 import logging
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
@@ -25,6 +26,7 @@ from runtime.rest.connections.limited_connections import Connections, connection
 from runtime.rest.connections.tls import RestTls
 from runtime.rest.context import RestContext
 from runtime.rest.routes.changes import ActivitySamples
+from runtime.rest.spark_ui.app import spark_ui_app
 
 logger = logging.getLogger(__name__)
 
@@ -34,22 +36,29 @@ _ACCEPTED_AT_ONCE = 32
 _KEEP_ALIVE_SECONDS = 75
 _OF_ONE_PEER = 0.75
 """The part of all connections that one address may have: each long poll of a client holds one."""
+_PART_OF_PAGES = 10
+"""Spark's pages have so small a part of the connections that REST has."""
 
 
 @dataclass(frozen=True, slots=True)
-class RestSettings:
-    """Where to listen, how large a request may be, and by which names clients ask. Port 0 picks a free one.
-
-    `hosts`: names of this host. `allowed_hosts`: those of proxies, with or without a port.
-    `port_option`: its name in the configuration.
-    """
+class ListenSettings:
+    """Where to listen. Port 0 picks a free one. `port_option`: its name in the configuration."""
 
     bind_address: str
     port: int
+    port_option: str = field(default="rest.port", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings(ListenSettings):
+    """Where to listen, how large a request may be, and by which names clients ask.
+
+    `hosts`: names of this host. `allowed_hosts`: those of proxies, with or without a port.
+    """
+
     content_length_max: int
     hosts: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
-    port_option: str = "rest.port"
 
 
 _UVICORN_WARNINGS = RateLimitFilter(SystemClock())
@@ -73,25 +82,22 @@ class _Server(uvicorn.Server):
         yield
 
 
-class RestServer:
-    """Serves from `start` until `stop`, whether or not this process leads."""
+class HttpServer:
+    """An application on a socket of this process's loop. `what`: what it serves, for the log."""
 
-    def __init__(self, context: RestContext, settings: RestSettings, *, sign_in: SignIn | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ListenSettings,
+        connections: Connections,
+        tls: RestTls | None,
+        audit: Audit,
+        what: str,
+    ) -> None:
         self._settings = settings
-        self._is_encrypted = context.tls is not None
-        most = connections_max()
-        self.connections = Connections(most, int(most * _OF_ONE_PEER))
-        if sign_in is not None:
-            context = replace(context, limits=limits_within(context.limits, self.connections.peer_max))
-        self._activity = ActivitySamples(context)
-        app = create_app(
-            context,
-            sign_in=sign_in,
-            content_length_max=settings.content_length_max,
-            hosts=settings.hosts,
-            allowed_hosts=settings.allowed_hosts,
-            activity=self._activity,
-        )
+        self._is_encrypted = tls is not None
+        self._what = what
+        self.connections = connections
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -104,7 +110,7 @@ class RestServer:
             headers=[("x-content-type-options", "nosniff")],  # what a job has written is no page
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=1,
-            http=_protocol(self.connections, context.tls, context.audit),
+            http=_protocol(connections, tls, audit),
         )
         logging.getLogger("uvicorn.error").addFilter(_UVICORN_WARNINGS)
         self._server = _Server(config)
@@ -138,21 +144,75 @@ class RestServer:
     async def start(self, scope: Scope) -> None:
         """Serve in the background of `scope`; returns when requests are answered."""
         assert self._socket is not None, "bind first"
-        scope.spawn("rest/serve", self._serve(self._socket))
+        scope.spawn(f"{self._what}/serve", self._serve(self._socket))
         await self._server.is_serving.wait()
         self._socket.listen(_BACKLOG)
         how = "with TLS" if self._is_encrypted else "in plain text"
-        logger.info("REST listens on %s:%d, %s", self._settings.bind_address, self.port, how)
+        logger.info("%s listens on %s:%d, %s", self._what, self._settings.bind_address, self.port, how)
 
     async def _serve(self, listener: socket.socket) -> None:
-        async with Scope("rest") as scope:
-            scope.spawn("activity", self._activity.run())
-            await self._server.serve(sockets=[listener])
-            scope.cancel_all()
+        await self._server.serve(sockets=[listener])
 
     def stop(self) -> None:
         """Refuse new connections and end what runs within a second."""
         self._server.should_exit = True
+
+
+class RestServer(HttpServer):
+    """Serves from `start` until `stop`, whether or not this process leads; and Spark's own pages beside (R58)."""
+
+    def __init__(self, context: RestContext, settings: RestSettings, *, sign_in: SignIn | None) -> None:
+        most = connections_max()
+        connections = Connections(most, int(most * _OF_ONE_PEER))
+        if sign_in is not None:
+            context = replace(context, limits=limits_within(context.limits, connections.peer_max))
+        self._activity = ActivitySamples(context)
+        app = create_app(
+            context,
+            sign_in=sign_in,
+            content_length_max=settings.content_length_max,
+            hosts=settings.hosts,
+            allowed_hosts=settings.allowed_hosts,
+            activity=self._activity,
+        )
+        super().__init__(app, settings, connections, context.tls, context.audit, "REST")
+        self._spark_ui = context.spark_ui
+        self._pages: HttpServer | None = None
+        if context.spark_ui is not None:
+            ui = context.spark_ui.settings
+            self._pages = HttpServer(
+                spark_ui_app(context, context.spark_ui, sign_in, settings.hosts, settings.allowed_hosts),
+                ListenSettings(ui.bind_address, ui.port, port_option="rest.spark-ui.port"),
+                Connections(most // _PART_OF_PAGES, int(most // _PART_OF_PAGES * _OF_ONE_PEER)),
+                context.tls,
+                context.audit,
+                "Spark's UI",
+            )
+
+    def bind(self) -> None:
+        """Take the port, and that of Spark's pages. Raises UnavailableError."""
+        super().bind()
+        if self._pages is not None and self._spark_ui is not None:
+            self._pages.bind()
+            self._spark_ui.port = self._pages.port
+
+    async def start(self, scope: Scope) -> None:
+        """Serve in the background of `scope`; returns when requests are answered."""
+        await super().start(scope)
+        if self._pages is not None:
+            await self._pages.start(scope)
+
+    async def _serve(self, listener: socket.socket) -> None:
+        async with Scope("rest") as scope:
+            scope.spawn("activity", self._activity.run())
+            await super()._serve(listener)
+            scope.cancel_all()
+
+    def stop(self) -> None:
+        """Refuse new connections and end what runs within a second."""
+        super().stop()
+        if self._pages is not None:
+            self._pages.stop()
 
 
 def limits_within(limits: LimitSettings, peer_max: int) -> LimitSettings:

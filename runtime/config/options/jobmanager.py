@@ -9,6 +9,7 @@ from runtime.config.option import (
     duration_option,
     host_option,
     int_option,
+    matching,
     parse_endpoints,
     parse_hosts,
     parse_origins,
@@ -108,6 +109,23 @@ REST_ALLOWED_HOSTS: ConfigOption[tuple[str, ...]] = ConfigOption(
     "(none)",
 )
 REST_BIND_ADDRESS = host_option("rest.bind-address", "127.0.0.1", "Interface that REST listens on.")
+REST_SPARK_UI_PORT = int_option(
+    "rest.spark-ui.port",
+    0,
+    "Port of Spark's own pages (taskmanager.spark.ui), which are an origin of their own beside the dashboard; 0 picks "
+    "a free one, -1 shows them nowhere. They listen on rest.bind-address, with the certificate of REST.",
+    low=-1,
+    high=65535,
+)
+REST_SPARK_UI_ADDRESS: ConfigOption[str] = ConfigOption(
+    "rest.spark-ui.address",
+    matching(r"(https?://[A-Za-z0-9._:\[\]-]+)?", "http://host:port or https://host:port, without a path"),
+    "",
+    "Under which browsers reach Spark's own pages, where a reverse proxy is before rest.spark-ui.port: another host or "
+    "another port than those of the dashboard.",
+    "String",
+    "(the host of the dashboard, with rest.spark-ui.port)",
+)
 REST_MAX_CONTENT = size_option(
     "rest.server.max-content-length",
     "100 mb",

@@ -79,6 +79,12 @@ SPARK_ENABLED = bool_option(
     "Run a warm Spark in the TaskManager. Without it the TaskManager needs no Java and takes pure-Python tasks only.",
     default=True,
 )
+SPARK_UI = bool_option(
+    "taskmanager.spark.ui",
+    "Let people who may see jobs of all namespaces look at Spark's own pages of each Spark environment, through the "
+    "JobManager (rest.spark-ui.port). A JVM makes them when somebody looks; they cost nothing before.",
+    default=True,
+)
 SPARK_CLASS_ARCHIVE = bool_option(
     "taskmanager.spark.class-archive",
     "Build a class archive of the JVM once, in the background: later starts are twice as fast.",

@@ -33,6 +33,9 @@ _CANCEL = replace(_OWN, action="cancel")
 _DRAIN = replace(_OPERATE_ALL, action="drain")
 _UNDRAIN = replace(_OPERATE_ALL, action="undrain")
 
+SPARK_PAGES = replace(_LOOK_AT_ALL, action="open-spark-ui")
+"""Spark's own pages show jobs of all namespaces."""
+
 _CHECKPOINTS = "/jobs/{job_id}/checkpoints"
 _RESCALES = "/jobs/{job_id}/rescales"
 _VERTEX = "/jobs/{job_id}/vertices/{vertex_id}"
@@ -56,6 +59,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/taskmanagers/{task_manager_id}"): _LOOK,
     ("POST", "/taskmanagers/{task_manager_id}/drain"): _DRAIN,
     ("POST", "/taskmanagers/{task_manager_id}/undrain"): _UNDRAIN,
+    ("POST", "/taskmanagers/{task_manager_id}/spark-ui"): SPARK_PAGES,
     ("GET", "/jobmasters"): _LOOK,
     ("GET", "/jobmasters/{job_master_id}"): _LOOK,
     ("POST", "/jobmasters/{job_master_id}/drain"): _DRAIN,

@@ -41,6 +41,15 @@ class WaitRequest(BaseModel):
     name: Annotated[str, Field(max_length=64, description="ends an earlier poll of that name; make it random")] = ""
 
 
+class SparkUiRequest(BaseModel):
+    """The body of POST /taskmanagers/{id}/spark-ui."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    environment: Annotated[
+        str, Field(max_length=64, pattern=r"^[0-9a-f]*$", description="its key; the default one where it is left out")
+    ] = ""
+
+
 class OverviewQuery(BaseModel):
     """The query of GET /jobs/overview."""
 

@@ -10,15 +10,22 @@ from runtime.rest.bodies.schema import spark as schema
 
 
 def of_attempt(
-    vertex: ArchivedVertex, subtask: int, attempt: ArchivedExecution, work: SparkWork, queries: Iterable[SparkQuery]
+    vertex: ArchivedVertex,
+    subtask: int,
+    attempt: ArchivedExecution,
+    work: SparkWork,
+    queries: Iterable[SparkQuery],
+    environment: str | None = None,
 ) -> schema.SparkOfAttempt:
-    """One attempt that has used Spark."""
+    """One attempt that has used Spark. `environment`: the key of its environment, None for one that is not there."""
     return {
         "vertex": vertex.id,
         "vertex-name": vertex.name,
         "subtask": subtask,
         "attempt": attempt.attempt,
         "attempt-id": attempt.attempt_id,
+        "taskmanager-id": attempt.task_manager_id,
+        "environment": environment,
         "status": attempt.state.value,
         "jobs": work.jobs,
         "jobs-failed": work.jobs_failed,

@@ -30,11 +30,14 @@ def page_headers(policy: Sequence[str], frame_ancestors: Sequence[str]) -> dict[
     return {"content-security-policy": "; ".join(whole), **_OTHERS}
 
 
-def plain_headers(frame_ancestors: Sequence[str]) -> dict[str, str]:
-    """Of a plain page: it loads nothing, as its style and its script stand in it, and it asks this cluster only."""
+def plain_headers(frame_ancestors: Sequence[str], script: str = SIGN_IN_SCRIPT) -> dict[str, str]:
+    """Of a plain page: it loads nothing, as its style and its script stand in it, and it asks this cluster only.
+
+    `script`: the one that it may have.
+    """
     policy = [
         f"style-src 'sha256-{_digest(_STYLE)}'",
-        f"script-src 'sha256-{_digest(SIGN_IN_SCRIPT)}'",
+        f"script-src 'sha256-{_digest(script)}'",
         "connect-src 'self'",
         "base-uri 'none'",
     ]

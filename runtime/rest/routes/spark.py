@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from runtime.rest.routes.jobs import archived_graph
 from runtime.rest.routes.log_places import LogPlaces
 
 _NAMED_MAX = 5
+_KEY = re.compile(r"[0-9a-f]{0,64}")
 
 
 @dataclass(slots=True)
@@ -32,6 +34,7 @@ class _Attempt:
     attempt: ArchivedExecution
     work: SparkWork | None
     queries: tuple[SparkQuery, ...] = ()
+    environment: str | None = None
 
 
 @dataclass(slots=True)
@@ -73,7 +76,7 @@ def spark_router(context: RestContext) -> APIRouter:
         body: schema.SparkOfJob = {
             "now": context.clock.epoch_millis(),
             "attempts": [
-                spark_bodies.of_attempt(one.vertex, one.subtask, one.attempt, one.work, one.queries)
+                spark_bodies.of_attempt(one.vertex, one.subtask, one.attempt, one.work, one.queries, one.environment)
                 for one in look.attempts
                 if one.work is not None
             ],
@@ -115,6 +118,8 @@ def _take(look: _Look, asked: dict[ExecutionAttemptId, _Attempt], answer: Attemp
         if not one.attempt.state.is_terminal:
             one.work = told.work
         one.queries = told.queries[:QUERIES_MAX]
+        if told.environment is not None and _KEY.fullmatch(told.environment):
+            one.environment = told.environment
     silent = [asked[one] for one in dict.fromkeys(answer.unanswered) if one in asked]
     if silent:
         names = ", ".join(f"{one.vertex.name} {one.subtask}"[:80] for one in silent[:_NAMED_MAX])

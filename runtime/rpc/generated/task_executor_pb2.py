@@ -26,15 +26,15 @@ from runtime.rpc.generated import common_pb2 as runtime_dot_rpc_dot_generated_do
 from runtime.rpc.generated import task_pb2 as runtime_dot_rpc_dot_generated_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)runtime/rpc/generated/task_executor.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\x1a runtime/rpc/generated/task.proto\"\x8b\x01\n\x11\x41ttemptLogRequest\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12$\n\x06stream\x18\x02 \x01(\x0e\x32\x14.flinklike.LogStream\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\x03\"x\n\x12\x41ttemptLogResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x14\n\x0cis_truncated\x18\x04 \x01(\x08\x12\x15\n\rdropped_bytes\x18\x05 \x01(\x03\"Y\n\x12\x41ttemptLogsRequest\x12+\n\x05reads\x18\x01 \x03(\x0b\x32\x1c.flinklike.AttemptLogRequest\x12\x16\n\x0esize_bytes_max\x18\x02 \x01(\x03\"N\n\x0f\x41ttemptLogPiece\x12\r\n\x05index\x18\x01 \x01(\x03\x12,\n\x05piece\x18\x02 \x01(\x0b\x32\x1d.flinklike.AttemptLogResponse\"A\n\x13\x41ttemptLogsResponse\x12*\n\x06pieces\x18\x01 \x03(\x0b\x32\x1a.flinklike.AttemptLogPiece\"j\n\rCensusRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x1e\n\x16job_master_incarnation\x18\x03 \x01(\t\x12\x1a\n\x12job_master_address\x18\x04 \x01(\t\"\x10\n\x0e\x43\x65nsusAccepted\"Y\n\x13\x41ttemptSparkRequest\x12/\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x11\n\thas_plans\x18\x02 \x01(\x08\"\x8d\x01\n\x0c\x41ttemptSpark\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\"\n\x04work\x18\x02 \x01(\x0b\x32\x14.flinklike.SparkWork\x12&\n\x07queries\x18\x03 \x03(\x0b\x32\x15.flinklike.SparkQuery\"q\n\x14\x41ttemptSparkResponse\x12&\n\x05\x66ound\x18\x01 \x03(\x0b\x32\x17.flinklike.AttemptSpark\x12\x31\n\nunanswered\x18\x02 \x03(\x0b\x32\x1d.flinklike.ExecutionAttemptId\"Z\n\x14\x41ttemptStacksRequest\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x0f\n\x07samples\x18\x02 \x01(\x03\"@\n\x0cSampledStack\x12\x0e\n\x06\x66rames\x18\x01 \x03(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\x12\x11\n\tis_on_cpu\x18\x03 \x01(\x08\"T\n\x15\x41ttemptStacksResponse\x12\x12\n\nend_millis\x18\x01 \x01(\x03\x12\'\n\x06stacks\x18\x02 \x03(\x0b\x32\x17.flinklike.SampledStack\"G\n\x10SparkPageRequest\x12\x13\n\x0b\x65nvironment\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\"/\n\x11SparkPageResponse\x12\x0c\n\x04head\x18\x01 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c*i\n\tLogStream\x12\x1a\n\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n\x11LOG_STREAM_STDERR\x10\x02\x12\x12\n\x0eLOG_STREAM_LOG\x10\x03\x32\x84\x04\n\x13TaskExecutorGateway\x12\x44\n\rRequestCensus\x12\x18.flinklike.CensusRequest\x1a\x19.flinklike.CensusAccepted\x12P\n\x11RequestAttemptLog\x12\x1c.flinklike.AttemptLogRequest\x1a\x1d.flinklike.AttemptLogResponse\x12S\n\x12RequestAttemptLogs\x12\x1d.flinklike.AttemptLogsRequest\x1a\x1e.flinklike.AttemptLogsResponse\x12V\n\x13RequestAttemptSpark\x12\x1e.flinklike.AttemptSparkRequest\x1a\x1f.flinklike.AttemptSparkResponse\x12Y\n\x14RequestAttemptStacks\x12\x1f.flinklike.AttemptStacksRequest\x1a .flinklike.AttemptStacksResponse\x12M\n\x10RequestSparkPage\x12\x1b.flinklike.SparkPageRequest\x1a\x1c.flinklike.SparkPageResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)runtime/rpc/generated/task_executor.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\x1a runtime/rpc/generated/task.proto\"\x8b\x01\n\x11\x41ttemptLogRequest\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12$\n\x06stream\x18\x02 \x01(\x0e\x32\x14.flinklike.LogStream\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\r\n\x05limit\x18\x04 \x01(\x03\"x\n\x12\x41ttemptLogResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x14\n\x0cis_truncated\x18\x04 \x01(\x08\x12\x15\n\rdropped_bytes\x18\x05 \x01(\x03\"Y\n\x12\x41ttemptLogsRequest\x12+\n\x05reads\x18\x01 \x03(\x0b\x32\x1c.flinklike.AttemptLogRequest\x12\x16\n\x0esize_bytes_max\x18\x02 \x01(\x03\"N\n\x0f\x41ttemptLogPiece\x12\r\n\x05index\x18\x01 \x01(\x03\x12,\n\x05piece\x18\x02 \x01(\x0b\x32\x1d.flinklike.AttemptLogResponse\"A\n\x13\x41ttemptLogsResponse\x12*\n\x06pieces\x18\x01 \x03(\x0b\x32\x1a.flinklike.AttemptLogPiece\"j\n\rCensusRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x1e\n\x16job_master_incarnation\x18\x03 \x01(\t\x12\x1a\n\x12job_master_address\x18\x04 \x01(\t\"\x10\n\x0e\x43\x65nsusAccepted\"Y\n\x13\x41ttemptSparkRequest\x12/\n\x08\x61ttempts\x18\x01 \x03(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x11\n\thas_plans\x18\x02 \x01(\x08\"\xb7\x01\n\x0c\x41ttemptSpark\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\"\n\x04work\x18\x02 \x01(\x0b\x32\x14.flinklike.SparkWork\x12&\n\x07queries\x18\x03 \x03(\x0b\x32\x15.flinklike.SparkQuery\x12\x18\n\x0b\x65nvironment\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_environment\"q\n\x14\x41ttemptSparkResponse\x12&\n\x05\x66ound\x18\x01 \x03(\x0b\x32\x17.flinklike.AttemptSpark\x12\x31\n\nunanswered\x18\x02 \x03(\x0b\x32\x1d.flinklike.ExecutionAttemptId\"Z\n\x14\x41ttemptStacksRequest\x12\x31\n\nattempt_id\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x0f\n\x07samples\x18\x02 \x01(\x03\"@\n\x0cSampledStack\x12\x0e\n\x06\x66rames\x18\x01 \x03(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\x12\x11\n\tis_on_cpu\x18\x03 \x01(\x08\"T\n\x15\x41ttemptStacksResponse\x12\x12\n\nend_millis\x18\x01 \x01(\x03\x12\'\n\x06stacks\x18\x02 \x03(\x0b\x32\x17.flinklike.SampledStack\"G\n\x10SparkPageRequest\x12\x13\n\x0b\x65nvironment\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x0e\n\x06prefix\x18\x03 \x01(\t\"/\n\x11SparkPageResponse\x12\x0c\n\x04head\x18\x01 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c*i\n\tLogStream\x12\x1a\n\x16LOG_STREAM_UNSPECIFIED\x10\x00\x12\x15\n\x11LOG_STREAM_STDOUT\x10\x01\x12\x15\n\x11LOG_STREAM_STDERR\x10\x02\x12\x12\n\x0eLOG_STREAM_LOG\x10\x03\x32\x84\x04\n\x13TaskExecutorGateway\x12\x44\n\rRequestCensus\x12\x18.flinklike.CensusRequest\x1a\x19.flinklike.CensusAccepted\x12P\n\x11RequestAttemptLog\x12\x1c.flinklike.AttemptLogRequest\x1a\x1d.flinklike.AttemptLogResponse\x12S\n\x12RequestAttemptLogs\x12\x1d.flinklike.AttemptLogsRequest\x1a\x1e.flinklike.AttemptLogsResponse\x12V\n\x13RequestAttemptSpark\x12\x1e.flinklike.AttemptSparkRequest\x1a\x1f.flinklike.AttemptSparkResponse\x12Y\n\x14RequestAttemptStacks\x12\x1f.flinklike.AttemptStacksRequest\x1a .flinklike.AttemptStacksResponse\x12M\n\x10RequestSparkPage\x12\x1b.flinklike.SparkPageRequest\x1a\x1c.flinklike.SparkPageResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'runtime.rpc.generated.task_executor_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LOGSTREAM']._serialized_start=1470
-  _globals['_LOGSTREAM']._serialized_end=1575
+  _globals['_LOGSTREAM']._serialized_start=1512
+  _globals['_LOGSTREAM']._serialized_end=1617
   _globals['_ATTEMPTLOGREQUEST']._serialized_start=127
   _globals['_ATTEMPTLOGREQUEST']._serialized_end=266
   _globals['_ATTEMPTLOGRESPONSE']._serialized_start=268
@@ -52,19 +52,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ATTEMPTSPARKREQUEST']._serialized_start=754
   _globals['_ATTEMPTSPARKREQUEST']._serialized_end=843
   _globals['_ATTEMPTSPARK']._serialized_start=846
-  _globals['_ATTEMPTSPARK']._serialized_end=987
-  _globals['_ATTEMPTSPARKRESPONSE']._serialized_start=989
-  _globals['_ATTEMPTSPARKRESPONSE']._serialized_end=1102
-  _globals['_ATTEMPTSTACKSREQUEST']._serialized_start=1104
-  _globals['_ATTEMPTSTACKSREQUEST']._serialized_end=1194
-  _globals['_SAMPLEDSTACK']._serialized_start=1196
-  _globals['_SAMPLEDSTACK']._serialized_end=1260
-  _globals['_ATTEMPTSTACKSRESPONSE']._serialized_start=1262
-  _globals['_ATTEMPTSTACKSRESPONSE']._serialized_end=1346
-  _globals['_SPARKPAGEREQUEST']._serialized_start=1348
-  _globals['_SPARKPAGEREQUEST']._serialized_end=1419
-  _globals['_SPARKPAGERESPONSE']._serialized_start=1421
-  _globals['_SPARKPAGERESPONSE']._serialized_end=1468
-  _globals['_TASKEXECUTORGATEWAY']._serialized_start=1578
-  _globals['_TASKEXECUTORGATEWAY']._serialized_end=2094
+  _globals['_ATTEMPTSPARK']._serialized_end=1029
+  _globals['_ATTEMPTSPARKRESPONSE']._serialized_start=1031
+  _globals['_ATTEMPTSPARKRESPONSE']._serialized_end=1144
+  _globals['_ATTEMPTSTACKSREQUEST']._serialized_start=1146
+  _globals['_ATTEMPTSTACKSREQUEST']._serialized_end=1236
+  _globals['_SAMPLEDSTACK']._serialized_start=1238
+  _globals['_SAMPLEDSTACK']._serialized_end=1302
+  _globals['_ATTEMPTSTACKSRESPONSE']._serialized_start=1304
+  _globals['_ATTEMPTSTACKSRESPONSE']._serialized_end=1388
+  _globals['_SPARKPAGEREQUEST']._serialized_start=1390
+  _globals['_SPARKPAGEREQUEST']._serialized_end=1461
+  _globals['_SPARKPAGERESPONSE']._serialized_start=1463
+  _globals['_SPARKPAGERESPONSE']._serialized_end=1510
+  _globals['_TASKEXECUTORGATEWAY']._serialized_start=1620
+  _globals['_TASKEXECUTORGATEWAY']._serialized_end=2136
 # @@protoc_insertion_point(module_scope)

@@ -92,7 +92,8 @@ class AttemptViews:
             told = await environment.work(asked, STAGES_LIVE_MAX, has_plans=has_plans)
             if told is None:
                 raise UnavailableError(_SILENT)
-            return AttemptSpark(attempt_id, *told)
+            key = None if self._environments is None else self._environments.key_of(environment)
+            return AttemptSpark(attempt_id, *told, environment=key)
 
         answers = await ask_all(places, ask, turns=self._work_turns, seconds=_WORK_SECONDS)
         found = tuple(one for one in answers.found.values() if one.work.jobs)

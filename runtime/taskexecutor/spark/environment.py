@@ -154,7 +154,7 @@ class SparkEnvironment(Protocol):
     async def page(self, target: str, prefix: str) -> tuple[bytes, bytes]:
         """(head, packed body) of the answer to a GET of Spark's own pages (R58).
 
-        Raises NotFoundError where nobody may look at them, UnavailableError when the JVM does not make the page in time.
+        Raises NotFoundError where nobody may look at them, UnavailableError when the JVM does not make it in time.
         """
 
     async def wait_lost(self) -> SparkLoss:

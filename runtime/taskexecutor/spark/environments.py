@@ -156,6 +156,12 @@ class SparkEnvironments:
             asked = [group.create_task(environment.jvm_figures(key)) for key, environment in known]
         return tuple(told for task in asked if (told := task.result()) is not None)
 
+    def key_of(self, environment: SparkEnvironment) -> str | None:
+        """Its key, "" for the default one; None for one that has ended."""
+        if environment is self.default:
+            return ""
+        return next((key for key, one in self._started.items() if one.environment is environment), None)
+
     async def page(self, key: str, target: str, prefix: str) -> tuple[bytes, bytes]:
         """(head, packed body) of one of Spark's own pages (R58). `key`: "" for the default environment.
 

@@ -132,12 +132,12 @@ class SparkHost:
         looks: dict[str, Callable[..., Any]] = {
             "work": self._driver.work_of,
             "positions": self._driver.positions_of,
-            "page": self._pages.answer,
             "progress": lambda: self._progress,
             "threads": self._threads,
             "figures": self._driver.figures,
             "jvm": self._driver.jvm_figures,
             "conf": lambda: self._driver.conf,
+            "page": self._pages.answer,
         }
         return looks[operation](**arguments)
 

@@ -90,6 +90,8 @@ from runtime.gateways.task_executor import (
     CensusRequest,
     LogStream,
     SampledStack,
+    SparkPageRequest,
+    SparkPageResponse,
     TaskExecutorGateway,
 )
 from runtime.highavailability.jars import JarStore
@@ -388,8 +390,11 @@ class FakeTaskExecutor:
     spark: tuple[AttemptSpark, ...] = ()
     stacks: tuple[SampledStack, ...] = ()
 
+    page: SparkPageResponse | None = None
+
     def __init__(self) -> None:
         self.sampled: list[AttemptStacksRequest] = []
+        self.pages_asked: list[SparkPageRequest] = []
 
     async def request_attempt_log(self, request: AttemptLogRequest, /) -> AttemptLogResponse:
         """One stream has the text, the others nothing."""
@@ -413,6 +418,13 @@ class FakeTaskExecutor:
         if not self.stacks:
             raise NotFoundError(f"attempt {request.attempt_id} does not run here")
         return AttemptStacksResponse(1_000_000, self.stacks)
+
+    async def request_spark_page(self, request: SparkPageRequest, /) -> SparkPageResponse:
+        """The page that the test has put there, of any environment."""
+        self.pages_asked.append(request)
+        if self.page is None:
+            raise NotFoundError(f"Spark environment {request.environment!r} is not here")
+        return self.page
 
     async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
         """REST asks for none."""

@@ -121,6 +121,7 @@ SENSITIVE = {
     ("POST", "/jobs/{job_id}/move"): Access(Role.OPERATOR, action="move"),
     ("POST", "/taskmanagers/{task_manager_id}/drain"): Access(Role.OPERATOR, is_of_all=True, action="drain"),
     ("POST", "/taskmanagers/{task_manager_id}/undrain"): Access(Role.OPERATOR, is_of_all=True, action="undrain"),
+    ("POST", "/taskmanagers/{task_manager_id}/spark-ui"): Access(Role.VIEWER, is_of_all=True, action="open-spark-ui"),
     ("POST", "/jobmasters/{job_master_id}/drain"): Access(Role.OPERATOR, is_of_all=True, action="drain"),
     ("POST", "/jobmasters/{job_master_id}/undrain"): Access(Role.OPERATOR, is_of_all=True, action="undrain"),
     **{

@@ -44,6 +44,8 @@ SparkOfAttempt = TypedDict(
         "subtask": int,
         "attempt": int,
         "attempt-id": str,
+        "taskmanager-id": str,
+        "environment": str | None,
         "status": str,
         "jobs": int,
         "jobs-failed": int,

@@ -6,6 +6,7 @@ import { jobMasterPage, jobMastersPage } from "./pages/job_masters.js";
 import { jobPage } from "./pages/job.js";
 import { jobsPage } from "./pages/jobs.js";
 import { overviewPage } from "./pages/overview.js";
+import { sparkUiPage } from "./pages/spark_ui.js";
 import { programPage, submitPage } from "./pages/submit.js";
 import { taskManagerPage, taskManagersPage } from "./pages/task_managers.js";
 import { MODE } from "./mode.js";
@@ -27,6 +28,7 @@ const ALL = [
   { takes: (parts) => parts.length >= 2 && parts[0] === "jobs", page: jobPage },
   { takes: (parts) => parts.length === 1 && parts[0] === "taskmanagers", page: taskManagersPage },
   { takes: (parts) => parts.length >= 2 && parts.length <= 3 && parts[0] === "taskmanagers", page: taskManagerPage },
+  { takes: (parts) => parts.length === 4 && parts[0] === "taskmanagers" && parts[2] === "spark-ui", page: sparkUiPage },
   { takes: (parts) => parts.length === 1 && parts[0] === "jobmasters", page: jobMastersPage },
   { takes: (parts) => parts.length >= 2 && parts.length <= 3 && parts[0] === "jobmasters", page: jobMasterPage },
   { takes: (parts) => parts.length <= 2 && parts[0] === "jobmanager", page: jobManagerPage },

@@ -2,8 +2,10 @@
 
 import { get } from "../api.js";
 import { duration, number, size } from "../format.js";
+import { MODE } from "../mode.js";
 import { empty, facts, link, section, spent, state, table, time } from "../parts.js";
 import { h } from "../view.js";
+import { maySeeAll, sparkUiLink } from "./spark_ui.js";
 
 const SHOWN_MAX = 50;
 const HEAD = ["Stage", "State", "Tasks", "Started", "Time", "Task time", "GC", "Read", "Written", "Shuffle read", "Shuffle written", "Spilled"];
@@ -14,7 +16,7 @@ export const sparkTab = {
   name: "spark",
   title: "Spark",
   load: (jobId, _, signal) => get(`jobs/${encodeURIComponent(jobId)}/spark?plans=true`, signal),
-  view(job, spark) {
+  view(job, spark, _, app) {
     const attempts = [...spark.attempts].sort((a, b) => b.total["run-time"] - a.total["run-time"]);
     const problems = spark.problems.map((/** @type {string} */ one) => h("p", { class: "problem", key: one }, one));
     if (!attempts.length) return [problems, empty(EMPTY)];
@@ -23,7 +25,7 @@ export const sparkTab = {
     return [
       problems,
       sums(attempts),
-      shown.map((one) => attemptSection(job, one, spark.now)),
+      shown.map((one) => attemptSection(job, one, spark.now, app)),
       rest > 0 ? h("p", { class: "muted" }, `${number(rest)} more attempts, which have taken less time, are in REST.`) : null,
       spark["left-out"] ? h("p", { class: "waiting" }, `${number(spark["left-out"])} running attempts are not shown: at most 100 are asked.`) : null,
     ];
@@ -46,14 +48,15 @@ function sums(attempts) {
   ]);
 }
 
-/** @param {any} job @param {any} one @param {number} now */
-function attemptSection(job, one, now) {
+/** @param {any} job @param {any} one @param {number} now @param {import("../app.js").App} app */
+function attemptSection(job, one, now, app) {
   const logs = `ui/jobs/${job.jid}/logs?vertex=${encodeURIComponent(one.vertex)}&subtask=${one.subtask}&attempt=${one.attempt}`;
   const kept = one["stages-total"] > one.stages.length ? h("p", { class: "muted" }, `The ${one.stages.length} longest of ${number(one["stages-total"])} stages.`) : null;
+  const hasPages = one.environment !== null && maySeeAll(app) && !MODE;
   const failed = one["jobs-failed"] ? `, ${one["jobs-failed"]} of them failed` : "";
   return section(
     `${one["vertex-name"]} ${one.subtask}${one.attempt ? `, attempt ${one.attempt}` : ""}`,
-    h("p", null, state(one.status), ` ${number(one.jobs)} Spark jobs${failed}. `, link(logs, "logs")),
+    h("p", null, state(one.status), ` ${number(one.jobs)} Spark jobs${failed}. `, link(logs, "logs"), hasPages ? [" ", sparkUiLink(one["taskmanager-id"], one.environment)] : null),
     table(`Stages of ${one["vertex-name"]} ${one.subtask}`, HEAD, one.stages.map((/** @type {any} */ stage) => stageRow(stage, now)), "No stage yet."),
     kept,
     one.queries.map((/** @type {any} */ query) => queryOf(query, now)),

@@ -6,6 +6,7 @@ import { empty, facts, gauge, id, link, row, section, state, table, time } from 
 import { h } from "../view.js";
 import { drainButton } from "./job_masters.js";
 import { loadView, tabbed } from "./process_views.js";
+import { maySeeAll, sparkUiLink } from "./spark_ui.js";
 
 const HEAD = ["TaskManager", "State", "Slots", "Spark", "Environments", "Last heartbeat", "Actions"];
 
@@ -73,7 +74,7 @@ export const taskManagerPage = {
         ["not enforced here", one["not-enforced"].length ? h("ul", null, one["not-enforced"].map((/** @type {string} */ text) => h("li", { key: text }, text))) : ""],
         ["version", one.version],
       ]),
-      tabbed(`ui/${path}`, path, TABS, tab, more, () => (tab === "spark" ? sparkTab(one, usage) : [section("Slots", slots(one, usage)), section("Spark environments", environments(one))]), place, app),
+      tabbed(`ui/${path}`, path, TABS, tab, more, () => (tab === "spark" ? sparkTab(one, usage, app) : [section("Slots", slots(one, usage)), section("Spark environments", environments(one, app))]), place, app),
     ];
   },
 };
@@ -106,16 +107,16 @@ function memoryOf(slot) {
   return slot.limit ? gauge(slot.memory, slot.limit, `${size(slot.memory)} of ${size(slot.limit)}`) : h("div", { class: "muted" }, size(slot.memory));
 }
 
-/** @param {any} one @param {any} usage */
-function sparkTab(one, usage) {
+/** @param {any} one @param {any} usage @param {import("../app.js").App} app */
+function sparkTab(one, usage, app) {
   if (!one.spark) return empty("This TaskManager runs no Spark (taskmanager.spark.enabled).");
   if (!usage) return empty("What its JVMs take is shown to viewers of all namespaces, when the TaskManager answers.");
   if (!usage.jvms.length) return empty("No JVM runs now: each job has one of its own, or Spark is being started.");
-  return usage.jvms.map(jvmSection);
+  return usage.jvms.map((/** @type {any} */ jvm) => jvmSection(jvm, one, app));
 }
 
-/** @param {any} jvm */
-function jvmSection(jvm) {
+/** @param {any} jvm @param {any} one @param {import("../app.js").App} app */
+function jvmSection(jvm, one, app) {
   const name = jvm.environment || "default environment";
   const rows = Object.entries(jvm.conf).map(([key, value]) => row(key, h("code", null, key), h("code", null, String(value))));
   const told = jvm["heap-max"] < 0 ? h("p", { class: "waiting" }, "Its JVM does not answer now.") : null;
@@ -130,14 +131,15 @@ function jvmSection(jvm) {
         ["garbage collections", `${number(jvm["gc-count"])} in ${duration(jvm["gc-time"])}`],
         ["threads", number(jvm.threads)],
       ]),
+    maySeeAll(app) ? h("p", null, sparkUiLink(one.id, jvm.environment)) : null,
     h("details", null, h("summary", null, `Spark conf (${rows.length})`), table(`Spark conf of ${name}`, ["Key", "Value"], rows, "None.")),
   );
 }
 
-/** @param {any} one */
-function environments(one) {
+/** @param {any} one @param {import("../app.js").App} app */
+function environments(one, app) {
   const found = one["spark-environments"];
   if (!one.spark) return empty("This TaskManager runs no Spark (taskmanager.spark.enabled).");
-  const rows = found.map((/** @type {any} */ environment) => h("tr", { key: environment.key }, h("td", null, h("code", null, environment.key)), h("td", null, size(environment["memory-bytes"])), h("td", null, environment.users)));
+  const rows = found.map((/** @type {any} */ environment) => h("tr", { key: environment.key }, h("td", null, h("code", null, environment.key), maySeeAll(app) ? [" ", sparkUiLink(one.id, environment.key)] : null), h("td", null, size(environment["memory-bytes"])), h("td", null, environment.users)));
   return table("Spark environments", ["Key", "Memory", "Tasks"], rows, "Only its default environment. A job with static conf of its own starts another one.");
 }
