@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import replace
 
 import psutil
@@ -59,11 +60,21 @@ def test_the_pages_show_running_jobs_and_the_jvm_listens_nowhere_for_them(box: S
 def test_the_pages_end_no_job_and_stop_no_jvm(box: SparkBox) -> None:
     slot = box.slot(WORKS)
     slot.next()
-    assert look(box, "/jobs/job/kill/?id=0")[0] in {302, 404, 405}
     assert "kill/?id" not in look(box, "/jobs/")[2]
-    executors = look(box, "/executors/")[2]
-    assert "Thread Dump" not in executors
-    assert "Heap Histogram" not in executors
+    assert look(box, "/executors/")[0] == 200
+    application = json.loads(look(box, "/api/v1/applications")[2])[0]["id"]
+    for target in (
+        "/jobs/job/kill/?id=0",
+        "/executors/heapHistogram/?executorId=driver",
+        "/executors/heap%48istogram/?executorId=driver",
+        "/executors//heapHistogram/?executorId=driver",
+        "/executors/threadDump/?executorId=driver",
+        "/stages/taskThreadDump/?executorId=driver&taskId=0",
+        f"/api/v1/applications/{application}/executors/driver/threads",
+        "/jobs/ HTTP/1.0\r\nX: y",
+    ):
+        with pytest.raises(UnavailableError, match="is not shown"):
+            look(box, target)
 
 
 def test_what_cannot_be_looked_at_is_said(box: SparkBox) -> None:

@@ -44,7 +44,7 @@ from runtime.security.principals import ANYBODY, Principal
 SCRIPT = Path(__file__).with_name("enter.js").read_text(encoding="utf-8")
 COOKIE = "flinklike-spark-ui"
 _VIEW = re.compile(r"/([0-9a-f]{32})(/.*)?", re.DOTALL)
-_TARGET = re.compile(rb"/[!-~]*")
+_TARGET = re.compile(rb"(?:/|(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+/?)(?:\?[!-~]*)?")
 _CODE_BYTES_MAX = 1000
 _COOKIES_MAX = 5
 _COOKIE_LENGTH_MAX = 100
@@ -201,7 +201,7 @@ def _target(scope: Scope, view: str) -> str:
     target = bytes(scope["raw_path"])[len(view) :] + (b"?" + query if query else b"")
     target = target or b"/"
     if len(target) > PAGE_TARGET_LENGTH_MAX or not _TARGET.fullmatch(target):
-        message = f"A page is asked for by at most {PAGE_TARGET_LENGTH_MAX} characters of ASCII."
+        message = f"Spark has no such page: its paths are plain, with at most {PAGE_TARGET_LENGTH_MAX} characters."
         raise InvalidInputError(message)
     return target.decode("ascii")
 

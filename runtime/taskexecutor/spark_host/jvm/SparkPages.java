@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 import java.util.zip.GZIPOutputStream;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.ui.SQLTab;
@@ -26,6 +27,12 @@ public final class SparkPages {
   private static final int THREADS_MAX = 6;
   private static final String NAME = "Spark"; // Spark's handlers take requests of a connector of this name only
 
+  /** The heap's starts a program, and stops the JVM meanwhile; the TaskManager's page has stacks, for operators. */
+  private static final Pattern NOT_SHOWN = Pattern.compile("(?i)heapHistogram|threadDump|/threads/?$|/kill/?$");
+
+  /** Plain paths, which Jetty reads as they stand there. */
+  private static final Pattern PATH = Pattern.compile("/|(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+/?");
+
   private static SparkPages shown;
 
   private final Server server;
@@ -35,8 +42,8 @@ public final class SparkPages {
   private SparkPages(SparkContext original, SparkSession base) throws Exception {
     SparkConf conf = original.getConf();
     conf.set("spark.ui.killEnabled", "false");
-    conf.set("spark.ui.heapHistogramEnabled", "false"); // it starts a program, and stops the JVM meanwhile
-    conf.set("spark.ui.threadDumpsEnabled", "false"); // the TaskManager's page has them, for operators
+    conf.set("spark.ui.heapHistogramEnabled", "false"); // the links; the pages would be there
+    conf.set("spark.ui.threadDumpsEnabled", "false");
     conf.remove("spark.ui.filters");
     // The pages can end jobs by a GET where the context's own conf lets them: without the context they cannot.
     boolean mayKill = original.getConf().getBoolean("spark.ui.killEnabled", true);
@@ -66,6 +73,9 @@ public final class SparkPages {
 
   /** By reflection: the class of a handler has another package in an older Jetty. */
   private static void add(ServerInfo info, Object handler, SparkUI ui) throws Exception {
+    if (NOT_SHOWN.matcher((String) handler.getClass().getMethod("getContextPath").invoke(handler)).find()) {
+      return;
+    }
     java.lang.reflect.Method[] methods = ServerInfo.class.getMethods();
     for (int i = 0; i < methods.length; i++) {
       if (methods[i].getName().equals("addHandler")) {
@@ -86,6 +96,10 @@ public final class SparkPages {
   public static byte[] answer(
       SparkContext original, SparkSession base, String target, String prefix, int bytesMax, int packedMax, int timeoutMillis)
       throws Exception {
+    String path = target.indexOf('?') < 0 ? target : target.substring(0, target.indexOf('?'));
+    if (!PATH.matcher(path).matches() || NOT_SHOWN.matcher(path).find()) {
+      throw new IllegalArgumentException("this page is not shown");
+    }
     SparkPages pages = get(original, base);
     String request = "GET " + target + " HTTP/1.0\r\nHost: spark\r\nX-Forwarded-Context: " + prefix + "\r\n\r\n";
     ByteBuffer input = ByteBuffer.wrap(request.getBytes(StandardCharsets.ISO_8859_1));
