@@ -221,7 +221,7 @@ async def test_nothing_but_a_get_reaches_a_jvm(
         assert (await pages.request(method, f"{view}jobs/job/kill/?id=1")).status_code == 405
     worker = await pages.get(f"{view}static/webui.js", headers={"service-worker": "script"})
     assert worker.status_code == 403
-    for target in (f"jobs/?{'x' * 4000}", "a%20b/", "jobs//job", "jobs/../x", ";a"):
+    for target in (f"jobs/?{'x' * 4000}", "a%20b/", "jobs//job", ";a"):
         url = httpx.URL(PAGES).copy_with(raw_path=f"{view}{target}".encode())
         assert (await pages.get(url)).status_code == 400, target
     foreign = await pages.post("/open", json={"code": "x"}, headers={"origin": "http://test"})
