@@ -1,4 +1,4 @@
-"""What a JVM says when it is asked for a page (R52): it runs code of jobs, so that it may say anything.
+"""What a JVM says when it is asked for a page (R58, R52): it runs code of jobs, so that it may say anything.
 
 Of its head these are kept: the status, the kind of the body, a policy that forbids more, and a place within the view.
 """
