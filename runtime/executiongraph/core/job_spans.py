@@ -1,7 +1,8 @@
 """The spans of a job that has ended, made of its execution graph: whoever has written its result tells all of them.
 
 R55: so a trace is told once, whole, and by one process, however often the job has changed its owner. Attempts are spans
-below the job, with spans for their wait for a slot, their deployment and their run; takeovers are events of its span.
+below the job, with spans for their wait for a slot, their deployment, their run, and their longest stages of Spark;
+takeovers are events of its span.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedExecutionGraph, ArchivedVertex
+from runtime.gateways.spark_work import STAGES_KEPT_MAX
 from runtime.traces.span import Span, SpanEvent, TraceContext, span_id
 
 SPANS_MAX = 5000
@@ -131,3 +133,34 @@ def _attempt(
         if 0 <= begin <= finish:
             step_id = span_id(job_id, attempt.attempt_id, step)
             yield Span(step, context.trace_id, step_id, own, begin, finish)
+    yield from _stages(job_id, attempt, context.trace_id)
+
+
+def _stages(job_id: str, attempt: ArchivedExecution, trace_id: str) -> Iterator[Span]:
+    """The stages of Spark that the report of the attempt has kept (R57); one without an end has that of the attempt."""
+    if attempt.spark_work is None:
+        return
+    for stage in attempt.spark_work.stages[:STAGES_KEPT_MAX]:
+        begin = stage.submitted_millis
+        end = stage.completed_millis if stage.completed_millis >= 0 else attempt.end_millis
+        if not 0 <= begin <= end:
+            continue
+        attributes: dict[str, str | int | float] = {
+            "flinklike.spark.stage.id": stage.stage_id,
+            "flinklike.spark.stage.attempt": stage.attempt,
+            "flinklike.spark.stage.status": stage.state[:_TEXT_MAX],
+            "flinklike.spark.tasks": stage.tasks_total,
+            "flinklike.spark.tasks.failed": stage.tasks_failed,
+            "flinklike.spark.run.millis": stage.run_millis,
+            "flinklike.spark.cpu.millis": stage.cpu_millis,
+            "flinklike.spark.gc.millis": stage.gc_millis,
+            "flinklike.spark.read.bytes": stage.read_bytes,
+            "flinklike.spark.written.bytes": stage.write_bytes,
+            "flinklike.spark.shuffle.read.bytes": stage.shuffle_read_bytes,
+            "flinklike.spark.shuffle.written.bytes": stage.shuffle_write_bytes,
+            "flinklike.spark.spilled.bytes": stage.spilled_disk_bytes,
+        }
+        own = span_id(job_id, attempt.attempt_id, "stage", str(stage.stage_id), str(stage.attempt))
+        name = f"stage {stage.stage_id} {stage.name}"[:_TEXT_MAX]
+        error = "the stage has failed" if stage.state == "FAILED" else ""
+        yield Span(name, trace_id, own, span_id(job_id, attempt.attempt_id), begin, end, attributes, (), error)

@@ -16,6 +16,7 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.job_spans import SPANS_MAX, job_spans, submit_span
 from runtime.gateways.overview import Takeover
+from runtime.gateways.spark_work import STAGES_KEPT_MAX, SparkStage, SparkWork
 from runtime.traces import reporter
 from runtime.traces.reporter import QUEUED_MAX, QueuedSpans
 from runtime.traces.span import NO_SPAN, Span, TraceContext, span_id
@@ -85,6 +86,32 @@ def test_the_spans_of_a_job() -> None:
     assert all(one.start_millis <= one.end_millis for one in spans)
     assert (named(spans)["assignment"].start_millis, named(spans)["assignment"].end_millis) == (900, 905)
     assert {"run", "deployment"} <= named(spans).keys()
+
+
+def test_the_longest_stages_of_spark_are_below_their_attempt() -> None:
+    graph = ended(JobStatus.FINISHED)
+    first, second = graph.vertices
+    attempt = first.subtasks[0].current
+    begin = min(attempt.timestamps.values())
+    stages = [
+        SparkStage(
+            number, 0, "collect", "COMPLETE", 4, submitted_millis=begin + number, completed_millis=begin + 2 * number
+        )
+        for number in range(1, 40)
+    ]
+    stages += [SparkStage(50, 0, "never", "SKIPPED"), SparkStage(51, 1, "ends", "FAILED", submitted_millis=begin)]
+    work = SparkWork(3, 1, len(stages), SparkStage(), tuple(stages[-2:] + stages[:-2]))
+    current = replace(attempt, spark_work=work)
+    vertex = replace(first, subtasks=(replace(first.subtasks[0], current=current), *first.subtasks[1:]))
+    spans = job_spans(replace(graph, vertices=(vertex, second)), SAMPLED)
+    found = [one for one in spans if one.name.startswith("stage ")]
+    assert {one.parent_id for one in found} == {span_id(JOB, attempt.attempt_id)}
+    assert len(found) == STAGES_KEPT_MAX - 1, "one of them has never begun"
+    failed, completed = found[:2]
+    assert (failed.name, failed.error != "", failed.end_millis) == ("stage 51 ends", True, attempt.end_millis)
+    assert (completed.start_millis, completed.end_millis) == (begin + 1, begin + 2)
+    assert completed.attributes["flinklike.spark.tasks"] == 4
+    assert len({one.id for one in spans}) == len(spans)
 
 
 def test_the_next_owner_would_tell_the_same_ids() -> None:
