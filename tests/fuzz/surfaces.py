@@ -20,6 +20,7 @@ from tests.fuzz import (
     rest_port,
     rpc_port,
     slot_wire,
+    spark_pages,
     uploads,
 )
 from tests.fuzz.surface import Surface
@@ -42,6 +43,7 @@ _MODULES = (
     rest_port,
     rpc_port,
     slot_wire,
+    spark_pages,
     uploads,
 )
 SURFACES: dict[str, Surface] = {one.name: one for module in _MODULES for one in module.SURFACES}
