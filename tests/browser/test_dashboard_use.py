@@ -13,7 +13,7 @@ from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.gateways.cluster_events import EventKind
 from runtime.gateways.process import ThreadDumpRequest
-from runtime.gateways.task_executor import SampledStack
+from runtime.gateways.task_executor import CLUSTER_FRAME, SampledStack
 from tests.browser.conftest import Cluster, Visits
 from tests.kit.browser.visit import Visit
 from tests.kit.host.levels import reached
@@ -155,6 +155,28 @@ def test_spark_of_a_job_and_of_a_task_manager_is_shown(visit: Visits, cluster: C
     expect(person.page.locator("main")).to_contain_text("200 MiB of 768 MiB")
     person.page.click("summary >> text=Spark conf")
     expect(person.page.locator("main")).to_contain_text("******")
+
+
+def test_a_timeline_is_shown_without_the_stages_of_spark(visit: Visits, cluster: Cluster) -> None:
+    """What Spark does takes a question to each JVM: without an answer there was no timeline at all."""
+    person = visit()
+    person.expected = ("503",)
+    person.page.route("**/jobs/*/spark", lambda asked: asked.fulfill(status=503, json={"errors": ["they are away"]}))
+    person.open(f"ui/jobs/{cluster.jobs['running']}/timeline", "canvas")
+    expect(person.page.locator(".problem")).to_have_text("The stages of Spark are not known: they are away")
+
+
+def test_a_flame_graph_folds_the_threads_of_the_cluster_and_shortens_paths(visit: Visits, cluster: Cluster) -> None:
+    executor = cluster.rest.fakes.task_executor
+    assert isinstance(executor, FakeTaskExecutor)
+    own, ours = "total (/run/jobs/0123/code/daily.py:7)", "wait (/usr/lib/python3.11/threading.py:320)"
+    executor.stacks = (SampledStack((CLUSTER_FRAME, ours), 3, is_on_cpu=False), SampledStack((own,), 1, is_on_cpu=True))
+    person = visit()
+    person.open(f"ui/jobs/{cluster.jobs['running']}/flamegraph")
+    person.page.select_option("form.filters select >> nth=0", label="join and price")
+    expect(person.page.locator("ol.innermost li")).to_have_text(["total (code/daily.py:7) 25 %"])
+    expect(person.page.locator("ol.innermost li")).to_have_attribute("title", own)
+    executor.stacks = ()
 
 
 def test_a_flame_graph_is_taken_when_a_person_asks(visit: Visits, cluster: Cluster) -> None:
