@@ -20,7 +20,8 @@ from typing import Any, Unpack
 
 from airflow_flinklike.api.artifacts import ArtifactCollector
 from airflow_flinklike.api.job_program import JobOptions, check_names, plain_json
-from airflow_flinklike.api.operator_code import UserFunction, check_function, code_of
+from airflow_flinklike.api.operator_code import UserFunction, check_function
+from airflow_flinklike.api.operator_graph import OperatorLink, OperatorNode, vertices_and_edges
 from airflow_flinklike.api.operator_options import (
     MapOptions,
     OperatorOptions,
@@ -29,41 +30,14 @@ from airflow_flinklike.api.operator_options import (
     inherited,
 )
 from airflow_flinklike.api.program import Program
-from airflow_flinklike.api.streaming import Trigger, ancestors, is_batch_function, trigger_of
+from airflow_flinklike.api.streaming import Trigger, is_batch_function, trigger_of
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.exchange import ExchangeMode
-from runtime.jobgraph.chaining import ChainEdge, ChainNode, build_chains
-from runtime.jobgraph.graph import DEFAULT_RESOURCES, JobEdge, JobVertex, Operator, OperatorKind, vertex_id_of
+from runtime.jobgraph.chaining import ChainNode
+from runtime.jobgraph.graph import DEFAULT_RESOURCES, JobEdge, JobVertex, OperatorKind
 from runtime.jobgraph.streams import StreamSinkSpec
 
 DEFAULT_GROUP = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """An operator: what chaining needs to know, and what becomes of its vertex."""
-
-    chaining: ChainNode
-    kind: OperatorKind
-    function: UserFunction
-    exclusive: bool | None
-    splits: tuple[Any, ...] | None
-    is_streaming: bool
-    stream_sink: StreamSinkSpec | None = None
-
-    @property
-    def is_running_query(self) -> bool:
-        """True for a stream that is read on: the result of a sink is none."""
-        return self.is_streaming and self.stream_sink is None
-
-
-@dataclass(frozen=True, slots=True)
-class _Link:
-    source: str
-    target: str
-    mode: ExchangeMode
-    key_columns: tuple[str, ...]
-    input_index: int
 
 
 class Pipeline(Program):
@@ -79,8 +53,8 @@ class Pipeline(Program):
     ) -> None:
         super().__init__(name, spark_conf, options)
         self.parallelism = parallelism
-        self._nodes: dict[str, _Node] = {}
-        self._links: list[_Link] = []
+        self._nodes: dict[str, OperatorNode] = {}
+        self._links: list[OperatorLink] = []
 
     def source(
         self,
@@ -110,104 +84,7 @@ class Pipeline(Program):
         return self._add(name, OperatorKind.STREAM_SOURCE, function, (), options, splits=given)
 
     def _graph(self, collector: ArtifactCollector) -> tuple[list[JobVertex], list[JobEdge]]:
-        batch = [node for node in self._nodes.values() if not node.is_streaming]
-        own = {node.chaining.name for node in batch}
-        chains = build_chains(
-            [node.chaining for node in batch],
-            [
-                ChainEdge(link.source, link.target, link.mode)
-                for link in self._links
-                if {link.source, link.target} <= own
-            ],
-        )
-        vertices = [self._vertex(chain, collector) for chain in chains]
-        vertex_of = {name: vertex for chain, vertex in zip(chains, vertices, strict=True) for name in chain}
-        heads = {chain[0] for chain in chains}
-        places = [(link, link.target, link.input_index) for link in self._links if link.target in heads]
-        for query in self._queries():
-            reads = [link for name in query for link in self._links if link.target == name and link.source not in query]
-            vertex_of[query[-1]] = self._query_vertex(query, reads, collector)
-            vertices.append(vertex_of[query[-1]])
-            places += [(link, query[-1], index) for index, link in enumerate(reads)]
-        return vertices, [self._edge(link, vertex_of, target, index) for link, target, index in places]
-
-    @staticmethod
-    def _edge(link: _Link, vertex_of: Mapping[str, JobVertex], target: str, input_index: int) -> JobEdge:
-        return JobEdge(
-            source=vertex_of[link.source].id,
-            target=vertex_of[target].id,
-            mode=link.mode,
-            key_columns=link.key_columns,
-            input_index=input_index,
-        )
-
-    def _queries(self) -> list[tuple[str, ...]]:
-        """The operators of each streaming query, its sink last. Raises PipelineError for streams that no sink reads."""
-        inputs: dict[str, list[str]] = {}
-        for link in self._links:
-            if self._nodes[link.source].is_streaming:
-                inputs.setdefault(link.target, []).append(link.source)
-        sinks = [name for name, node in self._nodes.items() if node.stream_sink is not None]
-        queries = [ancestors(sink, inputs, [*self._nodes]) for sink in sinks]
-        read = {name for query in queries for name in query}
-        unread = [name for name, node in self._nodes.items() if node.is_streaming and name not in read]
-        if unread:
-            message = f"no stream_sink() reads the stream {unread[-1]!r}: a streaming query begins at its sink"
-            raise PipelineError(message)
-        return queries
-
-    def _query_vertex(self, query: Sequence[str], reads: Sequence[_Link], collector: ArtifactCollector) -> JobVertex:
-        place = {name: position for position, name in enumerate(query)}
-        place_of_read = {(link.target, link.input_index): -1 - index for index, link in enumerate(reads)}
-        operators = []
-        for name in query:
-            links = sorted((link for link in self._links if link.target == name), key=lambda link: link.input_index)
-            node = self._nodes[name]
-            operators.append(
-                Operator(
-                    name=name,
-                    kind=node.kind,
-                    code=code_of(name, node.function, collector),
-                    inputs=tuple(
-                        place_of_read.get((name, link.input_index), place.get(link.source, 0)) for link in links
-                    ),
-                    stream_sink=node.stream_sink,
-                )
-            )
-        sink, name = self._nodes[query[-1]].chaining, " -> ".join(query)
-        splits = [node.splits for node in map(self._nodes.__getitem__, query) if node.splits is not None]
-        if len(splits) > 1:
-            message = f"stream {query[-1]!r} reads two sources with splits: ctx.splits would be those of both"
-            raise PipelineError(message)
-        return JobVertex(
-            id=vertex_id_of(name),
-            name=name,
-            operators=tuple(operators),
-            parallelism=sink.parallelism,
-            max_parallelism=sink.max_parallelism,
-            slot_sharing_group=sink.slot_sharing_group,
-            resources=sink.resources,
-            exclusive=None,
-            splits=splits[0] if splits else None,
-        )
-
-    def _vertex(self, chain: Sequence[str], collector: ArtifactCollector) -> JobVertex:
-        nodes = [self._nodes[name] for name in chain]
-        name, head = " -> ".join(chain), nodes[0].chaining
-        return JobVertex(
-            id=vertex_id_of(name),
-            name=name,
-            operators=tuple(
-                Operator(name=operator, kind=node.kind, code=code_of(operator, node.function, collector))
-                for operator, node in zip(chain, nodes, strict=True)
-            ),
-            parallelism=head.parallelism,
-            max_parallelism=head.max_parallelism,
-            slot_sharing_group=head.slot_sharing_group,
-            resources=head.resources,
-            exclusive=_chain_exclusive([node.exclusive for node in nodes]),
-            splits=nodes[0].splits,
-        )
+        return vertices_and_edges(self._nodes, self._links, collector)
 
     def _add(
         self,
@@ -247,7 +124,7 @@ class Pipeline(Program):
             has_splits=splits is not None,
             is_chainable=options.get("chainable", True),
         )
-        self._nodes[name] = _Node(
+        self._nodes[name] = OperatorNode(
             chaining,
             kind,
             function,
@@ -257,7 +134,7 @@ class Pipeline(Program):
             stream_sink,
         )
         self._links += [
-            _Link(edge.stream.name, name, edge.mode, edge.key_columns, index) for index, edge in enumerate(edges)
+            OperatorLink(edge.stream.name, name, edge.mode, edge.key_columns, index) for index, edge in enumerate(edges)
         ]
         return Stream(self, name, parallelism, group, kind)
 
@@ -461,8 +338,3 @@ def _edge_of(name: str, given: object) -> Edge:
 
 def _is_name(given: object) -> bool:
     return isinstance(given, str) and bool(given.strip())
-
-
-def _chain_exclusive(given: Sequence[bool | None]) -> bool | None:
-    """A chain is exclusive when one of its operators asks for it; otherwise its last operator decides."""
-    return True if any(given) else given[-1]

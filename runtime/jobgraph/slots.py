@@ -1,7 +1,7 @@
 """How many slots a job needs at least and can use at most, per slot sharing group and resources.
 
-A slot runs one task at a time, and the vertices of a group use it one after the other, so one slot is enough. The
-maximum is the largest number of subtasks that may be runnable at once: the heaviest antichain of vertices.
+A slot runs one task at a time, and the vertices of a group use it one after the other, so one slot is enough; but
+streaming queries that do not end keep theirs. The maximum is the largest number of subtasks that may be runnable at once: the heaviest antichain of vertices.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def slot_needs(graph: JobGraph) -> tuple[SlotNeed, ...]:
     for (group, resources), members in kinds.items():
         weight = {member: graph.vertex(member).parallelism for member in members}
         most = _heaviest_antichain(weight, later) if is_small else sum(weight.values())
-        needs.append(SlotNeed(group, resources, tuple(members), 1, most))
+        kept = sum(weight[member] for member in members if graph.vertex(member).is_unbounded)
+        needs.append(SlotNeed(group, resources, tuple(members), max(1, kept), most))
     return tuple(needs)
 
 

@@ -91,6 +91,17 @@ def test_what_ends_can_be_read() -> None:
     ]
 
 
+def test_what_has_ended_is_an_input_of_another_query() -> None:
+    pipeline = Pipeline("p")
+    ended = pipeline.stream_source("s", read).stream_sink("t", write, trigger="availableNow")
+    pipeline.stream_source("r", read).apply("j", join, ended.broadcast()).stream_sink("u", write)
+    graph = pipeline.job_graph()
+    assert shape(graph)["r -> j -> u"] == [("r", ()), ("j", (0, -1)), ("u", (1,))]
+    assert [(graph.vertex(one.source).name, graph.vertex(one.target).name) for one in graph.edges] == [
+        ("s -> t", "r -> j -> u")
+    ]
+
+
 def test_ancestors_stand_before_what_reads_them() -> None:
     inputs = {"t": ["m"], "m": ["a", "b"], "u": ["a"]}
     assert ancestors("t", inputs, ["a", "x", "b", "m", "u", "t"]) == ("a", "b", "m", "t")
@@ -128,6 +139,16 @@ REFUSED: list[tuple[Callable[[Pipeline], object], str]] = [
 def test_what_no_query_can_be_is_refused_where_it_is_written(make: Callable[[Pipeline], object], expected: str) -> None:
     with pytest.raises(PipelineError, match=expected):
         make(Pipeline("p"))
+
+
+def test_queries_that_do_not_end_keep_their_slots() -> None:
+    pipeline = Pipeline("p", parallelism=2)
+    stream = _stream(pipeline)
+    stream.stream_sink("t", write)
+    stream.stream_sink("u", write)
+    stream.stream_sink("v", write, trigger="availableNow")
+    (need,) = pipeline.explain().slots
+    assert (need.minimum, need.maximum) == (4, 6)
 
 
 def test_two_queries_never_share_a_state() -> None:
