@@ -1,7 +1,8 @@
 """How many slots a job needs at least and can use at most, per slot sharing group and resources.
 
 A slot runs one task at a time, and the vertices of a group use it one after the other, so one slot is enough; but
-streaming queries that do not end keep theirs. The maximum is the largest number of subtasks that may be runnable at once: the heaviest antichain of vertices.
+streaming queries that do not end keep theirs. The maximum is the largest number of subtasks that may be runnable at
+once: the heaviest antichain of vertices.
 """
 
 from __future__ import annotations
