@@ -18,6 +18,8 @@ carry passwords."""
 _ANY_LOGIN = re.compile(r"://[^/@\s]*@")
 _LOGIN = re.compile(r"://[^/@\s]*:[^/@\s]*@")
 """A URL with a password."""
+SECRETS = f"{_SECRET.pattern}|{_LOGIN.pattern}"
+"""The same for another reader of regular expressions, which ignores case: of names, and of values."""
 
 
 def is_secret_key(key: str) -> bool:

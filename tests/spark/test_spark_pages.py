@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
 
 from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from tests.kit.spark.spark_box import SparkBox
+from tests.kit.spark.spark_box import SparkBox, spark_settings
 
 pytestmark = pytest.mark.timeout(600)  # one JVM per module, and it may have to wait for its turn
+
+ADDRESS = "http://jm-1:8081/ui/taskmanagers/tm-1/spark-ui/default"
+SECRET = {"spark.hadoop.fs.azure.account.key.store": "of-the-store", "spark.my.url": "jdbc://ann:of-ann@host/db"}
+
+
+@pytest.fixture(scope="module")
+def pages_box(tmp_path_factory: pytest.TempPathFactory, class_archive: Path | None) -> Iterator[SparkBox]:
+    directory = tmp_path_factory.mktemp("spark-pages")
+    settings = spark_settings(directory, archive=class_archive, spark_conf=SECRET, ui_address=ADDRESS)
+    made = SparkBox(settings, directory)
+    made.run(made.environment.start())
+    yield made
+    made.shut()
+
+
+@pytest.fixture
+def box(pages_box: SparkBox) -> Iterator[SparkBox]:
+    yield pages_box
+    pages_box.end_slots()
+
 
 WORKS = """
 spark.sparkContext.setJobDescription("<script>window.hostile = 1</script> counts rows")
@@ -40,7 +62,7 @@ def listening(box: SparkBox) -> set[tuple[str, int]]:
 
 def test_the_pages_show_running_jobs_and_the_jvm_listens_nowhere_for_them(box: SparkBox) -> None:
     slot = box.slot(WORKS)
-    assert slot.next() is None, "no address is known here"
+    assert slot.next() == ADDRESS
     before = listening(box)
 
     status, headers, _ = look(box, "/")
@@ -52,7 +74,11 @@ def test_the_pages_show_running_jobs_and_the_jvm_listens_nowhere_for_them(box: S
     assert 'href="/view/stages/' in jobs
     assert "collect at" in look(box, "/stages/")[2]
     assert "Physical Plan" in look(box, "/SQL/execution/?id=0")[2]
-    assert look(box, "/api/v1/applications")[0] == 200
+    application = json.loads(look(box, "/api/v1/applications")[2])[0]["id"]
+    told = look(box, f"/api/v1/applications/{application}/environment")[2] + look(box, "/environment/")[2]
+    assert "fs.azure.account.key.store" in told
+    assert "of-the-store" not in told
+    assert "of-ann" not in told
     assert look(box, "/static/webui.js")[1]["Content-Type"].startswith("text/javascript")
     assert listening(box) == before
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from runtime.common.clock import Clock, Deadline
 from runtime.common.deletion import delete_tree
+from runtime.common.masking import SECRETS
 from runtime.config.log_files import cut_large
 from runtime.security.file_mask import PRIVATE_MODE
 from runtime.taskexecutor.driver_jvm.command import PATIENT_COMPILER, command_line, jvm_environment, properties_text
@@ -149,6 +150,7 @@ class Driver:
             self.java_session,
             target,
             prefix,
+            SECRETS,
             pages.BODY_BYTES_MAX,
             pages.PACKED_BYTES_MAX,
             pages.ANSWER_MILLIS_MAX,

@@ -12,11 +12,15 @@ import pytest
 import pytest_asyncio
 from starlette.types import ASGIApp, Scope
 
+from runtime.aio.clock import SystemClock
+from runtime.aio.scope import Scope as TaskScope
 from runtime.common.errors import UnavailableError
 from runtime.gateways.task_executor import PAGE_BYTES_MAX, SparkPageResponse
 from runtime.rest.access.sign_in import bearer_of
 from runtime.rest.app import create_app
+from runtime.rest.connections.tls import RestTls
 from runtime.rest.forwarding.forward_seal import FORWARDED, SEAL, ForwardSeal
+from runtime.rest.server import RestServer, RestSettings
 from runtime.rest.spark_ui.app import COOKIE, spark_ui_app
 from runtime.rest.spark_ui.desk import SparkUi, SparkUiSettings
 from runtime.rest.spark_ui.page_answers import page_answer, unpacked
@@ -24,6 +28,7 @@ from runtime.rest.spark_ui.views import CODE_SECONDS, OPEN_OF_ONE_MAX, VIEW_SECO
 from runtime.security.cluster_key import ClusterKey
 from runtime.security.principals import ADMIN, Principal, Role
 from tests.kit.rest.fakes import FakeTaskExecutor, RestFakes
+from tests.kit.services.certificates import Made, fixed
 
 PAGES = "http://pages:8083"
 KEY = "0123456789abcdef"
@@ -342,3 +347,29 @@ def test_one_principal_closes_only_its_own_pages() -> None:
 
 def test_an_admin_of_all_may_look() -> None:
     assert ADMIN.is_of_all
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_encrypted", [False, True])
+async def test_the_pages_have_a_port_of_their_own_with_the_certificate_of_rest(*, is_encrypted: bool) -> None:
+    cluster = Cluster()
+    ca = Made.new()
+    tls = RestTls(fixed(ca.material(ca.shown())), asks_clients=False) if is_encrypted else None
+    cluster.ui.settings = SparkUiSettings("127.0.0.1", 0)
+    context = replace(cluster.context, tls=tls, clock=SystemClock())
+    server = RestServer(context, RestSettings("127.0.0.1", 0, 1 << 20), sign_in=cluster.sign_in)
+    server.bind()
+    assert cluster.ui.port not in {0, 8083, server.port}
+    scheme = "https" if is_encrypted else "http"
+    async with TaskScope("test") as scope, httpx.AsyncClient(verify=False) as client:
+        await server.start(scope)
+        board, pages = (f"{scheme}://127.0.0.1:{port}" for port in (server.port, cluster.ui.port))
+        told = (await client.post(f"{board}/taskmanagers/tm-1/spark-ui", json={}, headers=ASKS)).json()
+        assert told["port"] == cluster.ui.port
+        opened = await client.post(f"{pages}/open", json={"code": told["code"]}, headers={"origin": pages})
+        assert ("Secure" in opened.headers["set-cookie"]) is is_encrypted
+        page = await client.get(f"{pages}{opened.json()['path']}jobs/")
+        assert page.text == "<html>stages</html>"
+        assert (page.headers.get("cross-origin-opener-policy") == "same-origin") is is_encrypted
+        assert page.headers["x-content-type-options"] == "nosniff"
+        server.stop()

@@ -39,8 +39,10 @@ public final class SparkPages {
   private final LocalConnector connector;
   private long usedAt;
 
-  private SparkPages(SparkContext original, SparkSession base) throws Exception {
+  private SparkPages(SparkContext original, SparkSession base, String secrets) throws Exception {
     SparkConf conf = original.getConf();
+    String redacted = conf.get("spark.redaction.regex", null);
+    conf.set("spark.redaction.regex", "(?i)" + secrets + (redacted == null ? "" : "|" + redacted));
     conf.set("spark.ui.killEnabled", "false");
     conf.set("spark.ui.heapHistogramEnabled", "false"); // the links; the pages would be there
     conf.set("spark.ui.threadDumpsEnabled", "false");
@@ -91,16 +93,24 @@ public final class SparkPages {
    *
    * @param target path and query
    * @param prefix what the links of the page have in front
+   * @param secrets what names and values of conf look like that are not shown
    * @param bytesMax of a body before and after it is packed
    */
   public static byte[] answer(
-      SparkContext original, SparkSession base, String target, String prefix, int bytesMax, int packedMax, int timeoutMillis)
+      SparkContext original,
+      SparkSession base,
+      String target,
+      String prefix,
+      String secrets,
+      int bytesMax,
+      int packedMax,
+      int timeoutMillis)
       throws Exception {
     String path = target.indexOf('?') < 0 ? target : target.substring(0, target.indexOf('?'));
     if (!PATH.matcher(path).matches() || NOT_SHOWN.matcher(path).find()) {
       throw new IllegalArgumentException("this page is not shown");
     }
-    SparkPages pages = get(original, base);
+    SparkPages pages = get(original, base, secrets);
     String request = "GET " + target + " HTTP/1.0\r\nHost: spark\r\nX-Forwarded-Context: " + prefix + "\r\n\r\n";
     ByteBuffer input = ByteBuffer.wrap(request.getBytes(StandardCharsets.ISO_8859_1));
     ByteBuffer told = pages.connector.getResponse(input, false, timeoutMillis, TimeUnit.MILLISECONDS);
@@ -134,9 +144,9 @@ public final class SparkPages {
     throw new IllegalStateException("the answer has no head");
   }
 
-  private static synchronized SparkPages get(SparkContext original, SparkSession base) throws Exception {
+  private static synchronized SparkPages get(SparkContext original, SparkSession base, String secrets) throws Exception {
     if (shown == null) {
-      shown = new SparkPages(original, base);
+      shown = new SparkPages(original, base, secrets);
     }
     shown.usedAt = System.nanoTime();
     return shown;
