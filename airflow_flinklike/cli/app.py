@@ -25,6 +25,7 @@ from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.migrate import migrate
 from airflow_flinklike.cli.process_views import log_level, process_log, thread_dump
 from airflow_flinklike.cli.spark_submit import as_conf_options
+from airflow_flinklike.cli.stream_queries import streams_of, streams_table
 from airflow_flinklike.cli.streams import lasting_streams
 from airflow_flinklike.cli.targets import ScriptOptions, is_script, load_job, parse_params, with_restarts
 from airflow_flinklike.cli.tokens import tokens
@@ -220,10 +221,12 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
         details = client.get(f"/jobs/{job_id}")
         config = client.get(f"/jobs/{job_id}/config")["execution-config"]
         exceptions = client.get(f"/jobs/{job_id}/exceptions")["exceptionHistory"]["entries"]
+        streams = streams_of(client, details)
         result = client.get(f"/jobs/{job_id}/execution-result").get("job-execution-result")
         accumulators = _accumulators(client, job_id)
     if as_json:
         document = {**details, "execution-config": config, "exceptions": exceptions, "execution-result": result}
+        document |= {"streams": streams} if streams else {}
         sys.stdout.write(json.dumps({**document, "accumulators": accumulators}) + "\n")
         return
     console = render.console()
@@ -236,6 +239,8 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
     console.print(render.vertices_table(details))
     if accumulators["user-task-accumulators"]:
         console.print(render.accumulators_table(accumulators))
+    if streams:
+        console.print(streams_table(streams, details["now"]))
     for entry in exceptions:
         console.print(f"\n{render.failure_title(entry)}", style="red")
         console.print(entry["stacktrace"])

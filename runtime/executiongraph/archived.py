@@ -18,6 +18,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import JobId, VertexId
 from runtime.common.json_text import parse_json
 from runtime.common.states import ExecutionState, JobStatus, JobType, SchedulerType
+from runtime.common.stream_progress import StreamProgress
 from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.gateways.overview import Takeover
 from runtime.gateways.spark_work import SparkWork
@@ -48,6 +49,7 @@ class ArchivedExecution:
     """One attempt. `attempt` is its ordinal; `attempt_id` names its log on the TaskManager at `endpoint`.
 
     `accumulators`: what its code has counted, whatever came of it. `spark_work`: once it has ended, if it used Spark.
+    `streams`: its streaming queries as they were told last.
     """
 
     attempt: int
@@ -61,6 +63,7 @@ class ArchivedExecution:
     progress: ArchivedProgress | None
     accumulators: tuple[UserAccumulator, ...] = ()
     spark_work: SparkWork | None = None
+    streams: tuple[StreamProgress, ...] = ()
 
     @property
     def start_millis(self) -> int:
@@ -103,7 +106,8 @@ class ArchivedSubtask:
 class ArchivedVertex:
     """One vertex, with the names of its chained operators in order.
 
-    `accumulators`: of the current attempts together that have finished or still run (D-116).
+    `accumulators`: of the current attempts together that have finished or still run (D-116). `stream_uid`: names the
+    state of its streaming query, "" for a vertex that is none.
     """
 
     id: VertexId
@@ -115,6 +119,7 @@ class ArchivedVertex:
     is_exclusive: bool
     subtasks: tuple[ArchivedSubtask, ...]
     accumulators: tuple[UserAccumulator, ...] = ()
+    stream_uid: str = ""
 
     def counts(self) -> Counter[ExecutionState]:
         """Subtasks by state."""
@@ -141,6 +146,11 @@ class ArchivedVertex:
         if not all(subtask.current.state.is_terminal for subtask in self.subtasks):
             return -1
         return max((subtask.current.end_millis for subtask in self.subtasks), default=-1)
+
+    @property
+    def has_streams(self) -> bool:
+        """True for a streaming query, and for any other code that was seen to run one."""
+        return bool(self.stream_uid) or any(subtask.current.streams for subtask in self.subtasks)
 
     def metrics(self) -> TaskMetrics:
         """Sums over the current attempts; the memory peak is the highest."""

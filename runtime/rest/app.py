@@ -51,6 +51,7 @@ from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.refused import refused_router
 from runtime.rest.routes.spark import spark_router
 from runtime.rest.routes.spark_ui import spark_ui_router
+from runtime.rest.routes.streams import streams_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
 
@@ -79,6 +80,7 @@ def create_app(
         accumulators_router,
         spark_router,
         spark_ui_router,
+        streams_router,
         flame_graphs_router,
         vertices_router,
         cluster_router,

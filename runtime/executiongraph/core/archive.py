@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from runtime.common.states import JobStatus
+from runtime.common.stream_progress import StreamProgress
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
     NO_CONFIG,
@@ -28,6 +29,8 @@ from runtime.jobgraph.graph import JobGraph
 
 STAGES_MAX = 2_000
 """With more stages of Spark in all attempts, an archive has only their sums: it must fit into one message."""
+PHASES_MAX = 10_000
+"""With more phases of batches in all streaming queries, an archive has none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,15 @@ class FailurePolicy:
 
     restart_strategy: str
     user_failures: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What is shown of each attempt, because there is little enough of it in all of them."""
+
+    has_accumulators: bool
+    has_stages: bool
+    has_phases: bool
 
 
 def archive(
@@ -51,7 +63,8 @@ def archive(
     result: str,
 ) -> ArchivedExecutionGraph:
     """The archived form of the graph. `status` and `timestamps` of a result may be ahead of the graph's."""
-    accumulators, has_stages = counted(graph), _stages(graph) <= STAGES_MAX
+    accumulators = counted(graph)
+    bounds = _Bounds(accumulators.has_each, _stages(graph) <= STAGES_MAX, _phases(graph) <= PHASES_MAX)
     return ArchivedExecutionGraph(
         schema_version=ARCHIVE_SCHEMA_VERSION,
         job_id=graph.job_id,
@@ -62,7 +75,7 @@ def archive(
         timestamps=dict(timestamps),
         last_modification_millis=last_modification_millis,
         pending_reason=pending_reason,
-        vertices=tuple(_vertex(vertex, accumulators, has_stages=has_stages) for vertex in graph.vertices.values()),
+        vertices=tuple(_vertex(vertex, accumulators, bounds) for vertex in graph.vertices.values()),
         accumulators_left_out=accumulators.left_out,
         edges=_edges(graph),
         exceptions=exceptions,
@@ -90,10 +103,11 @@ def _value(execution: Execution) -> str:
     return execution.value.decode() or "null"
 
 
-def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators, *, has_stages: bool) -> ArchivedVertex:
+def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators, bounds: _Bounds) -> ArchivedVertex:
     def shown(execution: Execution) -> ArchivedExecution:
-        return _execution(execution, has_accumulators=accumulators.has_each, has_stages=has_stages)
+        return _execution(execution, bounds)
 
+    sink = vertex.vertex.stream_sink
     return ArchivedVertex(
         id=vertex.id,
         name=vertex.vertex.name,
@@ -107,10 +121,11 @@ def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators, *, has_stage
             for index, execution in enumerate(vertex.executions)
         ),
         accumulators=accumulators.of_vertices.get(vertex.id, ()),
+        stream_uid=sink.uid if sink is not None else "",
     )
 
 
-def _execution(execution: Execution, *, has_accumulators: bool, has_stages: bool) -> ArchivedExecution:
+def _execution(execution: Execution, bounds: _Bounds) -> ArchivedExecution:
     location, work = execution.location, execution.spark_work
     return ArchivedExecution(
         attempt=execution.ordinal,
@@ -122,9 +137,21 @@ def _execution(execution: Execution, *, has_accumulators: bool, has_stages: bool
         failure=execution.failure,
         metrics=execution.metrics,
         progress=_progress(execution.progress) if execution.progress is not None else None,
-        accumulators=execution.accumulators if has_accumulators else (),
-        spark_work=work if work is None or has_stages else replace(work, stages=()),
+        accumulators=execution.accumulators if bounds.has_accumulators else (),
+        spark_work=work if work is None or bounds.has_stages else replace(work, stages=()),
+        streams=_streams(execution, bounds),
     )
+
+
+def _streams(execution: Execution, bounds: _Bounds) -> tuple[StreamProgress, ...]:
+    found = execution.progress.streams if execution.progress is not None else ()
+    return found if bounds.has_phases else tuple(replace(one, phases=()) for one in found)
+
+
+def _phases(graph: ExecutionGraph) -> int:
+    """How many phases all queries have told of their last batches."""
+    told = (one.progress for vertex in graph.vertices.values() for one in (*vertex.executions, *_prior(vertex)))
+    return sum(len(stream.phases) for progress in told if progress is not None for stream in progress.streams)
 
 
 def _stages(graph: ExecutionGraph) -> int:

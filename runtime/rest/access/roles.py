@@ -93,6 +93,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/jobs/{job_id}/execution-result"): _LOOK,
     ("GET", "/jobs/{job_id}/accumulators"): _LOOK,
     ("GET", "/jobs/{job_id}/spark"): _LOOK,
+    ("GET", "/jobs/{job_id}/streams"): _LOOK,
     ("GET", "/jobs/{job_id}/plan"): _LOOK,
     ("GET", "/jobs/{job_id}/config"): _LOOK,
     ("GET", "/jobs/{job_id}/exceptions"): _LOOK,

@@ -20,6 +20,7 @@ from runtime.rest.bodies.accumulator_bodies import values_by_name
 from runtime.rest.bodies.java_throwable import serialized_throwable
 from runtime.rest.bodies.schema import jobs as schema
 from runtime.rest.bodies.schema.common import IOMetrics
+from runtime.rest.bodies.stream_bodies import stream_sums
 
 _APPLICATION_STATUS = {
     JobStatus.FINISHED: "SUCCEEDED",
@@ -131,7 +132,7 @@ def _owners(owner: JobMasterInfo | None, takeovers: Sequence[Takeover]) -> schem
 
 def _vertex_overview(vertex: ArchivedVertex, now: int) -> schema.VertexOverview:
     counts = vertex.counts()
-    return {
+    body: schema.VertexOverview = {
         "id": vertex.id,
         "slotSharingGroupId": hashlib.sha256(vertex.slot_sharing_group.encode()).hexdigest()[:32],
         "slot-sharing-group": vertex.slot_sharing_group,
@@ -148,6 +149,9 @@ def _vertex_overview(vertex: ArchivedVertex, now: int) -> schema.VertexOverview:
         "restarts": vertex.restarts,
         "progress": _progress(vertex),
     }
+    if vertex.has_streams:
+        body["streams"] = stream_sums(vertex)
+    return body
 
 
 def vertex_progress(vertex: ArchivedVertex) -> schema.VertexProgress:

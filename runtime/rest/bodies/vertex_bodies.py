@@ -11,6 +11,7 @@ from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedExecution, ArchivedSubtask, ArchivedVertex
 from runtime.rest.bodies.job_bodies import duration, io_metrics
 from runtime.rest.bodies.schema import vertices as schema
+from runtime.rest.bodies.stream_bodies import stream_queries
 
 _Metric = Literal[
     "read-bytes",
@@ -50,7 +51,7 @@ def _aggregated(subtasks: Sequence[schema.Attempt]) -> schema.Aggregated:
 
 def attempt_details(index: int, attempt: ArchivedExecution, now: int) -> schema.Attempt:
     """One attempt: the element of `subtasks`, and /subtasks/:i(/attempts/:n)."""
-    return {
+    body: schema.Attempt = {
         "subtask": index,
         "status": attempt.state.value,
         "attempt": attempt.attempt,
@@ -65,6 +66,9 @@ def attempt_details(index: int, attempt: ArchivedExecution, now: int) -> schema.
         "status-duration": {state.value: spent for state, spent in attempt.status_durations(now).items()},
         "memory-bytes-peak": attempt.metrics.memory_bytes_peak,
     }
+    if attempt.streams:
+        body["streams"] = stream_queries(attempt.streams)
+    return body
 
 
 def attempts_of_job(vertices: Sequence[ArchivedVertex], now: int) -> schema.AttemptsOfJob:

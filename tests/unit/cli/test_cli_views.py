@@ -27,9 +27,11 @@ from airflow_flinklike.client.protocol import Request
 from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from tests.kit.control_plane.streaming_jobs import told
 from tests.kit.host.command_line import RunCommand
 from tests.kit.rest.fakes import JOB, FakeTaskExecutor, archived
 from tests.kit.rest.server import RestThread
+from tests.kit.rest.streaming_graphs import put_streams
 
 OTHER = JobId("b" * 32)
 COMMANDS = [
@@ -104,6 +106,20 @@ def test_info_says_who_runs_the_job_and_from_whom_it_was_taken_over(flinklike: R
     server.put(JOB, JobStatus.FINISHED)
     assert owner not in flinklike("info", JOB).out
     assert takeover in flinklike("info", JOB).out
+
+
+def test_info_has_a_line_for_each_query(flinklike: RunCommand, server: RestThread) -> None:
+    silent_one = told(batch_id=-1, backlog=-1, progressed_millis=0, state_bytes=0)
+    server.do(lambda: put_streams(server.dispatcher, JOB, told(), silent_one))
+    *_, head, first, second, silent = flinklike("info", JOB).out.splitlines()
+    assert head.split()[:4] == ["query", "batch", "rows", "rows/s"]
+    assert re.match(r"orders 0 +41 +7000 +100\.5 +250\.0 +0\.34 s +12 rows, 4 KiB +3 +2023-11-1\d \S+ +\d+ h", first)
+    assert re.match(r"orders 0 +none yet +7000 ", second)
+    assert re.match(r"orders 1 +none yet, RUNNING$", silent.strip())
+    body = json.loads(flinklike("info", JOB, "--json").out)
+    assert body["streams"][0]["subtasks"][0]["queries"][0]["batch-id"] == 41
+    server.put(OTHER, JobStatus.RUNNING)
+    assert "streams" not in json.loads(flinklike("info", OTHER, "--json").out)
 
 
 def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,12 +7,14 @@ import json
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.states import ExecutionState, JobStatus
+from runtime.common.states import ExecutionState, JobStatus, JobType
 from runtime.executiongraph.archived import ARCHIVE_SCHEMA_VERSION, ArchivedExecution, ArchivedExecutionGraph
+from runtime.executiongraph.core import archive
 from runtime.gateways.task import TaskMetrics, TaskProgress
 from runtime.jobgraph.graph import FunctionReference, Operator, OperatorKind, vertex_id_of
 from tests.kit.control_plane.job_graphs import diamond, edge, graph, source, vertex
 from tests.kit.control_plane.job_master_driver import JobMasterDriver, user_failure
+from tests.kit.control_plane.streaming_jobs import PROGRESS, streaming_job
 
 E = ExecutionState
 
@@ -136,3 +138,45 @@ def test_description_shows_the_chain_and_config_hides_values_of_the_environment(
 def test_metrics_of_a_vertex_are_sums_and_the_highest_peak() -> None:
     archived = finished_diamond()
     assert archived.vertices[0].metrics() == TaskMetrics()
+
+
+def streaming(*uids: str) -> JobMasterDriver:
+    job = JobMasterDriver(streaming_job(*uids))
+    job.offer(*range(1, len(uids) + 1))
+    for attempt_id in job.running():
+        job.progresses(TaskProgress(attempt_id, 0.0, "", 0, 0, 0, 0, streams=(PROGRESS,)))
+    return job
+
+
+def test_what_queries_tell_is_kept_with_their_attempts() -> None:
+    job = streaming("orders")
+    live = job.core.archived()
+    (one,) = live.vertices
+    assert (live.job_type, job.core.summary().job_type) == (JobType.STREAMING, JobType.STREAMING)
+    assert (one.stream_uid, one.has_streams, one.subtasks[0].current.streams) == ("orders", True, (PROGRESS,))
+    assert ArchivedExecutionGraph.from_json(live.to_json()) == live
+    job.report(job.running()[0], E.FAILED, failure=user_failure())
+    job.result_durable()
+    ended = job.core.archived()
+    assert ended.status is JobStatus.FAILED
+    assert ended.vertices[0].subtasks[0].current.streams == (PROGRESS,), "the last word of a query stays"
+
+
+def test_of_very_many_queries_no_phases_are_archived(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "PHASES_MAX", 3)
+    (query,) = streaming("one").core.archived().vertices[0].subtasks[0].current.streams
+    assert len(query.phases) == 2
+    first, second = streaming("one", "two").core.archived().vertices
+    assert [one.subtasks[0].current.streams[0].phases for one in (first, second)] == [(), ()]
+    assert first.subtasks[0].current.streams[0].rows == PROGRESS.rows
+
+
+def test_archives_of_releases_without_streams_are_read() -> None:
+    archived = streaming("orders").core.archived()
+    document = json.loads(archived.to_json())
+    for vertex_of_it in document["vertices"]:
+        del vertex_of_it["stream_uid"]
+        for subtask in vertex_of_it["subtasks"]:
+            del subtask["current"]["streams"]
+    read = ArchivedExecutionGraph.from_json(json.dumps(document).encode())
+    assert (read.vertices[0].stream_uid, read.vertices[0].has_streams) == ("", False)

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from runtime.rest.bodies.schema.accumulators import AccumulatorValue
 from runtime.rest.bodies.schema.common import CountPerState, Empty, IOMetrics, MillisPerStatus
+from runtime.rest.bodies.schema.streams import StreamSums
 
 
 class Submitted(TypedDict):
@@ -166,8 +167,10 @@ VertexOverview = TypedDict(
         "exclusive": bool,
         "restarts": int,
         "progress": Progress,
+        "streams": NotRequired[StreamSums],
     },
 )
+"""`streams`: of a streaming query, and of any other vertex that runs some."""
 
 TakeoverOfJob = TypedDict(
     "TakeoverOfJob", {"timestamp": int, "from": str, "from-id": str, "to": str, "to-id": str, "reason": str}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NotRequired
+
 from typing_extensions import TypedDict
 
 from runtime.rest.bodies.schema.common import CountPerState, IOMetrics, MillisPerState
+from runtime.rest.bodies.schema.streams import StreamQuery
 
 Attempt = TypedDict(
     "Attempt",
@@ -22,8 +25,10 @@ Attempt = TypedDict(
         "taskmanager-id": str,
         "status-duration": dict[str, int],
         "memory-bytes-peak": int,
+        "streams": NotRequired[list[StreamQuery]],
     },
 )
+"""`streams`: of an attempt that runs streaming queries, or has run some."""
 
 
 class TimedAttempt(Attempt):

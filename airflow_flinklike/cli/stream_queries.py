@@ -1,0 +1,52 @@
+"""What streaming queries do, for `flinklike info`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from airflow_flinklike.cli import render
+from airflow_flinklike.client import FlinklikeClient
+
+_HEAD = ("query", "batch", "rows", "rows/s in", "rows/s done", "trigger", "state", "backlog", "watermark", "progressed")
+
+
+def streams_of(client: FlinklikeClient, details: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The vertices with streaming queries of a job; none are asked for where the job has none."""
+    if not any("streams" in vertex for vertex in details["vertices"]):
+        return ()
+    vertices: Sequence[Mapping[str, Any]] = client.get(f"/jobs/{details['jid']}/streams")["vertices"]
+    return vertices
+
+
+def streams_table(vertices: Sequence[Mapping[str, Any]], now_millis: int) -> Table:
+    """One line for each query, and for each subtask that has told of none yet."""
+    return render.table(_HEAD, (row for vertex in vertices for row in _rows(vertex, now_millis)))
+
+
+def _rows(vertex: Mapping[str, Any], now_millis: int) -> Iterator[tuple[str, ...]]:
+    for subtask in vertex["subtasks"]:
+        name = f"{vertex['uid'] or vertex['name']} {subtask['subtask']}"
+        if not subtask["queries"]:
+            yield (name, f"none yet, {subtask['status']}", *[""] * (len(_HEAD) - 2))
+        for query in subtask["queries"]:
+            yield _row(name, query, now_millis)
+
+
+def _row(name: str, query: Mapping[str, Any], now_millis: int) -> tuple[str, ...]:
+    progressed, backlog = query["progressed"], query["backlog"]
+    ago = f"{render.duration_text(max(0, now_millis - progressed))} ago" if progressed else ""
+    return (
+        name,
+        str(query["batch-id"]) if query["batch-id"] >= 0 else "none yet",
+        str(query["rows"]),
+        f"{query['input-rows-per-second']:.1f}",
+        f"{query['processed-rows-per-second']:.1f}",
+        render.duration_text(query["trigger-millis"]),
+        f"{query['state-rows']} rows, {query['state-bytes'] >> 10} KiB" if query["state-bytes"] else "",
+        str(backlog) if backlog >= 0 else "",
+        render.time_text(query["watermark"]) if query["watermark"] else "",
+        f"{ago}, idle" if query["idle"] else ago,
+    )

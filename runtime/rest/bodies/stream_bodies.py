@@ -1,0 +1,87 @@
+"""What streaming queries do, as REST tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime.common.stream_progress import StreamProgress
+from runtime.executiongraph.archived import ArchivedExecutionGraph, ArchivedSubtask, ArchivedVertex
+from runtime.rest.bodies.schema import streams as schema
+
+NOT_SAID = -1
+"""The backlog of sources that do not say what is left."""
+
+
+def streams_of_job(graph: ArchivedExecutionGraph, now: int) -> schema.StreamsOfJob:
+    """The body of GET /jobs/:id/streams: vertices that are streaming queries, or run some."""
+    return {
+        "jid": graph.job_id,
+        "now": now,
+        "job-type": graph.job_type.value,
+        "vertices": [_of_vertex(vertex) for vertex in graph.vertices if vertex.has_streams],
+    }
+
+
+def _of_vertex(vertex: ArchivedVertex) -> schema.StreamsOfVertex:
+    return {
+        "id": vertex.id,
+        "name": vertex.name,
+        "uid": vertex.stream_uid,
+        "parallelism": vertex.parallelism,
+        "subtasks": [_of_subtask(subtask) for subtask in vertex.subtasks],
+    }
+
+
+def _of_subtask(subtask: ArchivedSubtask) -> schema.StreamsOfSubtask:
+    attempt = subtask.current
+    return {
+        "subtask": subtask.index,
+        "attempt": attempt.attempt,
+        "status": attempt.state.value,
+        "endpoint": attempt.endpoint,
+        "taskmanager-id": attempt.task_manager_id,
+        "queries": stream_queries(attempt.streams),
+    }
+
+
+def stream_queries(streams: Sequence[StreamProgress]) -> list[schema.StreamQuery]:
+    """The queries of one attempt."""
+    return [_query(one) for one in streams]
+
+
+def _query(one: StreamProgress) -> schema.StreamQuery:
+    return {
+        "query-id": one.query_id,
+        "run-id": one.run_id,
+        "batch-id": one.batch_id,
+        "batches": one.batches,
+        "rows": one.rows,
+        "input-rows-per-second": one.input_rows_per_second,
+        "processed-rows-per-second": one.processed_rows_per_second,
+        "trigger-millis": one.trigger_millis,
+        "phases": {phase.name: phase.millis for phase in one.phases},
+        "state-rows": one.state_rows,
+        "state-bytes": one.state_bytes,
+        "watermark": one.watermark_millis,
+        "backlog": one.backlog,
+        "progressed": one.progressed_millis,
+        "has-triggered": one.has_triggered,
+        "idle": one.is_idle,
+    }
+
+
+def stream_sums(vertex: ArchivedVertex) -> schema.StreamSums:
+    """Of all subtasks of a vertex together."""
+    attempts = [subtask.current for subtask in vertex.subtasks]
+    found = [stream for one in attempts for stream in one.streams]
+    live = [stream for one in attempts if not one.state.is_terminal for stream in one.streams]
+    said = [one.backlog for one in found if one.backlog != NOT_SAID]
+    return {
+        "queries": len(found),
+        "batches": sum(one.batches for one in found),
+        "rows": sum(one.rows for one in found),
+        "input-rows-per-second": sum(one.input_rows_per_second for one in live),
+        "processed-rows-per-second": sum(one.processed_rows_per_second for one in live),
+        "state-bytes": sum(one.state_bytes for one in found),
+        "backlog": sum(said) if said else NOT_SAID,
+    }
