@@ -19,6 +19,7 @@ from runtime.common.ids import JobId, VertexId
 from runtime.common.json_text import parse_json
 from runtime.common.states import ExecutionState, JobStatus, JobType, SchedulerType
 from runtime.common.stream_progress import StreamProgress
+from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.gateways.overview import Takeover
 from runtime.gateways.spark_work import SparkWork
@@ -222,7 +223,8 @@ class ArchivedExecutionGraph:
     """The archive of one job under one owner. `result` is the job's value as JSON text, "" until FINISHED.
 
     `exceptions` are newest first, `takeovers` oldest first. `graph_digest` is the sha256 of the JobGraph.
-    `accumulators_left_out`: of the vertices together, those above the bound.
+    `accumulators_left_out`: of the vertices together, those above the bound. `checkpoints`: None for a job without
+    streaming queries.
     """
 
     schema_version: int
@@ -243,6 +245,12 @@ class ArchivedExecutionGraph:
     job_type: JobType = JobType.BATCH
     scheduler_type: SchedulerType = SchedulerType.DEFAULT
     accumulators_left_out: int = 0
+    checkpoints: ArchivedCheckpoints | None = None
+
+    @property
+    def has_checkpointing(self) -> bool:
+        """True for a job with streaming queries whose checkpoints are recorded."""
+        return self.checkpoints is not None and self.checkpoints.interval_millis > 0
 
     @property
     def start_millis(self) -> int:

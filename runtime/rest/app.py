@@ -37,6 +37,7 @@ from runtime.rest.routes.accumulators import accumulators_router
 from runtime.rest.routes.applications import applications_router
 from runtime.rest.routes.blobs import blobs_router
 from runtime.rest.routes.changes import ActivitySamples, changes_router
+from runtime.rest.routes.checkpoints import checkpoints_router
 from runtime.rest.routes.cluster import cluster_router
 from runtime.rest.routes.events import events_router
 from runtime.rest.routes.flame_graphs import flame_graphs_router
@@ -81,6 +82,7 @@ def create_app(
         spark_router,
         spark_ui_router,
         streams_router,
+        checkpoints_router,
         flame_graphs_router,
         vertices_router,
         cluster_router,

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.process, pytest.mark.extended, pytest.mark.timeout(180
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "2"}
 NO_OP = job_graph("no-op", "tests.benchmarks.programs:no_op")
 NAP = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 600})
-NO_SAVEPOINTS = "Jobs here are batch jobs and have no savepoints"
+NO_SAVEPOINTS = "Jobs here have no savepoints"
 NOT_HERE = {
     "cluster.delete_dataset", "jobs.rescale", "jobs.create_savepoint", "jobs.stop",
     "jobs.get_checkpointing_configuration", "jobs.get_checkpoints", "jobs.get_checkpoint_ids",

@@ -72,6 +72,16 @@ class CheckpointCoordinator:
         return self._pending
 
     @property
+    def writing(self) -> CompletedCheckpoint | None:
+        """The checkpoint whose record is being made durable, None without one."""
+        return self._writing
+
+    @property
+    def retained(self) -> tuple[int, ...]:
+        """Numbers of completed checkpoints whose records are kept, oldest first."""
+        return tuple(one.checkpoint_id for one in self._retained)
+
+    @property
     def problem(self) -> str:
         """Why the job has to fail, "" as long as it has not to."""
         tolerable = self.settings.tolerable_failures
@@ -182,6 +192,8 @@ class CheckpointCoordinator:
                 message,
                 pending.tasks_total,
                 len(pending.positions),
+                pending.positions,
+                tuple(sorted((one.vertex_id, one.subtask_index) for one in pending.awaited)),
             )
         )
 

@@ -9,6 +9,8 @@ from runtime.checkpoint.core.checkpoints import CheckpointFailureReason, Complet
 
 HISTORY_MAX = 10
 """Checkpoints that are shown one by one (Flink's default of web.checkpoints.history)."""
+SAMPLES_MAX = 1_000
+"""Completed checkpoints that summaries are made of."""
 
 
 class CheckpointStatistics:
@@ -16,6 +18,8 @@ class CheckpointStatistics:
 
     def __init__(self, completed: Sequence[CompletedCheckpoint] = ()) -> None:
         self.history: deque[CompletedCheckpoint | FailedCheckpoint] = deque(completed, maxlen=HISTORY_MAX)
+        self.samples: deque[tuple[int, int]] = deque(map(_sample, completed), maxlen=SAMPLES_MAX)
+        """Bytes of state and milliseconds of completed checkpoints."""
         self.latest_completed = completed[-1] if completed else None
         self.latest_failed: FailedCheckpoint | None = None
         self.restored: CompletedCheckpoint | None = None
@@ -40,6 +44,7 @@ class CheckpointStatistics:
         self.in_progress_count -= 1
         self.completed_count += 1
         self.latest_completed = checkpoint
+        self.samples.append(_sample(checkpoint))
         self.history.append(checkpoint)
 
     def failed(self, checkpoint: FailedCheckpoint) -> None:
@@ -54,3 +59,8 @@ class CheckpointStatistics:
         if self.latest_completed is not None:
             self.restored, self.restored_millis = self.latest_completed, millis
             self.restored_count += 1
+
+
+def _sample(checkpoint: CompletedCheckpoint) -> tuple[int, int]:
+    acknowledged = max((one.acknowledged_millis for one in checkpoint.positions), default=checkpoint.completed_millis)
+    return checkpoint.state_bytes, max(0, acknowledged - checkpoint.trigger_millis)

@@ -80,7 +80,10 @@ class CompletedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class FailedCheckpoint:
-    """A checkpoint that will not be made. `message` says why, with the words of `reason` first."""
+    """A checkpoint that will not be made. `message` says why, with the words of `reason` first.
+
+    `positions` are of those that had acknowledged it, `missing` are the others: vertex and subtask.
+    """
 
     checkpoint_id: int
     trigger_millis: int
@@ -89,6 +92,8 @@ class FailedCheckpoint:
     message: str
     tasks_total: int
     tasks_acknowledged: int
+    positions: tuple[QueryPosition, ...] = ()
+    missing: tuple[tuple[VertexId, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

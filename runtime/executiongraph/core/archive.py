@@ -21,6 +21,7 @@ from runtime.executiongraph.archived import (
     ArchivedSubtask,
     ArchivedVertex,
 )
+from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.accumulators import Accumulators, counted
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
@@ -61,6 +62,7 @@ def archive(
     exceptions: tuple[ArchivedException, ...],
     policy: FailurePolicy,
     result: str,
+    checkpoints: ArchivedCheckpoints | None = None,
 ) -> ArchivedExecutionGraph:
     """The archived form of the graph. `status` and `timestamps` of a result may be ahead of the graph's."""
     accumulators = counted(graph)
@@ -84,6 +86,7 @@ def archive(
         takeovers=graph.takeovers,
         job_type=graph.job_type,
         scheduler_type=graph.scheduler_type,
+        checkpoints=checkpoints,
     )
 
 

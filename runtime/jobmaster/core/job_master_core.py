@@ -153,6 +153,7 @@ class JobMasterCore:
             exceptions=self._context.failures.archived(),
             policy=failure_policy(self._graph, self._context.settings),
             result=result_value(self._graph) if summary.status is JobStatus.FINISHED else "",
+            checkpoints=self._scheduler.checkpoints() if self._scheduler is not None else None,
         )
 
     # --- events -------------------------------------------------------------------------------------------

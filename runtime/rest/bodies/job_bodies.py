@@ -105,6 +105,7 @@ def job_details(
         "pending-operators": 0,
         "pending-reason": graph.pending_reason,
         "last-modification": graph.last_modification_millis,
+        "checkpointing": graph.has_checkpointing,
         **_owners(owner, graph.takeovers),
         **whose(summary),
     }

@@ -27,10 +27,10 @@ class Refusal:
     sentence: str
 
 
-_NO_CHECKPOINTS = "Checkpointing has not been enabled."
+_NOT_ON_REQUEST = "Checkpoints are made by execution.checkpointing.interval only."
 _NO_SAVEPOINTS = (
-    "Jobs here are batch jobs and have no savepoints: flinklike cancel (PATCH /jobs/<id>?mode=cancel) ends a job, and "
-    "a job that is submitted again begins from its sources"
+    "Jobs here have no savepoints: flinklike cancel (PATCH /jobs/<id>?mode=cancel) ends a job, and a job that is "
+    "submitted again begins from its sources"
 )
 _NO_TRIGGER = "There is no savepoint operation with triggerId={trigger_id} for job {job_id}."
 _NO_RESCALES = "The job `{job_id}` has not enabled the `Adaptive` scheduler: its parallelism does not change."
@@ -39,11 +39,7 @@ _CHECKPOINT = "/jobs/{job_id}/checkpoints"
 _RESCALE = "/jobs/{job_id}/rescales"
 
 REFUSALS = (
-    Refusal("GET", _CHECKPOINT, NotFoundError, _NO_CHECKPOINTS),
-    Refusal("GET", f"{_CHECKPOINT}/config", NotFoundError, _NO_CHECKPOINTS),
-    Refusal("GET", f"{_CHECKPOINT}/details/{{checkpoint_id}}", NotFoundError, _NO_CHECKPOINTS),
-    Refusal("GET", f"{_CHECKPOINT}/details/{{checkpoint_id}}/subtasks/{{vertex_id}}", NotFoundError, _NO_CHECKPOINTS),
-    Refusal("POST", _CHECKPOINT, ConflictError, f"{_NO_CHECKPOINTS} {_NO_SAVEPOINTS}."),
+    Refusal("POST", _CHECKPOINT, ConflictError, f"{_NOT_ON_REQUEST} {_NO_SAVEPOINTS}."),
     Refusal(
         "GET",
         f"{_CHECKPOINT}/{{trigger_id}}",

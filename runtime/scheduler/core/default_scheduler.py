@@ -15,6 +15,7 @@ from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import Incarnation
 from runtime.common.states import ExecutionState, JobStatus, SchedulerType
 from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
+from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, shown, system_failure
 from runtime.gateways.job_master import (
@@ -449,6 +450,10 @@ class DefaultScheduler:
     def checkpoint_written(self, checkpoint_id: int) -> None:
         """The record of a checkpoint is durable."""
         self._checkpoints.recorded(checkpoint_id)
+
+    def checkpoints(self) -> ArchivedCheckpoints | None:
+        """What is shown of them; None for a job without streaming queries."""
+        return self._checkpoints.archived()
 
     def ticked(self) -> None:
         """Write the events that have waited to be written together with later ones."""

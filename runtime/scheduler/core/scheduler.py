@@ -8,6 +8,7 @@ from typing import Protocol, Self
 from runtime.common.ids import Incarnation
 from runtime.common.states import JobStatus, SchedulerType
 from runtime.common.waiting import Waiting
+from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
@@ -112,6 +113,9 @@ class Scheduler(Protocol):
 
     def waiting(self, resources: Waiting) -> Waiting:
         """What the job waits for, if it does. `resources`: the ResourceManager's word, if any."""
+
+    def checkpoints(self) -> ArchivedCheckpoints | None:
+        """What is shown of the job's checkpoints; None for a job without streaming queries."""
 
     def check_invariants(self) -> None:
         """Raises AssertionError when the scheduler contradicts itself."""

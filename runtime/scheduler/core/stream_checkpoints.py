@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runtime.checkpoint.core.checkpoint_archive import archived_checkpoints
 from runtime.checkpoint.core.checkpoint_coordinator import (
     AskPositions,
     CheckpointCoordinator,
     RecordCheckpoint,
     WakeUp,
 )
-from runtime.checkpoint.core.checkpoint_statistics import CheckpointStatistics
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint, QueryPosition
 from runtime.common.ids import ExecutionAttemptId, Incarnation
 from runtime.common.states import ExecutionState
+from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import CheckpointAnswered
@@ -33,10 +34,9 @@ class StreamCheckpoints:
         if any(vertex.vertex.stream_sink is not None for vertex in self._graph.vertices.values()):
             self._coordinator = CheckpointCoordinator(context.checkpointing, context.at.monotonic, completed=completed)
 
-    @property
-    def statistics(self) -> CheckpointStatistics | None:
+    def archived(self) -> ArchivedCheckpoints | None:
         """What is shown of them; None for a job without queries."""
-        return None if self._coordinator is None else self._coordinator.statistics
+        return None if self._coordinator is None else archived_checkpoints(self._coordinator)
 
     @property
     def problem(self) -> str:

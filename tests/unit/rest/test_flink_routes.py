@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from runtime.common.ids import JobId
-from runtime.common.states import JobStatus
 from runtime.gateways.task_executor import SampledStack
 from tests.kit.rest.fakes import FakeTaskExecutor
 from tests.kit.rest.server import TOKEN, RestThread
+from tests.kit.rest.streaming_graphs import CHECKPOINTS, put_checkpoints
 
 ROOT = Path(__file__).resolve().parents[3]
 ROUTES = Path(__file__).with_name("flink_routes.txt").read_text().splitlines()
@@ -28,6 +28,7 @@ VALUES = {
     ":taskmanagerid": "tm-1",
     ":subtaskindex": "0",
     ":attempt": "0",
+    ":checkpointid": "7",
     ":filename": "flinklike.log",
 }
 """Any other part is an id that nothing has."""
@@ -74,8 +75,8 @@ def test_a_route_is_answered_as_its_row_says(route: str, prefix: str, rest: tupl
 
 @pytest.fixture
 def rest(shared: RestThread) -> tuple[RestThread, str]:
-    """With a job that runs and a program."""
-    shared.do(lambda: shared.dispatcher.put(JOB, JobStatus.RUNNING))
+    """With a streaming job that runs, and a program."""
+    shared.do(lambda: put_checkpoints(shared.dispatcher, JOB, CHECKPOINTS))
     headers = {"authorization": f"Bearer {TOKEN}"}
     stored = httpx.post(f"{shared.address}/jars/upload", headers=headers, **BODIES["POST /jars/upload"])
     return shared, stored.json()["filename"].rpartition("/")[2]

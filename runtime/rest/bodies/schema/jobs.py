@@ -200,12 +200,16 @@ _JobFields = TypedDict(
         "pending-operators": int,
         "pending-reason": str,
         "last-modification": int,
+        "checkpointing": bool,
     },
 )
 
 
 class Job(_JobFields, JobOwners, Ownership):
-    """A job with its vertices, its plan and the JobMaster processes that have run it."""
+    """A job with its vertices, its plan and the JobMaster processes that have run it.
+
+    `checkpointing`: it has streaming queries whose checkpoints are recorded.
+    """
 
 
 class VertexProgress(TypedDict):
