@@ -16,6 +16,7 @@ from airflow_flinklike.cli import processes, render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
 from airflow_flinklike.cli.certificates import certificates
+from airflow_flinklike.cli.checkpoints import checkpoints
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.dashboard import open_dashboard
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
@@ -58,6 +59,7 @@ app.command()(migrate)
 app.command("open")(open_dashboard)
 app.command()(history)
 app.command()(events)
+app.command()(checkpoints)
 app.command()(top)
 app.command("process-log")(process_log)
 app.command("thread-dump")(thread_dump)

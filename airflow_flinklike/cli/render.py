@@ -22,7 +22,14 @@ _PIPE_WIDTH = 4000
 _STEERING_IN_JSON = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _ACCUMULATORS_MAX = 50
 _VALUE_LENGTH_MAX = 200
-COLORS = {"FINISHED": "green", "RUNNING": "blue", "FAILED": "red", "FAILING": "red", "CANCELED": "yellow"}
+COLORS = {
+    "FINISHED": "green",
+    "RUNNING": "blue",
+    "FAILED": "red",
+    "FAILING": "red",
+    "CANCELED": "yellow",
+    "COMPLETED": "green",
+}
 
 
 class _PlainConsole(Console):
@@ -70,6 +77,13 @@ def duration_text(millis: int) -> str:
     minutes, seconds = divmod(millis // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+
+
+def size_text(count: int) -> str:
+    """Bytes, or KiB, or MiB."""
+    if count < 1 << 10:
+        return f"{count} B"
+    return f"{count / (1 << 10):.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:

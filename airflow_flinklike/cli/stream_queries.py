@@ -45,7 +45,7 @@ def _row(name: str, query: Mapping[str, Any], now_millis: int) -> tuple[str, ...
         f"{query['input-rows-per-second']:.1f}",
         f"{query['processed-rows-per-second']:.1f}",
         render.duration_text(query["trigger-millis"]),
-        f"{query['state-rows']} rows, {query['state-bytes'] >> 10} KiB" if query["state-bytes"] else "",
+        f"{query['state-rows']} rows, {render.size_text(query['state-bytes'])}" if query["state-bytes"] else "",
         str(backlog) if backlog >= 0 else "",
         render.time_text(query["watermark"]) if query["watermark"] else "",
         f"{ago}, idle" if query["idle"] else ago,

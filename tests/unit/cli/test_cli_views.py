@@ -27,16 +27,17 @@ from airflow_flinklike.client.protocol import Request
 from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from tests.kit.control_plane.streaming_jobs import told
 from tests.kit.host.command_line import RunCommand
 from tests.kit.rest.fakes import JOB, FakeTaskExecutor, archived
 from tests.kit.rest.server import RestThread
-from tests.kit.rest.streaming_graphs import put_streams
+from tests.kit.rest.streaming_graphs import CHECKPOINTS, put_checkpoints, put_streams
 
 OTHER = JobId("b" * 32)
 COMMANDS = [
     *["run", "list", "info", "status", "logs", "cancel", "taskmanagers", "jobmasters", "jobs move", "explain"],
-    *["delegation-tokens", "open", "history", "process-log", "thread-dump", "log-level"],
+    *["delegation-tokens", "open", "history", "process-log", "thread-dump", "log-level", "checkpoints"],
     *["certs init", "certs issue", "certs renew"],
 ]
 
@@ -113,13 +114,36 @@ def test_info_has_a_line_for_each_query(flinklike: RunCommand, server: RestThrea
     server.do(lambda: put_streams(server.dispatcher, JOB, told(), silent_one))
     *_, head, first, second, silent = flinklike("info", JOB).out.splitlines()
     assert head.split()[:4] == ["query", "batch", "rows", "rows/s"]
-    assert re.match(r"orders 0 +41 +7000 +100\.5 +250\.0 +0\.34 s +12 rows, 4 KiB +3 +2023-11-1\d \S+ +\d+ h", first)
+    assert re.match(r"orders 0 +41 +7000 +100\.5 +250\.0 +0\.34 s +12 rows, 4\.0 KiB +3 +2023-11-1\d \S+ +\d+ h", first)
     assert re.match(r"orders 0 +none yet +7000 ", second)
     assert re.match(r"orders 1 +none yet, RUNNING$", silent.strip())
     body = json.loads(flinklike("info", JOB, "--json").out)
     assert body["streams"][0]["subtasks"][0]["queries"][0]["batch-id"] == 41
     server.put(OTHER, JobStatus.RUNNING)
     assert "streams" not in json.loads(flinklike("info", OTHER, "--json").out)
+
+
+def test_checkpoints(flinklike: RunCommand, server: RestThread) -> None:
+    server.do(lambda: put_checkpoints(server.dispatcher, JOB, CHECKPOINTS))
+    every, restored, head, *lines = flinklike("checkpoints", JOB).out.splitlines()
+    assert every == "every 10.00 s: 2 completed, 1 failed, 1 in progress, 1 restored"
+    assert re.match(r"restored \d{4}-.* checkpoint 4 was the latest when queries were started again$", restored)
+    assert head.split() == ["id", "state", "triggered", "duration", "queries", "state", "size"]
+    assert [line.split()[:2] for line in lines] == [
+        ["7", "IN_PROGRESS"],
+        ["6", "COMPLETED"],
+        ["5", "FAILED"],
+        ["4", "COMPLETED"],
+    ]
+    assert re.search(r" 0\.04 s +2/2 +8\.0 KiB", lines[1])
+    assert re.search(r" 5\.00 s +0/2 +0 B +Checkpoint was declined\. orders", lines[2])
+    body = json.loads(flinklike("checkpoints", JOB, "--json").out)
+    assert (body["counts"]["total"], body["config"]["interval"]) == (4, 10_000)
+    server.do(lambda: put_checkpoints(server.dispatcher, JOB, ArchivedCheckpoints(10_000, 600_000, 0, 0)))
+    assert flinklike("checkpoints", JOB).out.count("\n") == 1
+    server.put(JOB, JobStatus.RUNNING)
+    refused = flinklike("checkpoints", JOB)
+    assert (refused.code, "Checkpointing has not been enabled." in refused.err) == (1, True)
 
 
 def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,58 @@
+"""`flinklike checkpoints JOB`: the last checkpoints of a streaming job, and what it went on behind last."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from airflow_flinklike.cli import render
+from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile
+from airflow_flinklike.cli.connection import connect
+from runtime.common.ids import parse_job_id
+
+_HEAD = ("id", "state", "triggered", "duration", "queries", "state size", "")
+
+
+def checkpoints(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """Show the last checkpoints of a streaming job, newest first, and the one that its queries went on behind last."""
+    job_id = parse_job_id(job)
+    with connect(address, token_file) as client:
+        body = client.get(f"/jobs/{job_id}/checkpoints")
+        config = client.get(f"/jobs/{job_id}/checkpoints/config")
+    if as_json:
+        sys.stdout.write(json.dumps({**body, "config": config}) + "\n")
+        return
+    console = render.console()
+    for line in _lines(body, config):
+        console.print(line)
+    if body["history"]:
+        console.print(_table(body))
+
+
+def _lines(body: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
+    counts = body["counts"]
+    told = [f"{counts[name]} {name.replace('_', ' ')}" for name in ("completed", "failed", "in_progress", "restored")]
+    yield f"every {render.duration_text(config['interval'])}: {', '.join(told)}"
+    if (restored := body["latest"]["restored"]) is not None:
+        when = render.time_text(restored["restore_timestamp"])
+        yield f"restored {when}: checkpoint {restored['id']} was the latest when queries were started again"
+
+
+def _table(body: Mapping[str, Any]) -> Table:
+    rows = [
+        (
+            str(one["id"]),
+            render.state_text(one["status"]),
+            render.time_text(one["trigger_timestamp"]),
+            render.duration_text(one["end_to_end_duration"]),
+            f"{one['num_acknowledged_subtasks']}/{one['num_subtasks']}",
+            render.size_text(one["state_size"]),
+            str(one.get("failure_message", "")),
+        )
+        for one in body["history"]
+    ]
+    return render.table(_HEAD, rows)
