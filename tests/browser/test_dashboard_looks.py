@@ -67,6 +67,47 @@ def test_tabs_of_a_job(visit: Visits, cluster: Cluster, look: str, scheme: str, 
         assert person.overflow() <= 0, tab
 
 
+@pytest.mark.parametrize(("scheme", "width"), SIZES)
+def test_tabs_of_a_streaming_job(visit: Visits, cluster: Cluster, scheme: str, width: int) -> None:
+    job = cluster.rest.do(cluster.board.streaming)
+    person = visit(scheme=scheme, width=width)
+    wanted = {
+        "streams": [
+            "orders",
+            "7,000",
+            "100.5",
+            "340 ms",
+            "4.0 KiB, 12 rows",
+            "s behind",
+            "none yet",
+            "addBatch 300 ms",
+        ],
+        "checkpoints": ["2completed", "1failed", "1restored", "Checkpoint was declined.", "8.0 KiB", "46", "10.0 s"],
+    }
+    for tab, texts in wanted.items():
+        person.open(f"ui/jobs/{job}/{tab}", ".tab table")
+        for text in texts:
+            expect(person.page.locator("main")).to_contain_text(text)
+        assert person.violations() == [], tab
+        assert person.overflow() <= 0, tab
+
+
+def test_only_a_job_with_queries_has_their_tabs(visit: Visits, cluster: Cluster) -> None:
+    job = cluster.rest.do(cluster.board.streaming)
+    person = visit()
+    person.open(f"ui/jobs/{job}")
+    assert "streaming, without an end" in person.text()
+    assert [*person.page.locator(".tabs a").all_inner_texts()][:3] == ["Graph", "Streams", "Checkpoints"]
+    person.open(f"ui/jobs/{job}/graph?vertex={1:032x}")
+    expect(person.page.locator(".tab")).to_contain_text("2 queries, 14 batches, 14,000 rows")
+    person.open(f"ui/jobs/{cluster.jobs['running']}")
+    assert "Streams" not in person.page.locator(".tabs").inner_text()
+    person.open(f"ui/jobs/{cluster.jobs['running']}/streams")
+    expect(person.page.locator(".tab")).to_contain_text("This job runs no streaming queries.")
+    person.open(f"ui/jobs/{cluster.jobs['running']}/checkpoints")
+    expect(person.page.locator(".tab")).to_contain_text("No checkpoints of this job are recorded")
+
+
 def test_a_failed_job_says_the_cause_and_the_users_line(visit: Visits, cluster: Cluster) -> None:
     person = visit()
     person.open(f"ui/jobs/{cluster.jobs['failed']}/exceptions", ".failure")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import partial
 
 import httpx
 import pytest
@@ -366,3 +367,27 @@ def test_an_address_that_cannot_be_decoded_is_no_page(visit: Visits) -> None:
     person = visit()
     person.open("ui/%zz")
     expect(person.page.locator("main h1")).to_have_text("No such page")
+
+
+def test_the_figures_of_queries_are_live(visit: Visits, cluster: Cluster) -> None:
+    job = cluster.rest.do(cluster.board.streaming)
+    person = visit()
+    person.open(f"ui/jobs/{job}/streams", ".sparkline")
+    expect(person.page.locator(".sparkline").first).to_have_attribute("aria-label", "rows per second processed: 250")
+    for batch in (42, 43):
+        cluster.rest.do(partial(cluster.board.goes_on, job, batch))
+        expect(person.page.locator("tbody tr").first.locator("td").nth(3)).to_have_text(str(batch), timeout=15_000)
+    points = person.page.locator(".sparkline polyline").first.get_attribute("points") or ""
+    assert len(points.split()) == 3, "one point for each batch that was seen"
+
+
+def test_a_checkpoint_is_chosen(visit: Visits, cluster: Cluster) -> None:
+    job = cluster.rest.do(cluster.board.streaming)
+    person = visit()
+    person.open(f"ui/jobs/{job}/checkpoints", ".tab table")
+    expect(person.page.locator("main")).to_contain_text("Positions of checkpoint 6")
+    person.page.get_by_role("button", name="Checkpoint 4").click()
+    expect(person.page.locator("main")).to_contain_text("Positions of checkpoint 4")
+    assert "checkpoint=4" in person.page.url
+    person.open(f"ui/jobs/{job}/checkpoints?checkpoint=99", ".tab table")
+    expect(person.page.locator("main")).to_contain_text("This checkpoint is not kept any more.")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.common.ids import JobId, VertexId
-from runtime.common.states import ExecutionState, JobStatus
+from runtime.common.states import ExecutionState, JobStatus, JobType
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
     ArchivedConfig,
@@ -23,7 +23,9 @@ from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.gateways.overview import Takeover
 from runtime.gateways.spark_work import SparkStage, SparkWork, work_of
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
+from tests.kit.control_plane.streaming_jobs import told
 from tests.kit.rest.fakes import JOB_MASTER, FakeDispatcher
+from tests.kit.rest.streaming_graphs import checkpoints_at
 
 HOSTILE = '<img src=x onerror="alert(1)"> &amp; \u202e"\'`${1}'
 TRACE = """Traceback (most recent call last):
@@ -151,6 +153,30 @@ class Board:
             "waiting": self._put(5, "late", JobStatus.CREATED, waiting, why="waits for a slot: 2 of 2 are taken"),
             "finished": self._put(6, HOSTILE, JobStatus.FINISHED, done, result='{"rows": 3}'),
         }
+
+    def streaming(self) -> JobId:
+        """A streaming job with checkpoints, beside those of `fill`."""
+        at = self._now - 4000
+        first = told(progressed_millis=at, watermark_millis=at - 9000)
+        second = told(run_id="another run", batch_id=-1, backlog=-1, phases=())
+        attempts = [
+            replace(attempt(1, index, 0, ExecutionState.RUNNING, self._now - 80_000, 80_000), streams=streams)
+            for index, streams in enumerate(((first,), (second,), ()))
+        ]
+        query = replace(vertex(1, "read orders -> orders", [[one] for one in attempts]), stream_uid="orders")
+        job_id = self._put(7, "orders as they come", JobStatus.RUNNING, [query])
+        graph = self._dispatcher.graphs[job_id]
+        self.show(replace(graph, job_type=JobType.STREAMING, checkpoints=checkpoints_at(at)))
+        return job_id
+
+    def goes_on(self, job_id: JobId, batch: int) -> None:
+        """The first query of a streaming job completes a batch."""
+        graph = self._dispatcher.graphs[job_id]
+        (one,) = graph.vertices
+        first = one.subtasks[0]
+        streams = (told(batch_id=batch, progressed_millis=self._now + batch, processed_rows_per_second=7.0 * batch),)
+        first = replace(first, current=replace(first.current, streams=streams))
+        self.show(replace(graph, vertices=(replace(one, subtasks=(first, *one.subtasks[1:])),)))
 
     @staticmethod
     def _of(subtask: int) -> ExecutionState:

@@ -10,6 +10,8 @@ import { h, svg } from "./view.js";
 const MEANING = {
   FINISHED: "good",
   COMPLETE: "good",
+  COMPLETED: "good",
+  IN_PROGRESS: "busy",
   ACTIVE: "busy",
   PENDING: "wait",
   RUNNING: "busy",

@@ -6,12 +6,14 @@ import { facts, id, link, spent, state, time } from "../parts.js";
 import { hasPage, MODE } from "../mode.js";
 import { h } from "../view.js";
 import { accumulatorsTab } from "./job_accumulators.js";
+import { checkpointsTab } from "./job_checkpoints.js";
 import { configurationTab } from "./job_configuration.js";
 import { exceptionsTab } from "./job_exceptions.js";
 import { flameTab } from "./job_flame.js";
 import { graphTab } from "./job_graph.js";
 import { logsTab } from "./job_logs.js";
 import { sparkTab } from "./job_spark.js";
+import { hasStreams, streamsTab } from "./job_streams.js";
 import { subtasksTab } from "./job_subtasks.js";
 import { timelineTab } from "./job_timeline.js";
 
@@ -27,9 +29,11 @@ import { timelineTab } from "./job_timeline.js";
  * @property {(job: any, more: any, place: Place, app: App) => Content} view
  */
 
-const ALL_TABS = [graphTab, timelineTab, subtasksTab, exceptionsTab, logsTab, sparkTab, flameTab, accumulatorsTab, configurationTab];
+const ALL_TABS = [graphTab, streamsTab, checkpointsTab, timelineTab, subtasksTab, exceptionsTab, logsTab, sparkTab, flameTab, accumulatorsTab, configurationTab];
 /** A history has no task that runs, and Airflow's pages take no stacks. */
 const TABS = ALL_TABS.filter((tab) => !MODE || tab !== flameTab);
+/** A job without streaming queries has nothing to show there. @type {Tab[]} */
+const OF_STREAMS = [streamsTab, checkpointsTab];
 const RESULT_OPEN_CHARACTERS = 200;
 const ENDED = ["FINISHED", "FAILED", "CANCELED"];
 
@@ -56,7 +60,7 @@ export const jobPage = {
   },
   view({ job, more, result }, place, app) {
     const chosen = tabOf(place.parts[2] ?? "");
-    const tabs = TABS.map((tab) => {
+    const tabs = TABS.filter((tab) => tab === chosen || !OF_STREAMS.includes(tab) || hasStreams(job)).map((tab) => {
       const failures = tab === exceptionsTab && result?.["failure-cause"] ? " •" : "";
       return h("a", { key: tab.name, href: `ui/jobs/${job.jid}/${tab.name}`, "aria-current": tab === chosen ? "page" : null }, tab.title, failures);
     });
@@ -74,6 +78,7 @@ function head(job, result, app) {
     job["pending-reason"] ? h("p", { class: "waiting" }, job["pending-reason"]) : null,
     result?.["failure-cause"] ? h("p", { class: "problem" }, link(`ui/jobs/${job.jid}/exceptions`, `${result["failure-cause"].class}: ${firstLine(result["failure-cause"].message)}`)) : null,
     facts([
+      ["kind", job["job-type"] === "STREAMING" ? "streaming, without an end" : ""],
       ["started", time(job["start-time"], "not yet")],
       ["ended", time(job["end-time"])],
       ["time", spent(job["start-time"], job["end-time"], Date.now())],

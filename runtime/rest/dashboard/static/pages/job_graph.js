@@ -4,6 +4,7 @@ import { layout } from "../graph_layout.js";
 import { counted, duration, number, size } from "../format.js";
 import { empty, facts, link, meaning, progress, spent, state } from "../parts.js";
 import { h, svg } from "../view.js";
+import { streamsInWords } from "./job_streams.js";
 
 const WIDE = 230;
 const HIGH = 84;
@@ -147,6 +148,7 @@ function details(job, chosen) {
       ["written", `${number(vertex.metrics["write-records"])} rows, ${size(vertex.metrics["write-bytes"])}`],
       ["CPU", duration(vertex.metrics["accumulated-busy-time"])],
       ["Spark", stages],
+      ["streaming", vertex.streams ? link(`ui/jobs/${job.jid}/streams`, streamsInWords(vertex.streams)) : ""],
     ]),
     h("p", null, link(`ui/jobs/${job.jid}/subtasks?vertex=${encodeURIComponent(chosen)}`, "Subtasks"), " · ", link(`ui/jobs/${job.jid}/logs?vertex=${encodeURIComponent(chosen)}`, "Logs")),
   );
