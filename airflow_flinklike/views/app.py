@@ -26,8 +26,8 @@ from runtime.common.json_text import parse_json
 
 logger = logging.getLogger(__name__)
 
-PASSED_ON = ("accumulators", "attempts", "config", "exceptions", "execution-result", "plan", "spark")
-PASSED_ON += ("checkpoints", "streams")
+_OF_STREAMS = ("checkpoints", "streams")
+PASSED_ON = ("accumulators", "attempts", "config", "exceptions", "execution-result", "plan", "spark", *_OF_STREAMS)
 """What of a job is passed on, beside the job itself and its logs."""
 _ASKED_FOR = {"spark": {"plans": "true"}}
 """The query of a part: that of the page is not passed on."""

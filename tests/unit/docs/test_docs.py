@@ -59,6 +59,7 @@ def test_every_page_is_there() -> None:
         "script-jobs.md",
         "semantics.md",
         "spark-pitfalls.md",
+        "streaming.md",
     }
 
 

@@ -1,0 +1,113 @@
+"""Streaming jobs in the core: what a failure does to a query, and a checkpoint from its question to the archive."""
+
+from __future__ import annotations
+
+from runtime.checkpoint.core.checkpoints import CheckpointSettings
+from runtime.common.states import ExecutionState, JobStatus, JobType
+from runtime.common.stream_progress import StreamPosition
+from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints, CheckpointStatus
+from runtime.gateways.job_master import CheckpointAnswer, CheckpointAnswered, TriggerCheckpoint
+from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
+from runtime.jobmaster.core.job_master_core import JobMasterCore
+from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.failover.settings import FailoverSettings
+from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, user_failure
+from tests.kit.control_plane.streaming_jobs import streaming_job
+
+E = ExecutionState
+ONE_RESTART = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=1, delay_seconds=0.0))
+
+
+class StreamingDriver(JobMasterDriver):
+    """A job with a checkpoint every ten seconds."""
+
+    def _new_core(self) -> JobMasterCore:
+        return JobMasterCore(
+            JOB_ID,
+            self.epoch,
+            digest="d" * 64,
+            submit_millis=1000,
+            failover=self.failover,
+            checkpointing=CheckpointSettings(interval=10.0),
+        )
+
+    def queries_run(self) -> None:
+        """Each deployed attempt has told that it runs."""
+        for attempt_id in self.running():
+            self.report(attempt_id, E.RUNNING)
+
+    def asked(self) -> list[TriggerCheckpoint]:
+        """Every question for positions so far."""
+        return [one for _, messages in self.sent for one in messages if isinstance(one, TriggerCheckpoint)]
+
+    def checkpoint(self, batch: int) -> None:
+        """The next one is asked for, answered and durable."""
+        self.now += 10.0
+        self.handle(ev.RestartDue(self.at()))
+        question = self.asked()[-1]
+        answers = tuple(CheckpointAnswer(one, StreamPosition("query", batch, 3, 100)) for one in question.attempts)
+        self.says(CheckpointAnswered(JOB_ID, EPOCH, question.checkpoint_id, answers))
+        self.handle(ev.CheckpointWritten(self.pending_checkpoints[-1].checkpoint.checkpoint_id, self.at()))
+
+    def shown(self) -> ArchivedCheckpoints:
+        """What the archive has of them."""
+        found = self.core.archived().checkpoints
+        assert found is not None
+        return found
+
+
+def fail(job: JobMasterDriver) -> JobStatus:
+    """User code of the only attempt raises, and what follows has happened."""
+    job.report(job.running()[0], E.FAILED, failure=user_failure())
+    while job.pending_events is not None:
+        job.events_durable()
+    job.restart_due()
+    while job.pending_events is not None:
+        job.events_durable()
+    return job.core.status
+
+
+def test_a_failure_of_user_code_restarts_a_query() -> None:
+    assert ONE_RESTART.user_failures == "final-when-exclusive"
+    job = JobMasterDriver(streaming_job("orders"), failover=ONE_RESTART)
+    job.offer(1)
+    (first,) = job.running()
+    assert fail(job) is JobStatus.RUNNING
+    job.offer(2)
+    (second,) = job.running()
+    assert str(second) != str(first)
+    job.report(second, E.FAILED, failure=user_failure())
+    job.result_durable()
+    assert job.core.summary().status is JobStatus.FAILED, "the strategy allows one"
+
+
+def test_a_checkpoint_is_in_the_archive_also_when_the_job_has_ended() -> None:
+    job = StreamingDriver(streaming_job("orders", "alerts"))
+    job.offer(1, 2)
+    job.queries_run()
+    assert job.core.summary().job_type is JobType.STREAMING
+    assert job.shown().interval_millis == 10_000
+    job.checkpoint(7)
+    (one,) = job.shown().history
+    assert (one.status, one.tasks_acknowledged, one.state_bytes) == (CheckpointStatus.COMPLETED, 2, 200)
+    assert {(position.uid, position.batch_id) for position in one.positions} == {("orders", 7), ("alerts", 7)}
+    job.handle(ev.CancelWanted(job.at()))
+    for attempt_id in job.running():
+        job.report(attempt_id, E.CANCELED)
+    job.result_durable()
+    ended = job.shown()
+    assert job.core.status is JobStatus.CANCELED
+    assert (ended.completed_count, ended.latest_completed) == (1, one)
+
+
+def test_the_checkpoint_before_a_restart_is_shown_as_restored() -> None:
+    job = StreamingDriver(streaming_job("orders"), failover=ONE_RESTART)
+    job.offer(1)
+    job.queries_run()
+    job.checkpoint(7)
+    assert job.shown().restored is None
+    at = job.at().millis
+    fail(job)
+    shown = job.shown()
+    assert shown.restored is not None
+    assert (shown.restored.checkpoint_id, shown.restored_count, shown.restored_millis) == (1, 1, at)
