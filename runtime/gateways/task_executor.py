@@ -148,7 +148,7 @@ class AttemptStacksResponse:
 
 PAGE_TARGET_LENGTH_MAX = 4000
 PAGE_BYTES_MAX = 2 << 20
-PAGE_SECONDS_MAX = 30.0
+PAGE_SECONDS_MAX = 55.0
 """A TaskManager has answered by then: the first page of a JVM loads hundreds of classes."""
 
 
