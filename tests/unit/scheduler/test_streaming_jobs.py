@@ -59,12 +59,16 @@ class StreamingDriver(JobMasterDriver):
 def fail(job: JobMasterDriver) -> JobStatus:
     """User code of the only attempt raises, and what follows has happened."""
     job.report(job.running()[0], E.FAILED, failure=user_failure())
-    while job.pending_events is not None:
-        job.events_durable()
+    make_durable(job)
     job.restart_due()
+    make_durable(job)
+    return job.core.status
+
+
+def make_durable(job: JobMasterDriver) -> None:
+    """Whatever batches of events follow."""
     while job.pending_events is not None:
         job.events_durable()
-    return job.core.status
 
 
 def test_a_failure_of_user_code_restarts_a_query() -> None:
