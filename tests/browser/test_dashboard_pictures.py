@@ -46,7 +46,7 @@ def test_pictures_of_all_pages(browser: Browser, cluster: ScriptCluster, tmp_pat
 
     data = make_tables(tmp_path / "data", 0.05)
     (tmp_path / "prices.py").write_text(BROKEN)
-    run(cluster, str(tmp_path / "prices.py") + ":prices", cwd=tmp_path)
+    broken = run(cluster, str(tmp_path / "prices.py") + ":prices", cwd=tmp_path)
     script = ["tpch/order_priorities.py", "--data", str(data), "--output", str(tmp_path / "priorities")]
     run(cluster, "--name", "order-priorities", *script)
     job = run(
@@ -57,12 +57,12 @@ def test_pictures_of_all_pages(browser: Browser, cluster: ScriptCluster, tmp_pat
     light.open(f"ui/jobs/{job}", "svg .vertex.good")
     light.page.screenshot(path=target / "job-graph-running.png")
     expect(light.page.locator("main h1 .state")).to_have_text("FINISHED", timeout=300_000)
-    looks(light, target, job, "")
+    looks(light, target, job, broken, "")
     light.close()
     for scheme, width, name in (("dark", 1280, "-dark"), ("dark", 380, "-narrow")):
         other = Visit(browser, cluster.url, scheme=scheme, width=width)
         other.sign_in(cluster.token)
-        looks(other, target, job, name)
+        looks(other, target, job, broken, name)
         other.close()
 
 
@@ -73,8 +73,8 @@ def run(cluster: ScriptCluster, *arguments: str, cwd: Path = ROOT / "dags") -> s
     return done.stdout.split()[-1]
 
 
-def looks(person: Visit, target: Path, job: str, name: str) -> None:
-    """A picture of each page; of some only in other colours and sizes."""
+def looks(person: Visit, target: Path, job: str, broken: str, name: str) -> None:
+    """A picture of each page; of some only in other colours and sizes. `broken`: a job that says why it has failed."""
     pages = {
         "overview": ("ui", ".figures"),
         "job-graph": (f"ui/jobs/{job}", "svg .vertex"),
@@ -84,11 +84,14 @@ def looks(person: Visit, target: Path, job: str, name: str) -> None:
         pages |= {
             "jobs": ("ui/jobs", "tbody tr"),
             "job-subtasks": (f"ui/jobs/{job}/subtasks", "tbody tr"),
-            "job-logs": (f"ui/jobs/{job}/logs", ".line"),
+            "job-logs": (f"ui/jobs/{broken}/logs", ".line"),
+            "job-spark": (f"ui/jobs/{job}/spark", "tbody tr"),
             "job-configuration": (f"ui/jobs/{job}/configuration", "tbody"),
             "taskmanagers": ("ui/taskmanagers", "tbody tr"),
             "jobmasters": ("ui/jobmasters", "tbody tr"),
             "jobmanager": ("ui/jobmanager", "tbody tr"),
+            "submit": ("ui/submit", "form"),
+            "events": ("ui/events", "tbody tr"),
         }
     for page, (path, wanted) in pages.items():
         person.open(path, wanted)
