@@ -65,6 +65,7 @@ _METHOD = Label("method", meaning="`Gateway.method`, of the gateways between pro
 _DIRECTION = Label("direction", DIRECTIONS)
 _STREAM = Label("kind", STREAM_KINDS)
 _USER_NAME = Label("accumulator", meaning="as users' code says it")
+_UID = Label("uid", meaning="of the query's state, as users' code says it; `-` of a query that other code has started")
 _TRANSACTION = Label("kind", STORE_KINDS)
 
 # --- every process ------------------------------------------------------------------------------------------------
@@ -374,6 +375,59 @@ USER_VALUES_SUM = Metric(
     Owner.TASK_MANAGER,
     "The sum of those values.",
     (_USER_NAME,),
+)
+STREAM_BATCHES = Metric(
+    "flinklike_taskmanager_stream_batches_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "Batches that streaming queries have completed.",
+    (_UID,),
+)
+STREAM_ROWS = Metric(
+    "flinklike_taskmanager_stream_rows_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "Rows that these batches have read.",
+    (_UID,),
+    flink="numRecordsIn",
+)
+STREAM_RATE = Metric(
+    "flinklike_taskmanager_stream_processed_rows_per_second",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "Rows per second that the last batches were processed with, as long as the attempt runs.",
+    (_UID,),
+    flink="numRecordsInPerSecond",
+)
+STREAM_TRIGGER = Metric(
+    "flinklike_taskmanager_stream_trigger_seconds",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "Time of the last batch, the longest of the subtasks.",
+    (_UID,),
+)
+STREAM_STATE = Metric(
+    "flinklike_taskmanager_stream_state_bytes",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "Memory that the state of queries takes.",
+    (_UID,),
+)
+STREAM_BACKLOG = Metric(
+    "flinklike_taskmanager_stream_backlog",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "What sources have and queries have not read, in the unit of the source; absent where no source says it.",
+    (_UID,),
+    flink="pendingRecords",
+)
+STREAM_WATERMARK_LAG = Metric(
+    "flinklike_taskmanager_stream_watermark_lag_seconds",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "How far the watermark is behind the clock, the farthest of the subtasks; absent without a watermark.",
+    (_UID,),
+    flink="currentEmitEventTimeLag",
 )
 
 TABLE: tuple[Metric, ...] = tuple(value for value in globals().copy().values() if isinstance(value, Metric))

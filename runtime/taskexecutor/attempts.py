@@ -17,7 +17,13 @@ from runtime.common.clock import Clock
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError, RetryableError
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
-from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskMetrics, TaskProgress
+from runtime.gateways.task import (
+    FailureInfo,
+    TaskDeploymentDescriptor,
+    TaskExecutionReport,
+    TaskMetrics,
+    TaskProgress,
+)
 from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.core.events import AttemptEnded, AttemptProgressed, AttemptReported, RunAttempt
 from runtime.taskexecutor.core.reports import MESSAGE_SIZE_BYTES_MAX, report_size_bytes
@@ -42,10 +48,21 @@ Post = Callable[[AttemptReported | AttemptProgressed | AttemptEnded], None]
 class _Attempt:
     """One attempt; also the SlotListener of its slot. What comes after the terminal report is dropped."""
 
-    __slots__ = ("_begin", "_clock", "_metrics", "_post", "attempt_id", "is_cancelled", "is_reported", "preparation")
+    __slots__ = (
+        "_begin",
+        "_clock",
+        "_metrics",
+        "_post",
+        "_stream_uid",
+        "attempt_id",
+        "is_cancelled",
+        "is_reported",
+        "preparation",
+    )
 
-    def __init__(self, attempt_id: ExecutionAttemptId, post: Post, clock: Clock, metrics: TaskManagerMetrics) -> None:
-        self.attempt_id = attempt_id
+    def __init__(self, task: TaskDeploymentDescriptor, post: Post, clock: Clock, metrics: TaskManagerMetrics) -> None:
+        self.attempt_id = task.attempt_id
+        self._stream_uid = task.task.stream_uid
         self.preparation: asyncio.Timeout | None = None
         self.is_cancelled = False
         self.is_reported = False
@@ -68,6 +85,8 @@ class _Attempt:
 
     def task_progressed(self, progress: TaskProgress, /) -> None:
         """Something visible changed."""
+        if not self.is_reported:
+            self._metrics.streams.progressed(self._stream_uid, progress)
         self._post(AttemptProgressed(progress))
 
     def fail(self, error: Exception) -> None:
@@ -154,7 +173,7 @@ class Attempts:
     def run(self, order: RunAttempt) -> None:
         """Start an attempt."""
         attempt_id = order.task.attempt_id
-        attempt = self._running[attempt_id] = _Attempt(attempt_id, self._post, self._clock, self._metrics)
+        attempt = self._running[attempt_id] = _Attempt(order.task, self._post, self._clock, self._metrics)
         self._scope.spawn(f"attempt {attempt_id}", self._run(order, attempt))
 
     def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId) -> None:

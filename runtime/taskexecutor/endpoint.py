@@ -231,6 +231,7 @@ class TaskExecutor:
     def _read_metrics(self) -> None:
         registry, pool, spark = self._metrics.registry, self._pool, self._spark
         registry.read("slots", lambda: slot_samples(self._core.slots, pool))
+        registry.read("streams", lambda: self._metrics.streams.samples(self._clock.epoch_millis()))
         if spark is not None:
             registry.read("spark", lambda: spark_samples(spark))
 

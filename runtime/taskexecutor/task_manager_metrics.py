@@ -6,11 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from runtime.common.accumulators import AccumulatorKind, UserAccumulator
-from runtime.gateways.task import FailureInfo, TaskExecutionReport
+from runtime.common.ids import ExecutionAttemptId
+from runtime.common.stream_progress import StreamProgress
+from runtime.gateways.task import FailureInfo, TaskExecutionReport, TaskProgress
 from runtime.metrics import table
 from runtime.metrics.registry import NO_METRICS, MetricRegistry, Sample
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlot
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
+
+OTHER_CODE = "-"
+"""In place of a uid, for queries that are no vertex: a script or a batch task has started them."""
 
 
 class TaskManagerMetrics:
@@ -20,6 +25,7 @@ class TaskManagerMetrics:
         self.registry = registry
         self._started = registry.counter(table.TASKS_STARTED)
         self._seconds = {outcome: registry.histogram(table.TASK_DURATION, outcome) for outcome in table.TASK_OUTCOMES}
+        self.streams = StreamFigures(registry)
         self._failed = {kind: registry.counter(table.TASKS_FAILED, kind) for kind in table.FAILURE_KINDS}
 
     def started(self) -> None:
@@ -29,6 +35,7 @@ class TaskManagerMetrics:
     def ended(self, report: TaskExecutionReport, seconds: float) -> None:
         """An attempt has reported its end, `seconds` after its begin."""
         self._seconds[report.state.value].observe(seconds)
+        self.streams.forget(report.attempt_id)
         if self.registry.is_on and report.state.value == "FINISHED":
             for one in report.accumulators:
                 self._count(one)
@@ -44,6 +51,49 @@ class TaskManagerMetrics:
             case AccumulatorKind.HISTOGRAM:
                 self.registry.counter(table.USER_VALUES, one.name).inc(one.count)
                 self.registry.gauge(table.USER_VALUES_SUM, one.name).inc(one.total)
+
+
+class StreamFigures:
+    """Streaming queries of attempts that run, by the uid of their state. Counters go on beyond the attempt.
+
+    Invariant: what an attempt has told once counts once, whatever is told of it again.
+    """
+
+    def __init__(self, registry: MetricRegistry = NO_METRICS) -> None:
+        self._registry = registry
+        self._told: dict[ExecutionAttemptId, tuple[str, tuple[StreamProgress, ...]]] = {}
+
+    def progressed(self, uid: str, progress: TaskProgress) -> None:
+        """An attempt tells what its queries do."""
+        if not self._registry.is_on or not progress.streams:
+            return
+        label = uid or OTHER_CODE
+        _, before = self._told.get(progress.attempt_id, ("", ()))
+        known = {one.run_id: one for one in before}
+        for one in progress.streams:
+            last = known.get(one.run_id)
+            batches, rows = (last.batches, last.rows) if last is not None else (0, 0)
+            self._registry.counter(table.STREAM_BATCHES, label).inc(max(0, one.batches - batches))
+            self._registry.counter(table.STREAM_ROWS, label).inc(max(0, one.rows - rows))
+        self._told[progress.attempt_id] = label, progress.streams
+
+    def forget(self, attempt_id: ExecutionAttemptId) -> None:
+        """The attempt has ended: its gauges are gone."""
+        self._told.pop(attempt_id, None)
+
+    def samples(self, now_millis: int) -> Iterator[Sample]:
+        """Gauges by uid: sums over the attempts, of times the longest."""
+        by_uid: dict[str, list[StreamProgress]] = {}
+        for label, streams in self._told.values():
+            by_uid.setdefault(label, []).extend(streams)
+        for label, found in sorted(by_uid.items()):
+            yield Sample(table.STREAM_RATE, sum(one.processed_rows_per_second for one in found), (label,))
+            yield Sample(table.STREAM_TRIGGER, max(one.trigger_millis for one in found) / 1000, (label,))
+            yield Sample(table.STREAM_STATE, sum(one.state_bytes for one in found), (label,))
+            if said := [one.backlog for one in found if one.backlog >= 0]:
+                yield Sample(table.STREAM_BACKLOG, sum(said), (label,))
+            if marks := [one.watermark_millis for one in found if one.watermark_millis]:
+                yield Sample(table.STREAM_WATERMARK_LAG, max(0, now_millis - min(marks)) / 1000, (label,))
 
 
 def _kind(failure: FailureInfo | None) -> str:

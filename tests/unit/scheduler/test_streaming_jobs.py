@@ -56,19 +56,19 @@ class StreamingDriver(JobMasterDriver):
         return found
 
 
+def settle(job: JobMasterDriver) -> None:
+    """Every write in flight is durable."""
+    while job.pending_events is not None:
+        job.events_durable()
+
+
 def fail(job: JobMasterDriver) -> JobStatus:
     """User code of the only attempt raises, and what follows has happened."""
     job.report(job.running()[0], E.FAILED, failure=user_failure())
-    make_durable(job)
+    settle(job)
     job.restart_due()
-    make_durable(job)
+    settle(job)
     return job.core.status
-
-
-def make_durable(job: JobMasterDriver) -> None:
-    """Whatever batches of events follow."""
-    while job.pending_events is not None:
-        job.events_durable()
 
 
 def test_a_failure_of_user_code_restarts_a_query() -> None:

@@ -12,7 +12,7 @@ import pytest
 from runtime.aio.clock import LoopClock
 from runtime.aio.scope import ServiceScope
 from runtime.common.states import ExecutionState
-from runtime.gateways.task import FailureInfo
+from runtime.gateways.task import FailureInfo, TaskProgress
 from runtime.metrics import table
 from runtime.metrics.counted import CountedMetrics
 from runtime.taskexecutor.attempts import Attempts
@@ -23,6 +23,7 @@ from runtime.taskexecutor.directories.exchange_directory import ExchangeDirector
 from runtime.taskexecutor.directories.job_directory import JobDirectories
 from runtime.taskexecutor.task_manager_metrics import TaskManagerMetrics, slot_samples
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
+from tests.kit.control_plane.streaming_jobs import PROGRESS, told
 from tests.kit.control_plane.task_executor_cluster import NoBlobs
 from tests.kit.control_plane.task_messages import attempt_id, incarnation, job_information, task
 from tests.kit.control_plane.testing_slot_pool import AT_ONCE, TestingSlotPool, report_of
@@ -95,3 +96,43 @@ def test_slots_are_told_by_state_with_their_memory() -> None:
     assert found[table.SLOTS, ("FREE",)] == 2
     assert found[table.SLOTS, ("ACTIVE",)] == 0
     assert found[table.SLOT_MEMORY, ("1",)] == 1 << 20
+
+
+def progress(number: int, **changes: object) -> TaskProgress:
+    return TaskProgress(attempt_id(number, 0), 0.0, "", 0, 0, 0, 0, streams=(told(**changes),))
+
+
+def test_streaming_queries_count_by_uid_and_their_gauges_end_with_the_attempt() -> None:
+    metrics = CountedMetrics(100)
+    figures = TaskManagerMetrics(metrics)
+    for one in (progress(1), progress(1), progress(1, batches=8, rows=7100), progress(2, run_id="other", backlog=-1)):
+        figures.streams.progressed("orders", one)
+    figures.streams.progressed("", progress(3, run_id="third", watermark_millis=0))
+    assert counts(metrics) == {
+        (table.STREAM_BATCHES.name, ("orders",)): 15,
+        (table.STREAM_ROWS.name, ("orders",)): 14_100,
+        (table.STREAM_BATCHES.name, ("-",)): 7,
+        (table.STREAM_ROWS.name, ("-",)): 7000,
+    }
+    at = PROGRESS.watermark_millis + 9000
+    found = {(one.metric.name, one.labels[0]): one.value for one in figures.streams.samples(at)}
+    assert found[table.STREAM_RATE.name, "orders"] == 500.0
+    assert found[table.STREAM_TRIGGER.name, "orders"] == 0.34
+    assert found[table.STREAM_STATE.name, "orders"] == 8192
+    assert found[table.STREAM_BACKLOG.name, "orders"] == 3, "of the query whose source says it"
+    assert found[table.STREAM_WATERMARK_LAG.name, "orders"] == 9.0
+    assert (table.STREAM_WATERMARK_LAG.name, "-") not in found
+    for number in (1, 3):
+        figures.ended(report_of(attempt_id(number, 0), ExecutionState.CANCELED), 1.0)
+    found = {(one.metric.name, one.labels[0]): one.value for one in figures.streams.samples(at)}
+    assert found[table.STREAM_RATE.name, "orders"] == 250.0
+    assert (table.STREAM_RATE.name, "-") not in found
+    assert (table.STREAM_BACKLOG.name, "orders") not in found
+
+
+def test_a_restarted_query_counts_from_its_own_begin() -> None:
+    metrics = CountedMetrics(100)
+    figures = TaskManagerMetrics(metrics).streams
+    figures.progressed("orders", progress(1, batches=5, rows=50))
+    figures.progressed("orders", progress(1, run_id="again", batches=2, rows=20))
+    assert counts(metrics)[table.STREAM_ROWS.name, ("orders",)] == 70
