@@ -23,7 +23,7 @@ DEFAULT_USER_FAILURES: UserFailures = "final-when-exclusive"
 
 
 _IN_WORDS = {
-    "final-when-exclusive": "; a failure of user code in an exclusive task is final",
+    "final-when-exclusive": "; a failure of user code in an exclusive task is final, but for streaming queries",
     "final": "; a failure of user code is final",
     "restart": ", also after a failure of user code",
 }

@@ -36,8 +36,8 @@ class StreamProgress:
     `batches` and `rows` are counted since the query was started in this attempt. `batch_id` is the number of the last
     completed batch, NO_BATCH before the first. `phases`: milliseconds of that batch by phase, in Spark's names.
     `watermark_millis`: of the event time. `backlog`: what the sources have and the query has not read, in the unit of
-    the source (offsets, files); -1 where the source does not say. `has_triggered`: its first trigger is over, so that
-    it has restored what it began with.
+    the source (offsets, files); -1 where the source does not say. `progressed_millis`: when that batch ended.
+    `has_triggered`: its first trigger is over, so that it has restored what it began with.
     """
 
     query_id: str

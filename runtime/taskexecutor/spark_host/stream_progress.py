@@ -29,6 +29,7 @@ def streams_by_tag(told: Iterable[Mapping[str, Any]]) -> dict[str, tuple[StreamP
 def _progress(told: Mapping[str, Any]) -> StreamProgress:
     spark = told["progress"] or {}
     state = spark.get("stateOperators") or ()
+    trigger_millis = int((spark.get("durationMs") or {}).get("triggerExecution", 0))
     return StreamProgress(
         query_id=str(told["query_id"])[:_NAME_LENGTH_MAX],
         run_id=str(told["run_id"])[:_NAME_LENGTH_MAX],
@@ -37,7 +38,7 @@ def _progress(told: Mapping[str, Any]) -> StreamProgress:
         rows=int(told["rows"]),
         input_rows_per_second=_rate(spark.get("inputRowsPerSecond")),
         processed_rows_per_second=_rate(spark.get("processedRowsPerSecond")),
-        trigger_millis=int((spark.get("durationMs") or {}).get("triggerExecution", 0)),
+        trigger_millis=trigger_millis,
         phases=tuple(
             StreamPhase(str(name)[:_NAME_LENGTH_MAX], int(millis))
             for name, millis in sorted((spark.get("durationMs") or {}).items())[:_PHASES_MAX]
@@ -46,7 +47,7 @@ def _progress(told: Mapping[str, Any]) -> StreamProgress:
         state_bytes=sum(int(one.get("memoryUsedBytes", 0)) for one in state),
         watermark_millis=_millis((spark.get("eventTime") or {}).get("watermark")),
         backlog=_backlog(spark.get("sources") or ()),
-        progressed_millis=_millis(spark.get("timestamp")),
+        progressed_millis=_end_millis(spark.get("timestamp"), trigger_millis),
         has_triggered=bool(told["has_triggered"]),
         is_idle=bool(told["is_idle"]),
     )
@@ -62,6 +63,12 @@ def _millis(time: str | None) -> int:
     if not time:
         return 0
     return max(0, int(datetime.fromisoformat(time).timestamp() * 1000))
+
+
+def _end_millis(began: str | None, trigger_millis: int) -> int:
+    """When a batch ended whose trigger began then, 0 for none: Spark's report has the begin."""
+    begin = _millis(began)
+    return begin + trigger_millis if begin else 0
 
 
 def _backlog(sources: Iterable[Mapping[str, Any]]) -> int:

@@ -1,0 +1,43 @@
+"""Spark's reports of streaming queries: what is told of them, bounded, also where Spark leaves things out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.common.stream_progress import NO_BATCH, StreamPhase
+from runtime.taskexecutor.spark_host.stream_progress import QUERIES_MAX, streams_by_tag
+
+SPARK = {
+    "batchId": 4,
+    "timestamp": "2026-11-28T22:00:00.000Z",
+    "durationMs": {"triggerExecution": 340, "addBatch": 300},
+    "inputRowsPerSecond": "NaN",
+    "processedRowsPerSecond": 12.5,
+    "stateOperators": [{"numRowsTotal": 3, "memoryUsedBytes": 100}, {"numRowsTotal": 4, "memoryUsedBytes": 11}],
+    "eventTime": {"watermark": "2026-11-28T21:59:50.000Z"},
+    "sources": [{"metrics": {"avgOffsetsBehindLatest": "2.5"}}, {"metrics": {"numFilesOutstanding": 2}}, {}],
+}
+
+
+def told(progress: Any, tag: str = "t") -> dict[str, Any]:
+    own = {"query_id": "q", "run_id": "r", "batches": 5, "rows": 50, "has_triggered": True, "is_idle": False}
+    return {"tag": tag, **own, "progress": progress}
+
+
+def test_a_report_of_spark() -> None:
+    (one,) = streams_by_tag([told(SPARK)])["t"]
+    assert (one.batch_id, one.batches, one.rows, one.trigger_millis) == (4, 5, 50, 340)
+    assert one.phases == (StreamPhase("addBatch", 300), StreamPhase("triggerExecution", 340))
+    assert (one.input_rows_per_second, one.processed_rows_per_second) == (0.0, 12.5)
+    assert (one.state_rows, one.state_bytes, one.backlog) == (7, 111, 5)
+    assert one.progressed_millis - one.watermark_millis == 10_340, "the end of the batch, not its begin"
+
+
+def test_a_query_without_a_batch() -> None:
+    (one,) = streams_by_tag([told(None)])["t"]
+    assert (one.batch_id, one.backlog, one.progressed_millis, one.trigger_millis) == (NO_BATCH, -1, 0, 0)
+
+
+def test_a_script_with_very_many_queries() -> None:
+    found = streams_by_tag([*(told(SPARK) for _ in range(QUERIES_MAX + 5)), told(SPARK, "other")])
+    assert (len(found["t"]), len(found["other"])) == (QUERIES_MAX, 1)
