@@ -88,7 +88,8 @@ function queryRow({ name, subtask, query, key }, now) {
 /** @param {any} one */
 function chartsOf({ name, subtask, query, key }) {
   const values = seen.get(key) ?? [];
-  const of = (/** @type {string} */ field) => values.map((one) => one[field]);
+  const drawn = values.length === 1 ? [...values, ...values] : values; // one value is a level, no slope
+  const of = (/** @type {string} */ field) => drawn.map((one) => one[field]);
   const phases = Object.entries(query.phases).sort(([, a], [, b]) => b - a);
   return section(
     `${name} ${subtask.subtask}`,
