@@ -1,4 +1,6 @@
-"""What a JVM says when it is asked for one of Spark's own pages (R58): code of jobs runs in it."""
+"""What a JVM says when it is asked for one of Spark's own pages (R58): code of jobs runs in it. And what a browser says
+that opens them: nobody has signed in by then.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,11 @@ import base64
 import gzip
 from collections.abc import Callable, Sequence
 
-from runtime.common.errors import UnavailableError
+from runtime.aio.clock import SystemClock
+from runtime.common.errors import InvalidInputError, UnavailableError
+from runtime.rest.spark_ui.app import code_in
 from runtime.rest.spark_ui.page_answers import BODY_BYTES_MAX, page_answer, unpacked
+from runtime.rest.spark_ui.views import SparkUiViews
 from runtime.taskexecutor.spark_protocol import pages
 from tests.fuzz.surface import MIB, Surface
 
@@ -40,6 +45,20 @@ def _seeds() -> Sequence[bytes]:
     ]
 
 
+def _begin_codes() -> Callable[[bytes], object]:
+    """The body of POST /open."""
+    views = SparkUiViews(SystemClock())
+
+    def feed(data: bytes) -> object:
+        return views.take(code_in(data))
+
+    return feed
+
+
+def _codes() -> Sequence[bytes]:
+    return [b'{"code":"Zm9v-_"}', b'{"code":7}', b"[]"]
+
+
 SURFACES = (
     Surface(
         "spark-pages",
@@ -48,5 +67,12 @@ SURFACES = (
         (UnavailableError, ValueError),
         tokens=(b"Location: ", b"http://spark", b"//", b"\r\n", b": ", b"HTTP/1.1 ", b"?"),
         peak_bytes=80 * MIB,
+    ),
+    Surface(
+        "spark-page-codes",
+        _begin_codes,
+        _codes,
+        (InvalidInputError,),
+        tokens=(b'"code"', b"\\u", b"\\ud800", b"null", b"1e999", b"["),
     ),
 )

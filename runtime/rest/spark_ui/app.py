@@ -54,6 +54,7 @@ _CLOSED = (
     "These pages of Spark are not open: they were opened in another browser or long ago, or the JobManager has changed "
     "since. Open them from the dashboard."
 )
+_NO_CODE = "This is no code: open Spark's pages from the dashboard."
 _STANDS_BY = "This JobManager does not lead: open Spark's pages from the dashboard, which finds the one that does."
 
 Headers = list[tuple[bytes, bytes]]
@@ -229,12 +230,20 @@ async def _code(receive: Receive) -> str:
                 is_over = not message.get("more_body", False)
                 if len(body) > _CODE_BYTES_MAX:
                     raise InvalidInputError(f"A code has not more than {_CODE_BYTES_MAX} bytes.")
-        code = json.loads(body)["code"]
     except TimeoutError as late:
         raise InvalidInputError(f"This code has not come within {GRACE_SECONDS:g} seconds.") from late
+    return code_in(body)
+
+
+def code_in(body: bytes) -> str:
+    """The code that a body names, in ASCII. Raises InvalidInputError for one that names none."""
+    try:
+        code = json.loads(body)["code"]
     except (ValueError, KeyError, TypeError, RecursionError) as wrong:
-        raise InvalidInputError("This is no code: open Spark's pages from the dashboard.") from wrong
-    return str(code)
+        raise InvalidInputError(_NO_CODE) from wrong
+    if not isinstance(code, str) or not code.isascii():  # half of a surrogate pair has no bytes
+        raise InvalidInputError(_NO_CODE)
+    return code
 
 
 def _is_encrypted(scope: Scope) -> bool:

@@ -160,6 +160,10 @@ async def test_a_code_opens_once_and_for_a_minute(
     wrong: list[Any] = [{}, {"code": 7}, [], "x" * 5000]
     for nonsense in wrong:
         assert (await pages.post("/open", json=nonsense)).status_code == 403
+    for half in (rb'{"code":"\ud800"}', '{"code":"é"}'.encode(), b'{"code":null}'):
+        assert (
+            await pages.post("/open", content=half, headers={"content-type": "application/json"})
+        ).status_code == 403, half
 
 
 @pytest.mark.asyncio
