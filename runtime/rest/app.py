@@ -55,6 +55,7 @@ from runtime.rest.routes.spark_ui import spark_ui_router
 from runtime.rest.routes.streams import streams_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
+from runtime.rest.spark_ui.sign_out import SparkPagesSignOut
 
 
 def create_app(
@@ -122,7 +123,12 @@ def create_app(
         outer = SignInMiddleware(outer, desk, limits, context.audit)
         if context.page_cookie is not None:
             outer = PageSignInMiddleware(
-                outer, desk, context.page_cookie, SignInCodes(context.clock), context.frame_ancestors
+                outer,
+                desk,
+                context.page_cookie,
+                SignInCodes(context.clock),
+                context.frame_ancestors,
+                SparkPagesSignOut(context, outer),
             )
     outer = CrossOriginMiddleware(outer, hosts, allowed_hosts, context.audit, checks_host=sign_in is None)
     return ForwardSealMiddleware(outer, context.forward_seal, context.audit)

@@ -9,6 +9,7 @@ only the pages of this cluster know: a page of a stranger has the browser send t
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 from collections.abc import Iterator
 from itertools import islice
@@ -73,6 +74,13 @@ class PageCookie:
             except InvalidToken:
                 continue
         return ""
+
+    def sessions_in(self, scope: Scope) -> list[str]:
+        """What tells the sign-ins of a request's cookies from all others, also those by the same token: digests.
+
+        Of cookies that open nothing too: the browser shows them, and signs out of all.
+        """
+        return [hashlib.sha256(value).hexdigest() for value in self._values(scope)]
 
     def csrf_token(self, token: str) -> str:
         """What a page of who has signed in by that token sends with each request: all JobManagers know it."""

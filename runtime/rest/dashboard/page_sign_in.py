@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
@@ -40,6 +40,8 @@ _COOKIE_ENDED = "What you signed in with has ended or was revoked, or you signed
 _BY_COOKIE = "flinklike.by-cookie"
 
 Headers = list[tuple[bytes, bytes]]
+SignOut = Callable[[Scope, PageCookie], Awaitable[None]]
+"""Ends what was opened by the sign-ins in the cookies of a request, beside the browser's cookie."""
 PageOf = Callable[[int, str, Mapping[bytes, bytes]], tuple[PlainPage, Headers]]
 """The page of a refusal, by status, sentence and headers, and the headers that it has beside those."""
 
@@ -59,11 +61,13 @@ class PageSignInMiddleware:
         cookie: PageCookie,
         codes: SignInCodes,
         frame_ancestors: Sequence[str] = (),
+        sign_out: SignOut | None = None,
     ) -> None:
         self._app = app
         self._desk = desk
         self._cookie = cookie
         self._codes = codes
+        self._sign_out = sign_out
         self._page_headers = plain_headers(frame_ancestors)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,6 +91,7 @@ class PageSignInMiddleware:
         token = self._cookie.token_in(scope)
         if token and self._cookie.has_csrf_token(scope, token):
             set_bearer(scope, token)
+            scope[_BY_COOKIE] = True
 
     async def _show(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -137,6 +142,8 @@ class PageSignInMiddleware:
             return
         is_encrypted = _is_encrypted(scope)
         if "sign-out" in form:
+            if self._sign_out is not None:
+                await self._sign_out(scope, self._cookie)
             await _go_back(scope, send, self._cookie.removed(is_encrypted=is_encrypted))
             return
         is_script = b"application/json" in dict(scope["headers"]).get(b"accept", b"")

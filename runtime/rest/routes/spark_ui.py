@@ -12,6 +12,7 @@ from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies.request_bodies import SparkUiRequest, parse_body
 from runtime.rest.bodies.schema import spark_ui as schema
 from runtime.rest.context import RestContext
+from runtime.rest.dashboard.page_sign_in import is_by_cookie
 from runtime.rest.forwarding.forward_seal import FORWARDED, told_by_stand_by
 from runtime.rest.openapi import answers, takes
 from runtime.rest.spark_ui.views import Opening
@@ -40,6 +41,7 @@ def spark_ui_router(context: RestContext) -> APIRouter:
             task_manager_id,
             _address(context, task_manager_id),
             asked.environment,
+            _sessions(context, request),
         )
         body: schema.SparkUiOpened = {
             "address": ui.settings.address or _own_origin(context, request, ui.port),
@@ -49,6 +51,11 @@ def spark_ui_router(context: RestContext) -> APIRouter:
         return JsonAnswer(body)
 
     return router
+
+
+def _sessions(context: RestContext, request: Request) -> frozenset[str]:
+    cookie = context.page_cookie
+    return frozenset(cookie.sessions_in(request.scope) if cookie is not None and is_by_cookie(request.scope) else ())
 
 
 def _address(context: RestContext, task_manager_id: str) -> str:

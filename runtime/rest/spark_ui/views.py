@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from runtime.common.clock import Clock
@@ -27,7 +27,8 @@ OPEN_OF_ONE_MAX = 50
 class Opening:
     """Whose pages are opened for whom. `token`: what the principal has shown, "" for a certificate, and for nothing.
 
-    `environment`: its key, "" for the default one. `address`: of its TaskManager.
+    `environment`: its key, "" for the default one. `address`: of its TaskManager. `sessions`: the browser's sign-ins
+    (`PageCookie.sessions_in`), none for who has shown a token in a header.
     """
 
     principal: str
@@ -35,6 +36,7 @@ class Opening:
     task_manager_id: str
     address: str
     environment: str
+    sessions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,11 @@ class _Openings:
     def pop(self, name: str) -> None:
         self._kept.pop(name, None)
 
+    def end(self, sessions: Collection[str]) -> int:
+        before = len(self._kept)
+        self._kept = {one: kept for one, kept in self._kept.items() if kept.opening.sessions.isdisjoint(sessions)}
+        return before - len(self._kept)
+
 
 class SparkUiViews:
     """Gives and takes codes, and knows what is open in this process."""
@@ -96,6 +103,10 @@ class SparkUiViews:
         view_id, cookie = secrets.token_hex(16), secrets.token_urlsafe(32)
         self._views.add(view_id, opening, VIEW_SECONDS, _digest(cookie))
         return view_id, cookie
+
+    def end(self, sessions: Collection[str]) -> int:
+        """Close what was opened by one of these sign-ins, and forget its codes. Returns how many."""
+        return self._codes.end(sessions) + self._views.end(sessions)
 
     def find(self, view_id: str, cookies: Iterable[str]) -> Opening | None:
         """What is open at that path for who shows one of these cookies."""

@@ -16,6 +16,7 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope as TaskScope
 from runtime.common.errors import UnavailableError
 from runtime.gateways.task_executor import PAGE_BYTES_MAX, SparkPageResponse
+from runtime.rest.access.page_cookie import PageCookie
 from runtime.rest.access.sign_in import bearer_of
 from runtime.rest.app import create_app
 from runtime.rest.connections.tls import RestTls
@@ -193,6 +194,72 @@ async def test_pages_close_when_the_sign_in_ends_or_may_no_more(
     assert refused.status_code == 403
     assert "holds no more" in refused.text
     assert cluster.executor.pages_asked == []
+
+
+async def signed_in(browser: httpx.AsyncClient) -> dict[str, str]:
+    """What its scripts send beside the cookie, which the client keeps."""
+    answer = await browser.post("/ui", data={"token": SEE_ALL}, headers={"accept": "application/json"})
+    return {"x-csrf-token": answer.json()["csrf-token"]}
+
+
+async def opened_in(browser: httpx.AsyncClient, pages: httpx.AsyncClient, csrf: dict[str, str]) -> str:
+    answer = await browser.post("/taskmanagers/tm-1/spark-ui", json={}, headers=csrf)
+    assert answer.status_code == 200, answer.text
+    return str((await pages.post("/open", json={"code": answer.json()["code"]})).json()["path"])
+
+
+@pytest.mark.asyncio
+async def test_signing_out_closes_what_this_sign_in_has_opened(cluster: Cluster, pages: httpx.AsyncClient) -> None:
+    """Two browsers of one token: the other one goes on."""
+    cluster.context = replace(cluster.context, page_cookie=PageCookie(ClusterKey(b"k" * 32), cluster.clock))
+    app = httpx.ASGITransport(app=cluster.dashboard())
+    async with (
+        httpx.AsyncClient(transport=app, base_url="http://test") as browser,
+        httpx.AsyncClient(transport=app, base_url="http://test") as other,
+    ):
+        csrf, csrf_of_other = await signed_in(browser), await signed_in(other)
+        own, of_other = await opened_in(browser, pages, csrf), await opened_in(other, pages, csrf_of_other)
+        by_token = await opened(other, pages)
+        waiting = (await browser.post("/taskmanagers/tm-1/spark-ui", json={}, headers=csrf)).json()["code"]
+        assert (await pages.get(f"{own}jobs/")).status_code == 200
+        assert (await browser.post("/ui", data={"sign-out": "1"})).status_code == 303
+        assert (await pages.get(f"{own}jobs/")).status_code == 404
+        assert (await pages.post("/open", json={"code": waiting})).status_code == 403
+        for view in (of_other, by_token):
+            assert (await pages.get(f"{view}jobs/")).status_code == 200
+
+
+@pytest.mark.asyncio
+async def test_signing_out_at_a_stand_by_closes_them_at_the_leader(
+    cluster: Cluster, pages: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.context = replace(cluster.context, page_cookie=PageCookie(ClusterKey(b"k" * 32), cluster.clock))
+    fakes = RestFakes()
+    fakes.is_leading = False
+    cluster.ui.settings = SparkUiSettings("127.0.0.1", 0)
+    ui = SparkUi(cluster.ui.settings, cluster.clock, fakes.context().task_executor)
+    stand_by = replace(fakes.context(), spark_ui=ui, forward_seal=cluster.seal, page_cookie=cluster.context.page_cookie)
+    servers = [
+        RestServer(one, RestSettings("127.0.0.1", 0, 1 << 20), sign_in=cluster.sign_in)
+        for one in (cluster.context, stand_by)
+    ]
+    async with TaskScope("test") as scope:
+        for server in servers:
+            server.bind()
+            await server.start(scope)
+        fakes.other_leader.set(f"127.0.0.1:{servers[0].port}")
+        origin = f"http://127.0.0.1:{servers[1].port}"
+        async with httpx.AsyncClient(base_url=origin, headers={"origin": origin}) as browser:
+            view = await opened_in(browser, pages, await signed_in(browser))
+            assert (await browser.post("/ui", data={"sign-out": "1"})).status_code == 303
+            assert (await pages.get(f"{view}jobs/")).status_code == 404
+            assert (len(browser.cookies), "stay open" in caplog.text) == (0, False)
+            await signed_in(browser)
+            fakes.other_leader.set("127.0.0.1:1")
+            assert (await browser.post("/ui", data={"sign-out": "1"})).status_code == 303
+            assert "pages of Spark may stay open" in caplog.text
+        for server in servers:
+            server.stop()
 
 
 @pytest.mark.asyncio
