@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from runtime.blob.directory import StorageDirectory, StoredFile
@@ -98,9 +98,9 @@ class HistoryReader:
 
     def _days(self) -> Iterator[tuple[str, str]]:
         outside = self._directory.folders("")
-        if not outside and self._known:  # a mount point without its volume looks like that
-            message = f"{without_login(self.url)} is empty, and was not before"
-            raise UnavailableError(message)
+        self._check_there(outside, "")
+        if self._prefix:  # also where the folder is gone, and others of the storage directory are not
+            self._check_there(self._directory.folders(self._inner), f"/{self._inner}")
         self._prefix = f"{self._inner}/" if self._inner in outside else ""
         listed = self._directory.folders(self._inner) if self._prefix else outside
         folders = [one for one in listed if one.startswith(CLUSTER_PREFIX)]
@@ -110,6 +110,11 @@ class HistoryReader:
             days = [day for day in self._directory.folders(f"{self._prefix}{folder}") if DAY.fullmatch(day)]
             for day in days[-DAYS_MAX:]:
                 yield folder.removeprefix(CLUSTER_PREFIX), day
+
+    def _check_there(self, folders: Sequence[str], where: str) -> None:
+        if not folders and self._known:  # a mount point without its volume looks like that
+            message = f"{without_login(self.url)}{where} is empty, and was not before"
+            raise UnavailableError(message)
 
     def _look_at_day(self, place: tuple[str, str]) -> tuple[list[PackFile], list[PackFile]]:
         cluster, day = place

@@ -299,6 +299,32 @@ async def test_a_directory_that_is_gone_keeps_what_was_read(
     assert words in caplog.text
 
 
+@pytest.mark.parametrize("is_mount_point", [True, False])
+async def test_a_storage_directory_whose_history_is_gone_keeps_what_was_read(
+    histories: Histories, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_mount_point: bool
+) -> None:
+    await histories.write(ended(1))
+    (histories.root.parent / "blobs").mkdir()
+    storage = Histories(histories.root.parent)
+    catalogue = storage.catalogue()
+    await catalogue.refresh()
+    aside = histories.root.rename(tmp_path.parent / f"{tmp_path.name}-aside")
+    if is_mount_point:
+        histories.root.mkdir()
+    for _ in range(2):
+        await catalogue.refresh()
+    assert shown(catalogue) == ["01"]
+    assert "/history is empty, and was not before" in caplog.text
+    if is_mount_point:
+        histories.root.rmdir()
+    aside.rename(histories.root)
+    (file,) = histories.files()
+    file.unlink()
+    await catalogue.refresh()
+    assert shown(catalogue) == [], "folders are left: it was deleted"
+    storage.io.close()
+
+
 async def test_a_directory_that_was_never_there_is_told(
     histories: Histories, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
