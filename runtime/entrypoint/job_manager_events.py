@@ -44,7 +44,9 @@ class JobManagerEvents:
         return status
 
     async def carry_history(self) -> int:
-        """Carry over what waits for the history, and tell whether it can be written."""
+        """Carry over what waits, and tell whether the history can be written, and whether it could since the last look."""
+        if self._history.trouble:  # of a write, which this look may find gone
+            self._events.tell(EventKind.HISTORY_AWAY, self._history.trouble, subject=HISTORY)
         carried = await self._history.carry()
         if self._history.trouble:
             self._events.tell(EventKind.HISTORY_AWAY, self._history.trouble, subject=HISTORY)

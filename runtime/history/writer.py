@@ -84,8 +84,8 @@ class HistoryWriter:
             _put(self._history(), name, [data])
         except FlinklikeError as error:
             self._opened = None  # its mount may be another one next time
-            _put(self._storage, f"{WAITING}/{name}", [data])
             self._note(str(error))
+            _put(self._storage, f"{WAITING}/{name}", [data])
 
     async def carry(self) -> int:
         """Carry over what waits. Returns how many files. A reconciler."""

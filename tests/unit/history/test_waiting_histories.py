@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from runtime.blob.directory import LocalDirectory
+from runtime.entrypoint.job_manager_events import HISTORY, JobManagerEvents
 from runtime.gateways.cluster_events import EventKind
 from runtime.history.writer import WAITING
 from tests.kit.history.histories import Histories, ended, job_id
@@ -48,6 +51,36 @@ async def test_what_ends_while_the_directory_is_away_is_written_later(
     assert await writer.carry() == 0
     assert writer.trouble == ""
     assert "the history can be written again" in caplog.text
+
+
+class Told:
+    """Of the events of a term the kinds, each when it is news."""
+
+    def __init__(self) -> None:
+        self.kinds: list[EventKind] = []
+
+    def tell(self, kind: EventKind, message: str, /, *, subject: str = "") -> None:
+        assert message
+        assert subject == HISTORY
+        if self.kinds[-1:] != [kind]:
+            self.kinds.append(kind)
+
+
+async def test_a_write_that_fails_between_two_looks_is_told(histories: Histories) -> None:
+    """The next look finds the directory as it was."""
+    told = Told()
+    writer = histories.writer()
+    term: Any = SimpleNamespace(leading=SimpleNamespace(value=SimpleNamespace(dispatcher=SimpleNamespace(events=told))))
+    nobody: Any = None
+    events = JobManagerEvents(term, nobody, nobody, writer)
+    assert await events.carry_history() == 0
+    histories.root.rename(histories.root.with_name("aside"))
+    histories.root.write_bytes(b"no directory")
+    await writer.write([ended(1)])
+    histories.root.unlink()
+    histories.root.with_name("aside").rename(histories.root)
+    assert await events.carry_history() == 1
+    assert told.kinds == [EventKind.HISTORY_BACK, EventKind.HISTORY_AWAY, EventKind.HISTORY_BACK]
 
 
 async def test_a_directory_that_goes_meanwhile_is_opened_anew(histories: Histories, tmp_path: Path) -> None:
