@@ -437,6 +437,14 @@ async def test_a_repeated_run_is_the_same_job_as_long_as_the_job_is_known(world:
         assert (await http.delete(f"/jars/{jar}")).status_code == 200
         assert (await http.post(f"/jars/{jar}/run-application", json={**body, "jobId": None})).status_code == 404
     assert [await run(jar), await run(jar, programArgs="b"), await run(again)] == [200, 404, 200]
+    async with connect("sam") as http:
+        for which in (again, other):
+            assert (await http.delete(f"/jars/{which}")).status_code == 200
+    assert [await run(jar), await run(again), await run(jar, programArgs="b")] == [200, 404, 404]
+    async with connect("tom") as http:
+        assert (await http.post(f"/jars/{jar}/run", json=body)).status_code == 403
+    anew = await upload(connect, "etl.py", b"print(1)")
+    assert [await run(anew), await run(anew, programArgs="b")] == [200, 409]
     assert len(dispatcher.submitted) == 1, "no graph is made for a job that is there"
 
 
