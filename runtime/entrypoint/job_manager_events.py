@@ -44,7 +44,7 @@ class JobManagerEvents:
         return status
 
     async def carry_history(self) -> int:
-        """Carry over what waits, and tell whether the history can be written, and whether it could since the last look."""
+        """Carry over what waits, and tell whether the history can be written, and whether it could meanwhile."""
         if self._history.trouble:  # of a write, which this look may find gone
             self._events.tell(EventKind.HISTORY_AWAY, self._history.trouble, subject=HISTORY)
         carried = await self._history.carry()
