@@ -122,14 +122,8 @@ def create_app(
         desk = SignInDesk(sign_in, context.audit)
         outer = SignInMiddleware(outer, desk, limits, context.audit)
         if context.page_cookie is not None:
-            outer = PageSignInMiddleware(
-                outer,
-                desk,
-                context.page_cookie,
-                SignInCodes(context.clock),
-                context.frame_ancestors,
-                SparkPagesSignOut(context, outer),
-            )
+            codes, sign_out = SignInCodes(context.clock), SparkPagesSignOut(context, outer)
+            outer = PageSignInMiddleware(outer, desk, context.page_cookie, codes, context.frame_ancestors, sign_out)
     outer = CrossOriginMiddleware(outer, hosts, allowed_hosts, context.audit, checks_host=sign_in is None)
     return ForwardSealMiddleware(outer, context.forward_seal, context.audit)
 
