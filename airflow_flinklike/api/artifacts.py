@@ -135,6 +135,7 @@ def file_name(location: FilePath) -> str:
     return unquote(urlsplit(text).path).rstrip("/").rpartition("/")[2] if is_elsewhere(text) else Path(text).name
 
 
+_PATTERN = re.compile(r"[*?[]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 JAR_SUFFIXES = (".jar",)
 PY_FILE_SUFFIXES = (".py", ".zip", ".egg", ".whl")
@@ -158,6 +159,9 @@ def local_path(kind: str, location: str) -> Path:
         message = f"{kind} {location!r} is a directory: give a file, for instance a zip of it"
         raise PipelineError(message)
     if not path.is_file():
+        if _PATTERN.search(location):
+            message = f"{kind} {location!r}: patterns are not taken: name each file, or give an archive of them"
+            raise PipelineError(message)
         message = f"{kind} {location!r} does not exist"
         raise SourceMissingError(message)
     return path

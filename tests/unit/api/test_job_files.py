@@ -135,6 +135,13 @@ def test_the_name_of_a_script_job_is_that_of_its_file(folder: Path) -> None:
         ({"files": ["http:/a/a.csv"]}, r"expected http\(s\)://host/path"),
         ({"py_files": ["s3://bucket/lib.tar"]}, r"expected a file ending in \.py, \.zip, \.egg, \.whl"),
         ({"files": ["missing.csv"]}, "file 'missing.csv' does not exist"),
+        (
+            {"files": ["/x/*.csv"]},
+            r"^file '/x/\*\.csv': patterns are not taken: name each file, or give an archive of them$",
+        ),
+        ({"py_files": ["/x/mod_?.py"]}, r"py-file '/x/mod_\?\.py': patterns are not taken: name each file"),
+        ({"archives": ["/x/[ab].zip#env"]}, r"archive '/x/\[ab\]\.zip': patterns are not taken"),
+        ({"jars": ["/x/*.jar"]}, r"jar '/x/\*\.jar': patterns are not taken"),
         ({"files": ["."]}, "is a directory"),
         ({"py_files": ["{folder}/a.csv"]}, r"expected a file ending in \.py, \.zip, \.egg, \.whl"),
         ({"archives": ["{folder}/a.csv"]}, "expected a file ending in"),
