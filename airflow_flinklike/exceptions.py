@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.failure_words import with_class
 from runtime.common.printable import printable
 
 
@@ -81,9 +82,9 @@ class JobFailedError(FlinklikeClientError):
 
     @property
     def root_cause(self) -> str:
-        """`ClassName: message` of the error that made the job fail."""
+        """`ClassName: message` of the error that made the job fail. `failure` has the class with its module."""
         message = self.failure.get("message") or self.failure.get("stack-trace") or "no cause was reported"
-        return f"{self.failure.get('class', 'unknown error')}: {message}"
+        return with_class(str(self.failure.get("class", "unknown error")), str(message))
 
     @property
     def stack_trace(self) -> str:

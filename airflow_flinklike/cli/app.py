@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from airflow_flinklike.api.explain import explain_graph
 from airflow_flinklike.cli import processes, render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
-from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, follow
+from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, failed_line, follow, one_sentence
 from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.checkpoints import checkpoints
 from airflow_flinklike.cli.connection import connect
@@ -232,6 +232,8 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
         sys.stdout.write(json.dumps({**document, "accumulators": accumulators}) + "\n")
         return
     console = render.console()
+    if line := _failed_line(details, result or {}):
+        console.print(line, style="red")
     console.print(f"{details['name']}  {details['jid']}")
     reason = details.get("pending-reason", "")
     console.print(render.state_text(details["state"]), render.duration_text(details["duration"]), reason)
@@ -248,6 +250,12 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
         console.print(entry["stacktrace"])
     if result and result.get("result") is not None:
         console.print(render.value_text(result["result"]))
+
+
+def _failed_line(details: dict[str, Any], result: dict[str, Any]) -> str:
+    failure = result.get("failure-cause") if details["state"] == JobStatus.FAILED.value else None
+    spent = result.get("net-runtime", details["duration"])
+    return failed_line(details["jid"], spent, one_sentence(failure)) if failure else ""
 
 
 def _accumulators(client: FlinklikeClient, job_id: JobId) -> dict[str, Any]:

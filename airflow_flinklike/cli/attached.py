@@ -26,6 +26,7 @@ from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
 from airflow_flinklike.client.operations import LONG_POLL_SECONDS
 from airflow_flinklike.client.progress import ProgressLines
 from airflow_flinklike.exceptions import AuthenticationError, ClusterUnavailableError, JobConflictError
+from runtime.common import failure_words
 from runtime.common.ids import JobId
 from runtime.common.printable import printable
 from runtime.common.states import JobStatus
@@ -36,11 +37,6 @@ ATTACHED_RETRY_SECONDS = 300.0
 SIGNED_OUT = 4
 """The exit code when the token is not accepted any more: the job runs on, its end is unknown here."""
 
-_SENTENCE_LENGTH_MAX = 500
-_WRAPPERS = frozenset({"Py4JError", "Py4JJavaError", "PythonException"})
-"""Classes of exceptions that wrap the cause: the message names the cause."""
-
-_PLACE = re.compile(r"\([^()]+, line \d+\)")
 _NO_MODULE = re.compile(r"No module named '(?P<name>\w+)'")
 _SUPPRESSED, _CAUSED_BY = "Recovery is suppressed: ", "\nCaused by: "
 
@@ -201,17 +197,17 @@ def _report(
         errors.print(f"Job {ended.job_id} was CANCELED.", style="yellow")
         return 130 if asked_to_cancel else 1
     failure = ended.failure
-    cause = f"{failure.get('class', 'Error')}: {failure.get('message', '')}"
+    name, message = str(failure.get("class", "Error")), str(failure.get("message", ""))
     stack = str(failure.get("stack-trace", "")).strip()
     own = stack.partition(_CAUSED_BY)[2] if stack.startswith(_SUPPRESSED) else stack
     if output is None or not own or not output.has_shown(own):
-        errors.print(cause, style="bold red")
-        if stack not in {"", cause.strip()}:
+        errors.print(failure_words.with_class(name, message), style="bold red")
+        if stack not in {"", f"{name}: {message}".strip()}:
             errors.print(stack)
     sentence = one_sentence(failure)
     if script is not None and (hint := left_beside(script, sentence)):
         sentence = f"{sentence}. {hint}"
-    errors.print(f"Job {ended.job_id} FAILED after {spent}: {sentence}", style="red")
+    errors.print(failed_line(ended.job_id, ended.net_runtime_millis, sentence), style="red")
     return 1
 
 
@@ -233,10 +229,10 @@ def left_beside(script: Path, sentence: str) -> str:
 
 
 def one_sentence(failure: Mapping[str, Any]) -> str:
-    """The cause of a failure: its class without the module, and the first line of its message."""
-    name = str(failure.get("class", "Error")).rpartition(".")[2]
-    says = next((line.strip() for line in str(failure.get("message", "")).splitlines() if line.strip()), "")
-    if not says:
-        return name
-    sentence = says if name in _WRAPPERS else f"{name}{'' if _PLACE.fullmatch(says) else ':'} {says}"
-    return sentence if len(sentence) <= _SENTENCE_LENGTH_MAX else f"{sentence[:_SENTENCE_LENGTH_MAX]} ..."
+    """The cause of a failure-cause of REST: its class without the module, and the first line of its message."""
+    return failure_words.one_sentence(str(failure.get("class", "Error")), str(failure.get("message", "")))
+
+
+def failed_line(job_id: str, runtime_millis: int, sentence: str) -> str:
+    """What `flinklike run` ends with, and `flinklike info` begins with."""
+    return f"Job {job_id} FAILED after {duration_text(runtime_millis)}: {sentence}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 
+from runtime.common.failure_words import with_class
 from runtime.executiongraph.archived import CANCELLATION, ArchivedException
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
@@ -75,7 +76,7 @@ class FailureHistory:
         if not self._entries:
             return ""
         failure = self._entries[-1].root.failure
-        return " ".join(f"{failure.class_name}: {failure.message[:LATEST_LENGTH_MAX]}".split())
+        return " ".join(with_class(failure.class_name, failure.message[:LATEST_LENGTH_MAX]).split())
 
     def archived(self) -> tuple[ArchivedException, ...]:
         """The archived entries, newest first."""

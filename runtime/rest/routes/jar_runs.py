@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from runtime.common.errors import ConflictError, ForbiddenError, InvalidInputError, UnavailableError
+from runtime.common.failure_words import with_class
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
@@ -128,5 +129,5 @@ def with_entry(record: JarRecord, wish: programs.RunWish) -> programs.RunWish:
 
 def _failed(wish: programs.RunWish, planning: JobId, found: ArchivedExecutionGraph) -> InvalidInputError:
     failure = found.exceptions[0].failure if found.exceptions else None
-    why = f"{failure.class_name}: {failure.message}" if failure else found.status.value
+    why = with_class(failure.class_name, failure.message) if failure else found.status.value
     return InvalidInputError(f"the graph of {wish.entry} cannot be built: {why[:2000]} (job {planning} has the rest)")

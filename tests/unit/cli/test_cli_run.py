@@ -220,6 +220,8 @@ def test_a_stack_that_the_tasks_have_shown_is_not_repeated(
         ({"class": "X", "message": "y" * 9_999}, f"X: {'y' * 497} ..."),
         ({"class": "py4j.protocol.Py4JJavaError", "message": "no driver (a.B)\na.C: c"}, "no driver (a.B)"),
         ({"class": "py4j.protocol.Py4JError", "message": ""}, "Py4JError"),
+        ({"class": "pyspark.errors.exceptions.captured.PythonException", "message": "KeyError: 3"}, "KeyError: 3"),
+        ({"class": "runtime.taskexecutor.slot_process.causes.TaskError", "message": "no x"}, "TaskError: no x"),
     ],
 )
 def test_the_cause_of_a_failure_is_one_sentence(failure: dict[str, str], sentence: str) -> None:

@@ -69,8 +69,7 @@ def test_status(flinklike: RunCommand, server: RestThread) -> None:
 def test_info(flinklike: RunCommand, server: RestThread) -> None:
     server.put(JOB, JobStatus.FAILED)
     failed = flinklike("info", JOB).out
-    assert "FAILED" in failed
-    assert "ValueError: no such column" in failed
+    assert re.match(rf"Job {JOB} FAILED after [\d.]+ s: ValueError: no such column\n", failed), "as `run` ends"
     assert re.search(r"\n\d{4}-\d\d-\d\d \d\d:\d\d:01  read \(1/1\) on tm-1\n", failed)
     assert re.search(r"write <b> +FINISHED +1/1 +0 ", failed)
     server.put(JOB, JobStatus.FINISHED)

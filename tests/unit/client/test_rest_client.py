@@ -332,6 +332,15 @@ def test_a_failed_job_raises_its_root_cause(box: ClientBox) -> None:
     assert caught.value.kind == "USER"
 
 
+def test_a_root_cause_has_no_module_paths() -> None:
+    module = "pyspark.errors.exceptions.captured"
+    wrapped = JobFailedError(
+        JOB, {"class": f"{module}.PythonException", "message": "KeyError: 3 (etl.py, line 8)\nmore"}
+    )
+    assert wrapped.root_cause == "KeyError: 3 (etl.py, line 8)\nmore"
+    assert str(JobFailedError(JOB, {"class": "a.TaskError", "message": "no"})) == f"TaskError: no\n(job {JOB} FAILED)"
+
+
 def test_a_canceled_job_raises(box: ClientBox) -> None:
     box.fakes.dispatcher.put(JOB, JobStatus.CANCELED)
     with pytest.raises(JobCanceledError):

@@ -112,6 +112,17 @@ export function facts(pairs) {
   return h("dl", { class: "facts" }, shown.map(([name, value]) => h("div", { key: name }, h("dt", null, name), h("dd", null, value))));
 }
 
+/** Exceptions that wrap the cause, which their message names. */
+const WRAPPERS = ["Py4JError", "Py4JJavaError", "PythonException"];
+
+/** A failure in one sentence, as flinklike run ends with it: the class without its module. @param {string} name @param {string} message */
+export function sentenceOf(name, message) {
+  const short = name.slice(name.lastIndexOf(".") + 1);
+  if (!message) return short;
+  if (WRAPPERS.includes(short)) return message;
+  return /^\([^()]+, line \d+\)$/.test(message) ? `${short} ${message}` : `${short}: ${message}`;
+}
+
 /** @param {string} title @param {...Content} children */
 export function section(title, ...children) {
   return h("section", { key: `section ${title}` }, h("h2", null, title), ...children);

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { counted } from "../format.js";
-import { facts, id, link, spent, state, time } from "../parts.js";
+import { facts, id, link, sentenceOf, spent, state, time } from "../parts.js";
 import { hasPage, MODE } from "../mode.js";
 import { h } from "../view.js";
 import { accumulatorsTab } from "./job_accumulators.js";
@@ -76,7 +76,7 @@ function head(job, result, app) {
     h("div", { class: "title" }, h("h1", null, job.name || "(no name)", " ", state(job.state)), actions(job, app)),
     id(job.jid, "job id", app),
     job["pending-reason"] ? h("p", { class: "waiting" }, job["pending-reason"]) : null,
-    result?.["failure-cause"] ? h("p", { class: "problem" }, link(`ui/jobs/${job.jid}/exceptions`, `${result["failure-cause"].class}: ${firstLine(result["failure-cause"].message)}`)) : null,
+    result?.["failure-cause"] ? h("p", { class: "problem" }, link(`ui/jobs/${job.jid}/exceptions`, sentenceOf(result["failure-cause"].class, firstLine(result["failure-cause"].message)))) : null,
     facts([
       ["kind", job["job-type"] === "STREAMING" ? "streaming, without an end" : ""],
       ["started", time(job["start-time"], "not yet")],

@@ -1,7 +1,7 @@
 /** Why a job failed or restarted: the root cause first. */
 
 import { get } from "../api.js";
-import { empty, facts, link, time } from "../parts.js";
+import { empty, facts, link, sentenceOf, time } from "../parts.js";
 import { h } from "../view.js";
 
 const SHOWN_MAX = 50;
@@ -44,7 +44,9 @@ function entry(one, index, job) {
 function summary(one) {
   const lines = String(one.stacktrace).trimEnd().split("\n");
   const last = lines.findLast((line) => line && !line.startsWith(" ")) ?? "";
-  return last.includes(one.exceptionName) || !one.exceptionName ? last : `${one.exceptionName}: ${last}`;
+  const name = one.exceptionName ?? "";
+  if (name && last.startsWith(`${name}: `)) return sentenceOf(name, last.slice(name.length + 2));
+  return last.includes(name) ? last : sentenceOf(name, last);
 }
 
 /** The user's own line: the deepest frame that is of no library. @param {string} trace */
