@@ -18,7 +18,7 @@ from airflow_flinklike.migrate.confs import (
 )
 from airflow_flinklike.migrate.model import Computed, Kind, Place
 from airflow_flinklike.migrate.parameters import NEW
-from runtime.common.spark_conf import is_without_effect
+from runtime.common.spark_conf import conf_text, is_offered, is_without_effect
 from runtime.common.spark_environments import HEAP, EnvironmentSpec, size_bytes
 
 _GIB = 1 << 30
@@ -46,10 +46,15 @@ def notes_of(place: Place) -> Iterator[str]:
         yield "the application is known when it runs: a jar needs java_class"
     if place.value("properties_file") and not is_shielded(place, "properties_file"):
         yield "properties_file: static keys in it give the task a Spark environment"
-    without = [key for one in confs_of(place) for key in one if isinstance(key, str) and is_without_effect(key, WARM)]
+    without = [key for one in confs_of(place) for key, value in one.items() if _is_vain(key, value)]
     if without:
         names = ", ".join(dict.fromkeys(without))
         yield f"{names}: without effect where Spark's tasks run in the TaskManager's JVM"
+
+
+def _is_vain(key: object, value: object) -> bool:
+    """No effect here, and not what Spark does anyhow."""
+    return isinstance(key, str) and is_without_effect(key, WARM) and not is_offered(key, conf_text(value), WARM)
 
 
 def notes_of_starts(started: Sequence[EnvironmentSpec]) -> Iterator[str]:

@@ -13,15 +13,18 @@ import logging
 import os
 import sys
 import time
+import warnings
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from runtime.system import linux
+from runtime.taskexecutor.slot_process.static_conf import StaticConfWarning
 from runtime.taskexecutor.slot_protocol.wire import WorkOrder
 
 _OPEN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 LOG_FORMAT = "%(asctime)s %(levelname)-5s %(name)s - %(message)s"
 USER_LOGGER = "task"
+OWN_LOGGER = "flinklike"
 PY4J_LOGGER = logging.getLogger("py4j")
 _PY4J = f"{os.sep}py4j{os.sep}"
 
@@ -160,6 +163,7 @@ class AttemptLogging:
         handler.setFormatter(formatter)
         self._handler = handler
         self._saved: tuple[list[logging.Handler], int] = ([], logging.WARNING)
+        self._of_python = warnings.showwarning
 
     def __enter__(self) -> Self:
         root = logging.getLogger()
@@ -170,6 +174,8 @@ class AttemptLogging:
         if PY4J_LOGGER.level == logging.NOTSET:  # it logs each command of a callback, which helps no user
             PY4J_LOGGER.setLevel(logging.WARNING)
         logging.captureWarnings(capture=True)
+        self._of_python = warnings.showwarning
+        warnings.showwarning = self._show_warning
         return self
 
     def __exit__(
@@ -180,3 +186,19 @@ class AttemptLogging:
         root.handlers[:], level = self._saved
         root.setLevel(level)
         self._handler.close()
+
+    def _show_warning(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        """A warning of ours is one line of the attempt's log, whatever format user code gives its own records."""
+        if not issubclass(category, StaticConfWarning):
+            self._of_python(message, category, filename, lineno, file, line)
+            return
+        told = {"name": OWN_LOGGER, "levelno": logging.WARNING, "levelname": "WARNING", "msg": str(message)}
+        self._handler.handle(logging.makeLogRecord(told))

@@ -1,14 +1,14 @@
 """What a living session can take of a job's Spark conf, and what happens to the rest.
 
-Static conf belongs to the JVM's start: a key whose value differs from the warm one gives one warning per job, or
-fails the job. Keys that only name or place an application are ignored.
+Static conf belongs to the JVM's start: keys whose values differ from the warm ones are named in one warning
+per job, or fail the job. Keys that only name or place an application are ignored.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 
 from runtime.common.errors import InvalidInputError
@@ -38,7 +38,7 @@ class StaticConfPolicy(Enum):
 
 
 class StaticConfWarning(UserWarning):
-    """A key of the job's conf has no effect on a warm session."""
+    """Keys of the job's conf have no effect on a warm session."""
 
 
 class StaticConfError(InvalidInputError):
@@ -70,6 +70,7 @@ class ConfJudge:
         """
         taken: dict[str, str] = {}
         refused: dict[str, str] = {}
+        vain: list[str] = []
         for key, raw in conf.items():
             value = conf_text(raw)
             if key == ISOLATION and value.strip() != JVM:
@@ -78,16 +79,18 @@ class ConfJudge:
             if is_ignored(key):
                 logger.debug("%s is ignored: the session runs already", key)
             elif is_static(key):
-                if is_without_effect(key, self._warm):
-                    self._warn(key)
-                elif not is_offered(key, value, self._warm):
-                    refused[key] = value
+                if not is_offered(key, value, self._warm):
+                    if is_without_effect(key, self._warm):
+                        vain.append(key)
+                    else:
+                        refused[key] = value
             else:
                 taken[key] = value
         possible = {key: value for key, value in refused.items() if not is_owned(key)}
         if possible and is_first and self._policy is StaticConfPolicy.ENVIRONMENT:
             raise OtherSparkNeededError(possible)
         self._refuse(list(refused))
+        self._warn(vain, self._of_executors)
         return taken
 
     def _refuse(self, keys: list[str]) -> None:
@@ -97,22 +100,25 @@ class ConfJudge:
                 "set it in the TaskManager's configuration, or set script.static-conf to warn"
             )
             raise StaticConfError(message, tuple(sorted(keys)))
-        for key in keys:
-            self._warn(key)
+        self._warn(keys, self._of_sessions)
 
-    def _warn(self, key: str) -> None:
-        if key not in self._warned:
-            self._warned.add(key)
+    def _warn(self, keys: Iterable[str], sentence: Callable[[Sequence[str]], str]) -> None:
+        new = [key for key in keys if key not in self._warned]
+        if new:
+            self._warned.update(new)
             # Without a place: a warning shows the line of its place, and that would be one of ours.
-            warnings.warn_explicit(self._sentence(key), StaticConfWarning, _PLACE, 1)
+            warnings.warn_explicit(sentence(new), StaticConfWarning, _PLACE, 1)
 
-    def _sentence(self, key: str) -> str:
-        if is_without_effect(key, self._warm):
-            master = self._warm.get("spark.master")
-            return f"{key} has no effect: Spark's tasks run in the driver's JVM here (spark.master {master})"
-        warm = self._warm.get(key)
-        begun = "without it" if warm is None else f"with {warm!r}"
+    def _of_executors(self, keys: Sequence[str]) -> str:
+        have = "has" if len(keys) == 1 else "have"
+        master = self._warm.get("spark.master")
+        return f"{', '.join(keys)} {have} no effect: Spark's tasks run in the driver's JVM here (spark.master {master})"
+
+    def _of_sessions(self, keys: Sequence[str]) -> str:
+        begun = ", ".join(f"{key} {'unset' if key not in self._warm else repr(self._warm[key])}" for key in keys)
+        are, have, them = ("is", "has", "it") if len(keys) == 1 else ("are", "have", "them")
         return (
-            f"{key} is static and has no effect here: the Spark session was started {begun}. Give it as conf of the "
-            "job (--conf, conf= or spark_conf=), which then gets a Spark environment, or leave it out"
+            f"{', '.join(keys)} {are} static and {have} no effect here: the Spark session was started with {begun}. "
+            f"Give {them} as conf of the job (--conf, conf= or spark_conf=), which then gets a Spark environment, or "
+            f"leave {them} out"
         )

@@ -86,6 +86,7 @@ def test_executors_give_no_environment_and_are_told() -> None:
     found = judged(num_executors=3, executor_memory="2g", conf={"spark.dynamicAllocation.enabled": True})
     assert found.verdict is Verdict.MOVES
     assert "without effect" in found.notes[0]
+    assert judged(conf={"spark.dynamicAllocation.enabled": False, "spark.shuffle.service.enabled": "False"}).notes == ()
 
 
 @pytest.mark.parametrize("value", ["{{ params.memory }}", Computed("memory()")])

@@ -98,7 +98,7 @@ CONF: dict[str, object] = {
 }
 
 
-def test_static_keys_warn_once_each() -> None:
+def test_static_keys_warn_once() -> None:
     judge = ConfJudge(StaticConfPolicy.WARN, WARM)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -108,21 +108,39 @@ def test_static_keys_warn_once_each() -> None:
                 "spark.sql.ansi.enabled": "false",
                 "mine": "yes",
             }
-    assert [warning.category for warning in caught] == [StaticConfWarning, StaticConfWarning]
+    assert [warning.category for warning in caught] == [StaticConfWarning]
 
 
-def test_a_warning_of_static_conf_is_a_line_with_the_key_and_what_to_do() -> None:
-    judge = ConfJudge(StaticConfPolicy.WARN, {"spark.driver.extraJavaOptions": "-Xss4m"})
+def warned(warm: dict[str, str], *confs: dict[str, object]) -> list[str]:
+    judge = ConfJudge(StaticConfPolicy.WARN, warm)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        judge.settable({"spark.driver.extraJavaOptions": "-Xss8m", "spark.serializer": "x"})
-    shown = [warnings.formatwarning(one.message, one.category, one.filename, one.lineno) for one in caught]
-    todo = "Give it as conf of the job (--conf, conf= or spark_conf=), which then gets a Spark environment"
-    assert shown == [
-        f"Spark conf:1: StaticConfWarning: {key} is static and has no effect here: "
-        f"the Spark session was started {begun}. {todo}, or leave it out\n"
-        for key, begun in (("spark.driver.extraJavaOptions", "with '-Xss4m'"), ("spark.serializer", "without it"))
+        for conf in confs:
+            judge.settable(conf)
+    return [str(one.message) for one in caught]
+
+
+def test_keys_of_executors_are_told_in_one_line_and_what_says_nothing_is_not_told() -> None:
+    local = {"spark.master": "local[4]", "spark.executor.memory": "1g"}
+    same = {"spark.dynamicAllocation.enabled": False, "spark.shuffle.service.enabled": "false"}
+    assert warned(local, {**same, "spark.executor.memory": "1024m"}) == []
+    where = "no effect: Spark's tasks run in the driver's JVM here (spark.master local[4])"
+    asked = {"spark.executor.cores": 2, "spark.executor.instances": 3}
+    assert warned(local, {**same, **asked}, {**asked, "spark.dynamicAllocation.enabled": "true"}) == [
+        f"spark.executor.cores, spark.executor.instances have {where}",
+        f"spark.dynamicAllocation.enabled has {where}",
     ]
+
+
+def test_a_warning_of_static_conf_is_a_line_with_the_keys_and_what_to_do() -> None:
+    warm = {"spark.driver.extraJavaOptions": "-Xss4m"}
+    conf: dict[str, object] = {"spark.driver.extraJavaOptions": "-Xss8m", "spark.serializer": "x"}
+    (told,) = warned(warm, conf)
+    assert told == (
+        "spark.driver.extraJavaOptions, spark.serializer are static and have no effect here: the Spark session was "
+        "started with spark.driver.extraJavaOptions '-Xss4m', spark.serializer unset. Give them as conf of the job "
+        "(--conf, conf= or spark_conf=), which then gets a Spark environment, or leave them out"
+    )
 
 
 def test_static_keys_can_be_refused_all_at_once() -> None:
