@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from airflow_flinklike.api.explain import explain_graph
 from airflow_flinklike.cli import processes, render
-from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
+from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, job_id_of, show
 from airflow_flinklike.cli.attached import ATTACHED_RETRY_SECONDS, Shown, failed_line, follow, one_sentence
 from airflow_flinklike.cli.certificates import certificates
 from airflow_flinklike.cli.checkpoints import checkpoints
@@ -198,6 +198,7 @@ def list_jobs(
     state: Annotated[
         list[JobStatus] | None, typer.Option(case_sensitive=False, help="only jobs in this state (more than once)")
     ] = None,
+    name: Annotated[str, typer.Option(help="only jobs with this in their name, or whose id begins so")] = "",
     namespace: Annotated[str, typer.Option(help="only jobs of this namespace")] = "",
     address: Address = None,
     token_file: TokenFile = None,
@@ -205,7 +206,7 @@ def list_jobs(
 ) -> None:
     """List all jobs of the cluster, newest first."""
     with connect(address, token_file) as client:
-        jobs = client.get("/jobs/overview")["jobs"]
+        jobs = client.get("/jobs/overview", **({"name": name} if name else {}))["jobs"]
     jobs = sorted(jobs, key=lambda job: (-job["start-time"], job["jid"]))
     if state:
         wanted = {one.value for one in state}
@@ -218,7 +219,7 @@ def list_jobs(
 @app.command()
 def info(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """Show a job with its vertices, failures and result."""
-    job_id = parse_job_id(job)
+    job_id = job_id_of(job)
     with connect(address, token_file) as client:
         details = client.get(f"/jobs/{job_id}")
         config = client.get(f"/jobs/{job_id}/config")["execution-config"]
@@ -270,7 +271,7 @@ def _accumulators(client: FlinklikeClient, job_id: JobId) -> dict[str, Any]:
 def status(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """Show the state of a job."""
     with connect(address, token_file) as client:
-        found = client.status(parse_job_id(job))
+        found = client.status(job_id_of(job))
     body = {"job_id": found.job_id, "status": found.status.value, "pending_reason": found.pending_reason}
     show(body, f"{found.status.value} {found.pending_reason}".rstrip(), as_json=as_json)
 
@@ -288,7 +289,7 @@ def logs(
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,
 ) -> None:
     """Show the output of a job's tasks: of all attempts, earlier ones of a subtask first, or of one."""
-    job_id = parse_job_id(job)
+    job_id = job_id_of(job)
     streams = [one.strip() for one in stream.split(",") if one.strip()]
     chosen = parse_attempt(attempt)
     with connect(address, token_file) as client:
@@ -298,7 +299,7 @@ def logs(
 @app.command()
 def cancel(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """Cancel a job. Returns when the request is durable. Exit code 1 when the job has ended otherwise."""
-    job_id = parse_job_id(job)
+    job_id = job_id_of(job)
     with connect(address, token_file) as client:
         was_canceled = client.status(job_id).status is JobStatus.CANCELED
         client.cancel(job_id)

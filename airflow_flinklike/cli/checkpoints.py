@@ -10,16 +10,15 @@ from typing import Any
 from rich.table import Table
 
 from airflow_flinklike.cli import render
-from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile
+from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, job_id_of
 from airflow_flinklike.cli.connection import connect
-from runtime.common.ids import parse_job_id
 
 _HEAD = ("id", "state", "triggered", "duration", "queries", "state size", "")
 
 
 def checkpoints(job: Job, address: Address = None, token_file: TokenFile = None, as_json: AsJson = False) -> None:
     """Show the last checkpoints of a streaming job, newest first, and the one that its queries went on behind last."""
-    job_id = parse_job_id(job)
+    job_id = job_id_of(job)
     with connect(address, token_file) as client:
         body = client.get(f"/jobs/{job_id}/checkpoints")
         config = client.get(f"/jobs/{job_id}/checkpoints/config")

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from airflow_flinklike.cli.arguments import Address, AsJson, TokenFile, show
+from airflow_flinklike.cli.arguments import Address, AsJson, TokenFile, job_id_of, show
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.exceptions import JobNotFoundError, JobRefusedError
-from runtime.common.ids import parse_job_id
 
 
 def open_dashboard(
@@ -26,7 +25,7 @@ def open_dashboard(
 
     The address has a code that signs in once, within a minute: no browser sends it on, and no log has it.
     """
-    path = "/ui" if job is None else f"/ui/jobs/{parse_job_id(job)}"
+    path = "/ui" if job is None else f"/ui/jobs/{job_id_of(job)}"
     with connect(address, token_file) as client:
         try:
             code = f"#code={client.post('/ui/codes')['code']}"

@@ -10,9 +10,8 @@ from urllib.parse import quote
 import typer
 
 from airflow_flinklike.cli import render
-from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, show
+from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, job_id_of, show
 from airflow_flinklike.cli.connection import connect
-from runtime.common.ids import parse_job_id
 
 TaskManager = Annotated[str, typer.Argument(help="id of the TaskManager, as `flinklike taskmanagers` shows it")]
 JobMaster = Annotated[str, typer.Argument(help="id of the JobMaster process, as `flinklike jobmasters` shows it")]
@@ -92,7 +91,7 @@ def move(
     as_json: AsJson = False,
 ) -> None:
     """Move a job to another JobMaster process. Returns when the request is durable. Its tasks run on."""
-    job_id = parse_job_id(job)
+    job_id = job_id_of(job)
     with connect(address, token_file) as client:
         client.post(f"/jobs/{job_id}/move", {"to": to})
     show({"job_id": job_id, "to": to}, f"Moving job {job_id} to JobMaster process {to}.", as_json=as_json)

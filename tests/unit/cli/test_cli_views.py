@@ -54,6 +54,9 @@ def test_list(flinklike: RunCommand, server: RestThread) -> None:
     assert flinklike("list", "--state", "finished").out.count("daily") == 1
     assert flinklike("list", "--state", "finished", "--state", "running").out.count("daily") == 2
     assert flinklike("list", "--state", "running", "--state", "failed").out.count("daily") == 1
+    assert flinklike("list", "--name", "ail").out.count("daily") == 2
+    assert flinklike("list", "--name", OTHER[:5], "--state", "finished").out.count("daily") == 1
+    assert flinklike("list", "--name", "hourly").out == "No jobs.\n"
 
 
 def test_status(flinklike: RunCommand, server: RestThread) -> None:
@@ -338,7 +341,14 @@ def test_help_names_every_command(flinklike: RunCommand) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["status", "x"], "'x' is not a job id: expected 32 lower-case hex digits"),
+        *(
+            ([command, "day x"], "expected 32 lower-case hex digits, which `flinklike list --name 'day x'` finds")
+            for command in ("status", "info", "logs", "cancel", "checkpoints", "open")
+        ),
+        (
+            ["status", "x"],
+            "'x' is not a job id: expected 32 lower-case hex digits, which `flinklike list --name x` finds",
+        ),
         (["status", "c" * 32], f"Job {'c' * 32} not found"),
         (["info", "c" * 32], f"Job {'c' * 32} not found"),
         (["logs", "c" * 32], f"Job {'c' * 32} not found"),
