@@ -43,16 +43,15 @@ CONNECTIONS_MAX = 16_384
 _HANDSHAKE_BEGINS = b"\x16\x03"
 
 
-def answer(status: str, sentence: str, more: str = "") -> bytes:
-    """A whole answer on a connection without a request, and its end. `more`: a header."""
-    kind = "content-type: application/json; charset=UTF-8" + (f"\r\n{more}" if more else "")
+def answer(status: str, sentence: str) -> bytes:
+    """A whole answer on a connection without a request, and its end."""
+    kind = "content-type: application/json; charset=UTF-8"
     return f'HTTP/1.1 {status}\r\n{kind}\r\nconnection: close\r\n\r\n{{"errors":["{sentence}"]}}'.encode()
 
 
 _TOO_LARGE = answer(
     "431 Request Header Fields Too Large",
-    f"The head of the request is larger than {HEAD_BYTES_MAX} bytes.",
-    'clear-site-data: "cookies"',  # which a script at another port of this host can have filled
+    f"The head of the request is larger than {HEAD_BYTES_MAX} bytes. In a browser: clear the cookies of this host.",
 )
 _TOO_SLOW = answer("408 Request Timeout", f"The head of the request did not come within {HEAD_SECONDS:g} seconds.")
 _NO_TLS = answer("400 Bad Request", "This port speaks no TLS: ask it by http:// (security.ssl.rest.enabled).")
