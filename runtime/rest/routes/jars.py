@@ -117,7 +117,7 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
         """Run a program as a job of its namespace, submitted by the caller.
 
         Idempotent with a `jobId` as long as the job is known, also when the program is uploaded anew or deleted.
-        Another request with that `jobId` is a 409.
+        Another request with that `jobId` is a 409, or a 403 where the job is of somebody else.
         """
         job_id, warnings = await _run(context, runs, jar_id, request)
         body: schema.StartedJar = {"jobid": job_id, "applicationId": job_id}
