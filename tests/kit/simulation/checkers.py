@@ -473,6 +473,10 @@ class EndedJobsGetNoSlots(_Base):
             self._late.add((host, message.allocation_id))
 
 
+_EVENTS = "/cluster-events/"
+"""Sentences for people, who may read the name of a file in one (D-114): no pointers."""
+
+
 class BlobsStay(_Base):
     """R19: what the store refers to is never deleted."""
 
@@ -490,7 +494,7 @@ class BlobsStay(_Base):
             for event in record.what.events:
                 if event.is_delete:
                     self._values.pop(event.kv.key, None)
-                else:
+                elif _EVENTS not in event.kv.key:
                     self._values[event.kv.key] = event.kv.value
         elif isinstance(record.what, BlobDeleted):
             for key, value in self._values.items():
