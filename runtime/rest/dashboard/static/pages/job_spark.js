@@ -54,10 +54,11 @@ function attemptSection(job, one, now, app) {
   const kept = one["stages-total"] > one.stages.length ? h("p", { class: "muted" }, `The ${one.stages.length} longest of ${number(one["stages-total"])} stages.`) : null;
   const hasPages = one.environment !== null && maySeeAll(app) && !MODE;
   const failed = one["jobs-failed"] ? `, ${one["jobs-failed"]} of them failed` : "";
+  const name = `${one["vertex-name"]} ${one.subtask}${one.attempt ? `, attempt ${one.attempt}` : ""}`;
   return section(
-    `${one["vertex-name"]} ${one.subtask}${one.attempt ? `, attempt ${one.attempt}` : ""}`,
+    name,
     h("p", null, state(one.status), ` ${number(one.jobs)} Spark jobs${failed}. `, link(logs, "logs"), hasPages ? [" ", sparkUiLink(one["taskmanager-id"], one.environment)] : null),
-    table(`Stages of ${one["vertex-name"]} ${one.subtask}`, HEAD, one.stages.map((/** @type {any} */ stage) => stageRow(stage, now)), "No stage yet."),
+    table(`Stages of ${name}`, HEAD, one.stages.map((/** @type {any} */ stage) => stageRow(stage, now)), "No stage yet."),
     kept,
     one.queries.map((/** @type {any} */ query) => queryOf(query, now)),
   );
