@@ -2,49 +2,15 @@
 
 from __future__ import annotations
 
-from runtime.checkpoint.core.checkpoints import CompletedCheckpoint, QueryPosition
-from runtime.highavailability.records import CheckpointRecord, QueryPositionRecord
+from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
+from runtime.highavailability.records import CheckpointRecord
 
 
-def checkpoint_record(checkpoint: CompletedCheckpoint) -> CheckpointRecord:
+def checkpoint_record(one: CompletedCheckpoint) -> CheckpointRecord:
     """As it is stored."""
-    return CheckpointRecord(
-        checkpoint.checkpoint_id,
-        checkpoint.trigger_millis,
-        checkpoint.completed_millis,
-        tuple(
-            QueryPositionRecord(
-                one.vertex_id,
-                one.subtask_index,
-                one.uid,
-                one.query_id,
-                one.batch_id,
-                one.state_rows,
-                one.state_bytes,
-                one.acknowledged_millis,
-            )
-            for one in checkpoint.positions
-        ),
-    )
+    return CheckpointRecord(one.checkpoint_id, one.trigger_millis, one.completed_millis, one.positions)
 
 
 def checkpoint_of(record: CheckpointRecord) -> CompletedCheckpoint:
     """As an owner knows it."""
-    return CompletedCheckpoint(
-        record.checkpoint_id,
-        record.trigger_millis,
-        record.completed_millis,
-        tuple(
-            QueryPosition(
-                one.vertex_id,
-                one.subtask_index,
-                one.uid,
-                one.query_id,
-                one.batch_id,
-                one.state_rows,
-                one.state_bytes,
-                one.acknowledged_millis,
-            )
-            for one in record.positions
-        ),
-    )
+    return CompletedCheckpoint(record.checkpoint_id, record.trigger_millis, record.completed_millis, record.positions)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from runtime.common.ids import VertexId
+from runtime.gateways.checkpoints import QueryPosition
 
 
 class CheckpointStatus(Enum):
@@ -17,20 +18,6 @@ class CheckpointStatus(Enum):
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
-
-
-@dataclass(frozen=True, slots=True)
-class ArchivedPosition:
-    """What one query has answered: its last committed batch, -1 before the first."""
-
-    vertex_id: VertexId
-    subtask_index: int
-    uid: str
-    query_id: str
-    batch_id: int
-    state_rows: int
-    state_bytes: int
-    acknowledged_millis: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +45,7 @@ class ArchivedCheckpoint:
     tasks_acknowledged: int
     is_discarded: bool = False
     failure: str = ""
-    positions: tuple[ArchivedPosition, ...] = ()
+    positions: tuple[QueryPosition, ...] = ()
     missing: tuple[SubtaskOfCheckpoint, ...] = ()
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from runtime.common.ids import Incarnation, JobId, VertexId
+from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
+from runtime.gateways.checkpoints import QueryPosition
 from runtime.gateways.overview import Takeover
 
 
@@ -54,27 +55,13 @@ class EventsRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryPositionRecord:
-    """One query of a checkpoint. Fields as in QueryPosition."""
-
-    vertex_id: VertexId
-    subtask_index: int
-    uid: str
-    query_id: str
-    batch_id: int
-    state_rows: int
-    state_bytes: int
-    acknowledged_millis: int
-
-
-@dataclass(frozen=True, slots=True)
 class CheckpointRecord:
     """`jobs/<id>/checkpoints/<n>`: a completed checkpoint of a streaming job."""
 
     checkpoint_id: int
     trigger_millis: int
     completed_millis: int
-    positions: tuple[QueryPositionRecord, ...]
+    positions: tuple[QueryPosition, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from runtime.checkpoint.core.checkpoint_coordinator import CheckpointCoordinator
-from runtime.checkpoint.core.checkpoints import CompletedCheckpoint, FailedCheckpoint, PendingCheckpoint, QueryPosition
+from runtime.checkpoint.core.checkpoints import CompletedCheckpoint, FailedCheckpoint, PendingCheckpoint
 from runtime.common.ids import VertexId
 from runtime.executiongraph.archived_checkpoints import (
     ArchivedCheckpoint,
     ArchivedCheckpoints,
-    ArchivedPosition,
     ArchivedSummary,
     CheckpointStatus,
     SubtaskOfCheckpoint,
 )
+from runtime.gateways.checkpoints import QueryPosition
 
 POSITIONS_MAX = 2_000
 """With more in all checkpoints that are shown, only the latest completed one has them: an archive is one message."""
@@ -73,7 +73,7 @@ def _pending(one: PendingCheckpoint) -> ArchivedCheckpoint:
         state_bytes=sum(position.state_bytes for position in one.positions),
         tasks_total=one.tasks_total,
         tasks_acknowledged=len(one.positions),
-        positions=_positions(one.positions),
+        positions=one.positions,
         missing=_missing(awaited),
     )
 
@@ -93,7 +93,7 @@ def _completed(one: CompletedCheckpoint, retained: Sequence[int]) -> ArchivedChe
         tasks_total=len(one.positions),
         tasks_acknowledged=len(one.positions),
         is_discarded=one.checkpoint_id not in retained,
-        positions=_positions(one.positions),
+        positions=one.positions,
     )
 
 
@@ -108,7 +108,7 @@ def _failed(one: FailedCheckpoint) -> ArchivedCheckpoint:
         tasks_total=one.tasks_total,
         tasks_acknowledged=one.tasks_acknowledged,
         failure=one.message,
-        positions=_positions(one.positions),
+        positions=one.positions,
         missing=_missing(one.missing),
     )
 
@@ -119,22 +119,6 @@ def _latest(positions: Sequence[QueryPosition]) -> int:
 
 def _missing(awaited: Iterable[tuple[VertexId, int]]) -> tuple[SubtaskOfCheckpoint, ...]:
     return tuple(SubtaskOfCheckpoint(vertex_id, index) for vertex_id, index in awaited)
-
-
-def _positions(positions: Sequence[QueryPosition]) -> tuple[ArchivedPosition, ...]:
-    return tuple(
-        ArchivedPosition(
-            one.vertex_id,
-            one.subtask_index,
-            one.uid,
-            one.query_id,
-            one.batch_id,
-            one.state_rows,
-            one.state_bytes,
-            one.acknowledged_millis,
-        )
-        for one in positions
-    )
 
 
 def summary_of(values: Sequence[int]) -> ArchivedSummary:

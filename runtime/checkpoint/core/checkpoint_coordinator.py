@@ -7,7 +7,7 @@ shown only when its record is durable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from runtime.checkpoint.core.checkpoint_statistics import CheckpointStatistics
@@ -17,9 +17,9 @@ from runtime.checkpoint.core.checkpoints import (
     CompletedCheckpoint,
     FailedCheckpoint,
     PendingCheckpoint,
-    QueryPosition,
 )
 from runtime.common.ids import ExecutionAttemptId
+from runtime.gateways.checkpoints import QueryPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,11 @@ class CheckpointCoordinator:
         pending = self._pending
         if pending is not None and pending.checkpoint_id == checkpoint_id and attempt_id in pending.awaited:
             self._abort(CheckpointFailureReason.CHECKPOINT_DECLINED, why, millis)
+
+    def interrupted(self, attempts: Collection[ExecutionAttemptId], why: str, millis: int) -> None:
+        """The question to one of these, or its answer, may be lost, which is no fault of its query and counts nothing."""
+        if self._pending is not None and not self._pending.awaited.isdisjoint(attempts):
+            self._abort(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND, why, millis)
 
     def recorded(self, checkpoint_id: int, now: float) -> None:
         """The record is durable: the checkpoint is completed, and those that it subsumes are forgotten."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from runtime.common.ids import ExecutionAttemptId, VertexId
-from runtime.common.stream_progress import NO_BATCH
+from runtime.gateways.checkpoints import QueryPosition
 
 
 class CheckpointFailureReason(Enum):
@@ -20,6 +20,7 @@ class CheckpointFailureReason(Enum):
     TASK_FAILURE = "Task has failed."
     CHECKPOINT_DECLINED = "Checkpoint was declined."
     CHECKPOINT_EXPIRED = "Checkpoint expired before completing."
+    CHECKPOINT_COORDINATOR_SUSPEND = "Checkpoint Coordinator is suspending."
     CHECKPOINT_COORDINATOR_SHUTDOWN = "CheckpointCoordinator shutdown."
 
     @property
@@ -44,23 +45,6 @@ class CheckpointSettings:
 
 NO_CHECKPOINTS = CheckpointSettings()
 """None is made by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryPosition:
-    """How far one query has come: the number of its last committed batch, NO_BATCH before the first.
-
-    `query_id` is Spark's, which stays with the directory; `state_bytes` is what its state takes in memory.
-    """
-
-    vertex_id: VertexId
-    subtask_index: int
-    uid: str
-    query_id: str
-    batch_id: int = NO_BATCH
-    state_rows: int = 0
-    state_bytes: int = 0
-    acknowledged_millis: int = 0
 
 
 @dataclass(frozen=True, slots=True)

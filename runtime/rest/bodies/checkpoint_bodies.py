@@ -12,10 +12,10 @@ from runtime.common.ids import VertexId
 from runtime.executiongraph.archived_checkpoints import (
     ArchivedCheckpoint,
     ArchivedCheckpoints,
-    ArchivedPosition,
     ArchivedSummary,
     CheckpointStatus,
 )
+from runtime.gateways.checkpoints import QueryPosition
 from runtime.rest.bodies.schema import checkpoints as schema
 
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
@@ -127,7 +127,7 @@ def _task(one: ArchivedCheckpoint, vertex_id: VertexId) -> schema.TaskOfCheckpoi
     }
 
 
-def _position(one: ArchivedPosition) -> schema.PositionOfQuery:
+def _position(one: QueryPosition) -> schema.PositionOfQuery:
     return {
         "vertex": one.vertex_id,
         "subtask": one.subtask_index,
@@ -165,7 +165,7 @@ def subtask_details(one: ArchivedCheckpoint, vertex_id: VertexId) -> schema.Task
     }
 
 
-def _answered(one: ArchivedPosition, trigger_millis: int) -> schema.SubtaskOfCheckpoint:
+def _answered(one: QueryPosition, trigger_millis: int) -> schema.SubtaskOfCheckpoint:
     return {
         "className": "completed",
         "index": one.subtask_index,

@@ -247,6 +247,7 @@ class DefaultScheduler:
     def task_manager_disconnected(self, incarnation: Incarnation) -> None:
         """The last messages may not have arrived: the census on the TaskManager's next stream settles that (R11)."""
         self._reconnection.disconnected(incarnation)
+        self._checkpoints.disconnected(incarnation)
 
     def task_manager_lost(self, incarnation: Incarnation, reason: str) -> None:
         """The attempts on the TaskManager have failed, except exclusive ones, which may still run (R14, R18)."""

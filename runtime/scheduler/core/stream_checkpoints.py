@@ -11,12 +11,13 @@ from runtime.checkpoint.core.checkpoint_coordinator import (
     RecordCheckpoint,
     WakeUp,
 )
-from runtime.checkpoint.core.checkpoints import CompletedCheckpoint, QueryPosition
+from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import ExecutionAttemptId, Incarnation
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.checkpoints import QueryPosition
 from runtime.gateways.job_master import CheckpointAnswered
 from runtime.scheduler.core.effects import ScheduleRestart, WriteCheckpoint
 from runtime.scheduler.core.job_context import JobContext
@@ -68,6 +69,20 @@ class StreamCheckpoints:
                 millis,
             )
             self._coordinator.acknowledged(message.checkpoint_id, answer.attempt_id, position)
+
+    def disconnected(self, incarnation: Incarnation) -> None:
+        """The stream to a TaskManager has ended, and what was said on it of a checkpoint may be lost."""
+        if self._coordinator is None:
+            return
+        there = [
+            attempt_id
+            for attempt_id in self._queries()
+            if (found := self._graph.execution(attempt_id)) is not None
+            and found.location is not None
+            and found.location.incarnation == incarnation
+        ]
+        why = "The stream to a TaskManager of its queries has ended."
+        self._coordinator.interrupted(there, why, self._context.at.millis)
 
     def recorded(self, checkpoint_id: int) -> None:
         """The record of a checkpoint is durable."""

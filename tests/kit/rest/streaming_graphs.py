@@ -11,19 +11,19 @@ from runtime.executiongraph.archived import ArchivedExecutionGraph, ArchivedSubt
 from runtime.executiongraph.archived_checkpoints import (
     ArchivedCheckpoint,
     ArchivedCheckpoints,
-    ArchivedPosition,
     ArchivedSummary,
     CheckpointStatus,
     SubtaskOfCheckpoint,
 )
+from runtime.gateways.checkpoints import QueryPosition
 from tests.kit.rest.fakes import FakeDispatcher, archived
 
 _VERTEX = VertexId(f"{1:032x}")
 
 
-def position(subtask: int, batch: int, acknowledged: int) -> ArchivedPosition:
+def position(subtask: int, batch: int, acknowledged: int) -> QueryPosition:
     """What a subtask of `orders` has answered."""
-    return ArchivedPosition(
+    return QueryPosition(
         _VERTEX, subtask, "orders", "0b1f3a52-6c07-4f7e-9a0a-8a3f0f6a3c11", batch, 12, 4096, acknowledged
     )
 

@@ -7,10 +7,11 @@ import pytest
 from runtime.checkpoint.core import checkpoint_archive
 from runtime.checkpoint.core.checkpoint_archive import archived_checkpoints, summary_of
 from runtime.checkpoint.core.checkpoint_coordinator import CheckpointCoordinator, RecordCheckpoint
-from runtime.checkpoint.core.checkpoints import CheckpointSettings, QueryPosition
+from runtime.checkpoint.core.checkpoints import CheckpointSettings
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.archived_checkpoints import CheckpointStatus, SubtaskOfCheckpoint
+from runtime.gateways.checkpoints import QueryPosition
 from tests.kit.control_plane.job_graphs import lone
 from tests.kit.control_plane.job_master_driver import JobMasterDriver
 from tests.kit.control_plane.streaming_jobs import streaming_job

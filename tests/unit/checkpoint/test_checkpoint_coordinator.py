@@ -15,9 +15,9 @@ from runtime.checkpoint.core.checkpoints import (
     CheckpointFailureReason,
     CheckpointSettings,
     CompletedCheckpoint,
-    QueryPosition,
 )
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.gateways.checkpoints import QueryPosition
 
 JOB = JobId("1" * 32)
 ONE, TWO = (ExecutionAttemptId(JOB, VertexId(str(number) * 32), 0, 7, 0) for number in (1, 2))
@@ -168,6 +168,20 @@ def test_late_and_foreign_answers_say_nothing() -> None:
     one.acknowledged(2, other, position(other))
     assert one.pending is not None
     assert one.pending.awaited == {ONE, TWO}
+
+
+def test_what_may_be_lost_on_its_way_counts_nothing_and_the_next_one_follows() -> None:
+    one = coordinator()
+    advance(one, 10.0)
+    one.acknowledged(1, ONE, position(ONE))
+    one.interrupted([ONE], "its stream has ended", 11_000)
+    assert one.pending is not None, "it has answered already"
+    one.interrupted([TWO], "its stream has ended", 11_000)
+    failed = one.statistics.latest_failed
+    assert failed is not None
+    assert failed.reason is CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND
+    assert one.problem == ""
+    assert advance(one, 20.0) == [AskPositions(2, (ONE, TWO))]
 
 
 def test_nothing_begins_once_the_job_ends() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from runtime.common.ids import ClusterUuid, Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
+from runtime.gateways.checkpoints import QueryPosition
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.gateways.overview import Takeover
 from runtime.highavailability import records
@@ -31,9 +32,7 @@ SAMPLES: tuple[Any, ...] = (
     records.GraphRecord(PAYLOAD, "n\u00e4me", 12, "client", "airflow", "team-a"),
     records.OwnerRecord(PROCESS, "host:1", (Takeover(12, PROCESS, "host:2", PROCESS, "host:1", "reason"),)),
     records.EventsRecord(POINTER),
-    records.CheckpointRecord(
-        7, 12, 34, (records.QueryPositionRecord(VertexId("2" * 32), 3, "orders", "query", 41, 5, 6, 33),)
-    ),
+    records.CheckpointRecord(7, 12, 34, (QueryPosition(VertexId("2" * 32), 3, "orders", "query", 41, 5, 6, 33),)),
     records.ResultRecord(JobStatus.FAILED, b"\xff", PAYLOAD),
     records.DoneRecord("d", JobStatus.FINISHED, b"s", "key", 1, 2, "s"),
     records.WantedRecord(wants_cancel=True, client="me", move_to=PROCESS, move_epoch=7, reason="because"),
@@ -64,7 +63,7 @@ SAMPLES: tuple[Any, ...] = (
     ),
 )
 BY_NAME = {type(sample).__name__: sample for sample in SAMPLES}
-NO_RECORDS = {"Payload", "StoredJob", "StoredResult", "StoredToken", "QueryPositionRecord"}
+NO_RECORDS = {"Payload", "StoredJob", "StoredResult", "StoredToken"}
 """Parts of records, and what is read of many."""
 
 
