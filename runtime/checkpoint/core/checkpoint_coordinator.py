@@ -117,7 +117,7 @@ class CheckpointCoordinator:
             self._abort(CheckpointFailureReason.CHECKPOINT_DECLINED, why, millis)
 
     def interrupted(self, attempts: Collection[ExecutionAttemptId], why: str, millis: int) -> None:
-        """The question to one of these, or its answer, may be lost, which is no fault of its query and counts nothing."""
+        """The question to one of these, or its answer, may be lost: no fault of its query, and it counts nothing."""
         if self._pending is not None and not self._pending.awaited.isdisjoint(attempts):
             self._abort(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND, why, millis)
 
