@@ -2,7 +2,7 @@
 # Checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; three to five minutes
 #   --all   all of them, and then the `extended` ones with nothing beside them; two hours more, or longer
-# Without arguments an eighth of the files in tests/suite/rotated.txt runs, which one follows from the commit.
+# Without arguments a twelfth of the files in tests/suite/rotated.txt runs, which one follows from the commit.
 # Parts of them:
 #   --changed [BASE]                  checks, and the tests that the changes since BASE (HEAD) need; under three minutes
 #   --repeat N [--load K] ARGUMENTS   the selected tests N times in random orders, beside K busy processes
@@ -29,8 +29,8 @@ case "${1:-}" in
 esac
 share=() # of the rotated tests; who selects tests has all of them
 if [ -z "$mode$*" ] && commit="$(git rev-parse --short=8 HEAD 2> /dev/null)"; then
-  share=("--share=$((16#${commit:0:8} % 8))")
-  echo "Of the heavy tests in tests/suite/rotated.txt this run has share ${share[0]#--share=} (of 0 to 7, by its commit)."
+  share=("--share=$((16#${commit:0:8} % 12))")
+  echo "Of the heavy tests in tests/suite/rotated.txt this run has share ${share[0]#--share=} (of 0 to 11, by its commit)."
 fi
 failed=()
 FLINKLIKE_TEST_NOTES="$(mktemp "${TMPDIR:-/tmp}/flinklike-notes.XXXXXX")" # each pytest adds its own (tests/conftest.py)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 from http import HTTPStatus
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, compile_path
 from starlette.types import ASGIApp
 
 from runtime.common.errors import FlinklikeError
@@ -98,10 +101,9 @@ def create_app(
         events_router,
     )
     made = [*(make(context) for make in routers), changes_router(context, activity or ActivitySamples(context))]
-    for router in made:
-        app.include_router(router)
-        app.include_router(router, prefix="/v1", include_in_schema=False)
-    app.include_router(dashboard_router(context))
+    for router in (*made, dashboard_router(context)):
+        app.router.routes.extend(router.routes)  # include_router would make each of them again
+    app.router.routes.extend(_under_v1(route) for router in made for route in router.routes)
     for path in ("/openapi.json", "/v1/openapi.json"):
         app.add_api_route(path, app.answer, include_in_schema=False)
     app.add_exception_handler(FlinklikeError, errors.on_flinklike_error)
@@ -126,6 +128,16 @@ def create_app(
             outer = PageSignInMiddleware(outer, desk, context.page_cookie, codes, context.frame_ancestors, sign_out)
     outer = CrossOriginMiddleware(outer, hosts, allowed_hosts, context.audit, checks_host=sign_in is None)
     return ForwardSealMiddleware(outer, context.forward_seal, context.audit)
+
+
+def _under_v1(route: BaseRoute) -> APIRoute:
+    """The same route at Flink's versioned path. It shares the handler: to make one costs a third of a millisecond."""
+    assert isinstance(route, APIRoute)
+    versioned = copy(route)
+    versioned.path = f"/v1{route.path}"
+    versioned.path_regex, versioned.path_format, versioned.param_convertors = compile_path(versioned.path)
+    versioned.include_in_schema = False
+    return versioned
 
 
 async def _on_body_refused(_: Request, error: Exception) -> Response:

@@ -95,6 +95,7 @@ def _keeps(data: bytes) -> None:
     _kept.append(bytearray(b"x" * MIB))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # a hang is told by processor time, of which a busy machine gives little
 @pytest.mark.parametrize(
     ("feed", "kind", "data"),

@@ -111,7 +111,9 @@ def test_a_report_has_the_stages_of_its_attempt_whose_plans_can_be_asked_for(slo
     assert {one.state for one in works[1].stages} <= {"COMPLETE", "SKIPPED"}
     assert slots.do(slots.bench.run(slots.work(lambda ctx: 1, job_id=job))).spark_work is None
     (told,) = slots.do(slots.pool.views.spark([first.attempt_id], has_plans=True)).found
-    assert told.work.stages == works[0].stages
+    done = {one for one in works[0].stages if one.state == "COMPLETE"}
+    assert done  # Spark forgets skipped stages first, once it has seen 200 of all jobs
+    assert done <= set(told.work.stages) <= set(works[0].stages)
     assert any("HashAggregate" in query.plan for query in told.queries)
 
 
