@@ -167,8 +167,13 @@ def granted_in_words(principal: Mapping[str, Any]) -> str:
 
 
 def ownership_lines(details: Mapping[str, Any]) -> list[str]:
-    """The JobMaster process of a job and its takeovers, newest first; none in answers of older releases."""
+    """Who has submitted a job with what, its JobMaster process, its takeovers, newest first.
+
+    Answers of older releases have none of them.
+    """
     lines = []
+    if details.get("client"):
+        lines.append(f"submitted by {details.get('submitter') or 'admin'} with {one_line(str(details['client']))}")
     if details.get("jobmaster-id"):
         lines.append(f"JobMaster process {details['jobmaster-id']} at {details.get('jobmaster', '')}")
     for one in details.get("takeovers", ()):

@@ -100,8 +100,8 @@ class JobSummary:
     owner of an earlier release says none). `end_millis` is -1 while not terminal. `is_committing`: the
     outcome is decided and the outputs become visible, so a cancel comes too late (R26). `keeps_outputs`: the job has
     ended after that without its outputs, or its decision is unknown, so no outputs are deleted (R28). `submitter`,
-    `namespace`, `trace` and `program_run` are stored with the graph; the leader fills them in, and ignores those of an
-    owner (R48).
+    `namespace`, `trace`, `program_run` and `client` are stored with the graph; the leader fills them in, and ignores
+    those of an owner (R48).
     """
 
     job_id: JobId
@@ -123,6 +123,7 @@ class JobSummary:
     trace: str = ""
     program_run: str = ""
     pending_kind: str = ""
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ def initial_summary(source: JobSource) -> JobSummary:
         namespace=source.namespace,
         trace=source.trace,
         program_run=source.program_run,
+        client=source.client,
     )
 
 
@@ -85,8 +86,9 @@ def of_submitter(summary: JobSummary, source: JobSource) -> JobSummary:
         namespace=source.namespace,
         trace=source.trace,
         program_run=source.program_run,
+        client=source.client,
     )
 
 
-def _stored_with_graph(one: JobSummary | JobSource) -> tuple[str, str, str, str]:
-    return one.submitter, one.namespace, one.trace, one.program_run
+def _stored_with_graph(one: JobSummary | JobSource) -> tuple[str, ...]:
+    return one.submitter, one.namespace, one.trace, one.program_run, one.client

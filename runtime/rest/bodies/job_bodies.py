@@ -54,10 +54,11 @@ def job_overview(summary: JobSummary, now: int) -> schema.JobOverview:
 
 
 def whose(summary: JobSummary) -> schema.Ownership:
-    """The namespace of the job, its submitter, "" for the admin (R48), and its trace."""
+    """The namespace of the job, its submitter, "" for the admin (R48), what it has submitted it with, and its trace."""
     return {
         "namespace": summary.namespace or DEFAULT_NAMESPACE,
         "submitter": summary.submitter,
+        "client": summary.client,
         "trace-id": summary.trace[3:35],
     }
 

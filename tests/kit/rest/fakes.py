@@ -186,7 +186,13 @@ class FakeDispatcher:
         made = summary(job_id, status, modified)
         for one in self.submitted:
             if one.job_id == job_id:
-                made = replace(made, submitter=one.submitter, namespace=one.namespace, program_run=one.program_run)
+                made = replace(
+                    made,
+                    submitter=one.submitter,
+                    namespace=one.namespace,
+                    program_run=one.program_run,
+                    client=one.client,
+                )
         self.summaries[job_id] = made
         self.graphs[job_id] = archived(job_id, status)
         ended = self.activity.jobs_ended + status.is_globally_terminal

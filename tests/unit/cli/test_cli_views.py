@@ -103,7 +103,11 @@ def test_info_shows_what_the_code_of_the_job_has_counted(flinklike: RunCommand, 
 
 def test_info_says_who_runs_the_job_and_from_whom_it_was_taken_over(flinklike: RunCommand, server: RestThread) -> None:
     server.put(JOB, JobStatus.RUNNING)
-    _, _, owner, takeover, *_ = flinklike("info", JOB).out.splitlines()
+    told = server.dispatcher.summaries[JOB]
+    server.dispatcher.summaries[JOB] = replace(told, submitter="sam", client="airflow sales.load\x1b[2J")
+    _, _, submitted, owner, takeover, *_ = flinklike("info", JOB).out.splitlines()
+    assert submitted.startswith("submitted by sam with airflow sales.load")
+    assert "\x1b" not in submitted
     assert owner == f"JobMaster process {'b' * 32} at 127.0.0.1:2"
     assert takeover.endswith(": taken over from 10.0.0.9:1 by 127.0.0.1:2 because it was <lost>")
     server.put(JOB, JobStatus.FINISHED)

@@ -66,6 +66,7 @@ def test_an_owner_does_not_say_whose_job_it_runs() -> None:
         shown = made.summary(job(1))
         assert shown is not None
         assert (shown.status, shown.submitter, shown.namespace) == (JobStatus.RUNNING, "sam", "team-a")
+        assert shown.client == SAMS.client != ""
 
 
 def test_nor_does_the_result_that_it_has_stored() -> None:
@@ -74,6 +75,7 @@ def test_nor_does_the_result_that_it_has_stored() -> None:
     ended_summary = recovered_job(StoredJob(job(1), graph, 7, None, 0, None, 0, result)).ended
     assert ended_summary is not None
     assert (ended_summary.submitter, ended_summary.namespace) == ("sam", "team-a")
+    assert ended_summary.client == "tests"
 
 
 def test_a_job_that_an_earlier_release_has_cleaned_is_of_the_default_namespace() -> None:

@@ -49,12 +49,13 @@ class TaskCountPerState(TypedDict):
     failed: int
 
 
-_OwnershipFields = TypedDict("_OwnershipFields", {"namespace": str, "submitter": str, "trace-id": str})
+_OwnershipFields = TypedDict("_OwnershipFields", {"namespace": str, "submitter": str, "client": str, "trace-id": str})
 
 
 class Ownership(_OwnershipFields):
     """The namespace of a job and the principal that has submitted it, "" for the admin. `trace-id`: "" without traces.
 
+    `client`: what the job was submitted with, in the client's own words (of Airflow: DAG, task and run).
     `cluster`: of a history server only, the `high-availability.cluster-id` of the cluster that has run it.
     """
 

@@ -83,6 +83,7 @@ function head(job, result, app) {
       ["ended", time(job["end-time"])],
       ["time", spent(job["start-time"], job["end-time"], Date.now())],
       ["submitted by", job.submitter || "admin"],
+      ["submitted with", job.client],
       ["namespace", job.namespace],
       ["cluster", job.cluster],
       ["JobMaster process", job["jobmaster-id"] ? link(`ui/jobmasters/${job["jobmaster-id"]}`, job.jobmaster) : ""],
