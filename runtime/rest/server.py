@@ -70,11 +70,24 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.is_serving = asyncio.Event()
+        self._is_stopped = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Set `is_serving` when requests are answered."""
         await super().startup(sockets)
         self.is_serving.set()
+
+    async def main_loop(self) -> None:
+        """Set the date of answers once a second; uvicorn's own wakes ten times a second to see whether it is to end."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._is_stopped.wait()
+
+    def stop(self) -> None:
+        """End `main_loop` now."""
+        self.should_exit = True
+        self._is_stopped.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -155,7 +168,7 @@ class HttpServer:
 
     def stop(self) -> None:
         """Refuse new connections and end what runs within a second."""
-        self._server.should_exit = True
+        self._server.stop()
 
 
 class RestServer(HttpServer):
