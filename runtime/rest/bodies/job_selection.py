@@ -13,6 +13,7 @@ from runtime.gateways.dispatcher import JobSummary
 UNFINISHED = "unfinished"
 LIMIT_MAX = 10_000
 TEXT_LENGTH_MAX = 200
+_ENDED = tuple(one for one in JobStatus if one.is_globally_terminal)
 _ORDERS = ("newest", "oldest", "longest", "name")
 
 
@@ -65,7 +66,11 @@ def select(newest_first: Sequence[JobSummary], wanted: JobSelection, now_millis:
 
     When the job `after` has left the list, the page is the first one.
     """
-    found = _ordered([one for one in newest_first if _is_wanted(one, wanted)], wanted.sort, now_millis)
+    named, is_one_of_them = _states(wanted.state)
+    found = [one for one in newest_first if (one.status in named) is is_one_of_them]  # ten thousand, for each open page
+    if wanted.since or wanted.until or wanted.name:
+        found = [one for one in found if _is_wanted(one, wanted)]
+    found = _ordered(found, wanted.sort, now_millis)
     if not wanted.limit:
         return JobPage(found, len(found), "")
     start = next((at for at, one in enumerate(found, 1) if one.job_id == wanted.after), 0) if wanted.after else 0
@@ -74,12 +79,16 @@ def select(newest_first: Sequence[JobSummary], wanted: JobSelection, now_millis:
     return JobPage(page, len(found), "" if is_last else page[-1].job_id)
 
 
+def _states(state: str) -> tuple[tuple[JobStatus, ...], bool]:
+    """A few states, and whether the wanted ones are these or all others."""
+    if not state:
+        return (), False
+    if state == UNFINISHED:
+        return _ENDED, False
+    return (JobStatus(state),), True
+
+
 def _is_wanted(one: JobSummary, wanted: JobSelection) -> bool:
-    if wanted.state == UNFINISHED:
-        if one.status.is_globally_terminal:
-            return False
-    elif wanted.state and one.status.value != wanted.state:
-        return False
     if (wanted.since and one.start_millis < wanted.since) or (wanted.until and one.start_millis >= wanted.until):
         return False
     text = wanted.name.lower()
