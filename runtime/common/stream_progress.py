@@ -37,7 +37,9 @@ class StreamProgress:
     completed batch, NO_BATCH before the first. `phases`: milliseconds of that batch by phase, in Spark's names.
     `watermark_millis`: of the event time. `backlog`: what the sources have and the query has not read, in the unit of
     the source (offsets, files); -1 where the source does not say. `progressed_millis`: when that batch ended.
-    `has_triggered`: its first trigger is over, so that it has restored what it began with.
+    `has_triggered`: its first trigger is over, so that it has restored what it began with. `committed_batch`: the last
+    batch that its directory has for good; None before the first, and where Spark commits later than it tells
+    (`asyncProgressTrackingEnabled`).
     """
 
     query_id: str
@@ -56,3 +58,4 @@ class StreamProgress:
     progressed_millis: int = 0
     has_triggered: bool = False
     is_idle: bool = False
+    committed_batch: int | None = None

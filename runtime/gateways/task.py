@@ -154,7 +154,8 @@ class TaskDeploymentDescriptor:
 
     `deployed_millis`: the begin of its deployment by the owner's clock, for later owners; 0 from older processes.
     `is_first_to_begin`: no earlier attempt of the subtask has begun, under any ordinal (D-067); False from older
-    processes.
+    processes. `committed_batch`: of a streaming query, the last batch that it has committed as far as the owner knows,
+    which its directory must have (R59); None before the first.
     """
 
     attempt_id: ExecutionAttemptId
@@ -166,6 +167,7 @@ class TaskDeploymentDescriptor:
     outputs: tuple[ResultPartitionSpec, ...]
     deployed_millis: int = 0
     is_first_to_begin: bool = False
+    committed_batch: int | None = None
 
 
 class Fault(Enum):

@@ -11,8 +11,8 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import AllocationId, ExecutionAttemptId, PartitionId, VertexId
 from runtime.common.restart_strategies import USER_FAILURES
 from runtime.common.states import ExecutionState, JobStatus
-from runtime.gateways.job_master import EndJob, ReleasePartitions, SlotsDraining
-from runtime.gateways.task import FailureInfo, Fault, OutputDirectory, TaskExecutionReport
+from runtime.gateways.job_master import EndJob, ReleasePartitions, SlotsDraining, TaskProgresses
+from runtime.gateways.task import FailureInfo, Fault, OutputDirectory, TaskExecutionReport, TaskProgress
 from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, OperatorKind
 from runtime.jobgraph.restart_strategy import (
     NO_RESTART,
@@ -23,7 +23,13 @@ from runtime.jobgraph.restart_strategy import (
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import WriteEvents
 from runtime.scheduler.core.failover.settings import FailoverSettings
-from runtime.scheduler.core.job_events import AttemptFinished, FailureHandled, PartitionsLost, SubtasksReset
+from runtime.scheduler.core.job_events import (
+    AttemptFinished,
+    BatchCommitted,
+    FailureHandled,
+    PartitionsLost,
+    SubtasksReset,
+)
 from runtime.scheduler.core.slots.slot_pool import AHEAD_MAX
 from tests.kit.control_plane.job_graphs import edge, graph, vertex
 from tests.kit.control_plane.job_master_driver import (
@@ -35,6 +41,7 @@ from tests.kit.control_plane.job_master_driver import (
     unreadable,
     user_failure,
 )
+from tests.kit.control_plane.streaming_jobs import query, told
 
 TASK_MANAGERS = 3
 STEPS_MAX = 60
@@ -63,7 +70,8 @@ def job_graphs(draw: st.DrawFn) -> JobGraph:
                 modes.append(ExchangeMode.GATHER)
             mode = draw(st.sampled_from(modes))
             edges.append(edge(f"v{producer}", name, mode, input_index=input_index))
-    return graph(*vertices, edges=tuple(edges))
+    queries = [query(f"q{number}", parallelism=2, ends=True) for number in range(draw(st.sampled_from([0, 0, 1])))]
+    return graph(*vertices, *queries, edges=tuple(edges))
 
 
 class Scenario:
@@ -90,6 +98,10 @@ class Scenario:
         self.user_failures = failover.user_failures
         self.is_disturbed = False
         self.checked = 0
+        self.committed: dict[tuple[VertexId, int], int] = {}
+        """The last batch of each subtask of a query that its owner has heard of, or that is durable."""
+        self.batches: dict[tuple[VertexId, int], int] = {}
+        """The last one that was ever told."""
 
     def step(self) -> None:
         """Let one of the things happen that can happen now."""
@@ -98,6 +110,8 @@ class Scenario:
             actions += [self.restart_all, self.restart_timer]
         if self.job.running():
             actions += [self.finish, self.finish, self.run, self.fail_rarely, self.lose_rarely, self.misread_rarely]
+        if any(self.job.deployed[one].task.stream_uid for one in self.job.running()):
+            actions += [self.commit] * 2
         if self.told:
             actions.append(self.tell_again)
         if self.job.pending_events is not None:
@@ -164,6 +178,20 @@ class Scenario:
         attempt_id = self.any_running()
         is_cancelled = attempt_id in self.job.cancelled
         self.report(attempt_id, ExecutionState.CANCELED if is_cancelled else ExecutionState.FINISHED)
+
+    def commit(self) -> None:
+        """A query has committed a batch, and tells it."""
+        queries = [one for one in self.job.running() if self.job.deployed[one].task.stream_uid]
+        attempt_id = self.data.draw(st.sampled_from(queries))
+        place = self.job.whereabouts(attempt_id)
+        if place.incarnation in self.job.cut:
+            return
+        subtask, batch = (attempt_id.vertex_id, attempt_id.subtask_index), self.data.draw(st.integers(0, 9))
+        self.batches[subtask] = max(batch, self.batches.get(subtask, batch))
+        if self.job.core.graph.execution(attempt_id) is not None:  # else a new owner that waits for others
+            self.committed[subtask] = max(batch, self.committed.get(subtask, batch))
+        progress = TaskProgress(attempt_id, 0.0, "", 0, 0, 0, 0, streams=(told(committed_batch=batch),))
+        self.job.handle(ev.TaskManagerSpoke(place, TaskProgresses(JOB_ID, self.job.epoch, (progress,)), self.job.at()))
 
     def fail_rarely(self) -> None:
         if self.data.draw(st.integers(0, self.trouble)) == 0:
@@ -264,6 +292,8 @@ class Scenario:
             self.note_durable(self.job.pending_events)
             self.job.events_applied()
         durable = [event for batch in self.job.durable for event in batch]
+        batches = [event for event in durable if isinstance(event, BatchCommitted)]
+        self.committed = {(one.vertex_id, one.subtask_index): one.batch for one in batches}
         lost = [event.partitions for event in durable if isinstance(event, PartitionsLost)]
         self.unreadable &= {partition for partitions in lost for partition in partitions}
         silent = self.data.draw(st.sets(st.integers(1, TASK_MANAGERS), max_size=1))
@@ -368,6 +398,10 @@ class Scenario:
 
     def check_inputs(self, attempt_id: ExecutionAttemptId) -> None:  # R10
         task = self.job.deployed[attempt_id]
+        subtask = (attempt_id.vertex_id, attempt_id.subtask_index)
+        required = -1 if task.committed_batch is None else task.committed_batch
+        assert required >= self.committed.get(subtask, -1), "R59: a query would begin anew without a word"
+        assert required <= self.batches.get(subtask, -1), "R59: what no query has told is demanded"
         assert self.standing.get((attempt_id.vertex_id, attempt_id.subtask_index), attempt_id) == attempt_id, "R17"
         edges = self.graph.in_edges(attempt_id.vertex_id)
         assert len(task.inputs) == len(edges)

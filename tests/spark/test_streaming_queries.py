@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
+from runtime.gateways.task import Fault
 from runtime.jobgraph.streams import StreamTrigger, TriggerKind
 from tests.kit.spark.slot_box import SlotBox
 from tests.kit.spark.slot_work import RecordingListener, query
@@ -103,6 +105,28 @@ def test_a_query_goes_on_where_its_directory_says(slots: SlotBox, job: JobId, tm
     assert (slots.directory / "checkpoints" / job / "sink" / "0" / "commits" / "2").exists()
 
 
+def test_a_query_does_not_begin_anew_where_its_batches_are_not(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
+    work = slots.work(*query(files, table, trigger=NOW), job_id=job, params=params)
+    write(tmp_path / "in", "1.json", range(3))
+
+    def refused(batch: int) -> Any:
+        again = slots.work(*query(files, table, trigger=NOW), job_id=job, params=params)
+        listener, running = slots.begin(replace(again, task=replace(again.task, committed_batch=batch)))
+        slots.end(running)
+        return listener.terminal.failure
+
+    nothing = refused(0)
+    assert not (tmp_path / "out").exists()
+    own = slots.directory / "checkpoints" / job / "sink" / "0"
+    assert f"has committed batch 0, and its directory {own} has no committed batch here" in nothing.message
+    assert "execution.checkpointing.dir must be a directory that all TaskManagers reach" in nothing.message
+    assert (nothing.at_fault, nothing.is_recoverable, nothing.is_restart_vain) == (Fault.SYSTEM, True, False)
+    assert run(slots, work)[1] == {"batches": 1, "rows": 3, "last_batch": 0}
+    assert "has batch 0 at the latest" in refused(1).message
+    assert refused(0) is None, "it goes on"
+
+
 def test_each_subtask_and_each_uid_has_a_directory(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
     params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
     write(tmp_path / "in", "1.json", range(3))
@@ -136,6 +160,7 @@ def test_a_query_runs_from_its_first_trigger_on(slots: SlotBox, job: JobId, tmp_
     wait_until(lambda: any(stream.batches > 3 for one in listener.progresses.value for stream in one.streams))
     (stream,) = listener.progresses.value[-1].streams
     assert (stream.batch_id >= 3, stream.rows > 0, stream.has_triggered, stream.trigger_millis > 0) == (True,) * 4
+    assert stream.committed_batch == stream.batch_id
     assert "triggerExecution" in {phase.name for phase in stream.phases}
     slots.do(slots.pool.cancel(0, listener.reports[0].attempt_id))
     slots.end(running)

@@ -33,10 +33,12 @@ of a TaskManager they still fit into a stream's outbox of 64 MiB."""
 class ExecutionJobVertex:
     """One vertex with the current attempt of each subtask. `order` is its place in topological order.
 
-    `prior`: earlier attempts by subtask, oldest first, bounded.
+    `prior`: earlier attempts by subtask, oldest first, bounded. `committed`: of a streaming query, the last batch that
+    is known to be committed, by subtask, whatever attempt it was (R59).
     """
 
     __slots__ = (
+        "committed",
         "counts",
         "executions",
         "has_output_directories",
@@ -60,6 +62,7 @@ class ExecutionJobVertex:
         self.unaccepted = len(executions)
         self.has_output_directories = False
         self.prior: dict[int, deque[Execution]] = {}
+        self.committed: dict[int, int] = {}
 
     @property
     def id(self) -> VertexId:
@@ -70,6 +73,10 @@ class ExecutionJobVertex:
     def parallelism(self) -> int:
         """The number of subtasks."""
         return len(self.executions)
+
+    def note_committed(self, subtask_index: int, batch: int) -> None:
+        """A subtask of the query has committed this batch. What is told late takes nothing back."""
+        self.committed[subtask_index] = max(batch, self.committed.get(subtask_index, batch))
 
     @property
     def state(self) -> ExecutionState:

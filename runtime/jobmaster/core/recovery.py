@@ -36,7 +36,18 @@ from runtime.scheduler.core.task_managers.outbox import Outbox
 class Recovery:
     """Collects what earlier owners of one job have left."""
 
-    __slots__ = ("_census", "_failed", "_kept", "_lost", "_read", "_told", "_unheard", "_unreadable", "cancel_reason")
+    __slots__ = (
+        "_census",
+        "_failed",
+        "_kept",
+        "_lost",
+        "_progress",
+        "_read",
+        "_told",
+        "_unheard",
+        "_unreadable",
+        "cancel_reason",
+    )
 
     def __init__(self) -> None:
         self._census = Census()
@@ -47,6 +58,7 @@ class Recovery:
         self._unheard: set[Incarnation] = set()
         self._unreadable: frozenset[Incarnation] = frozenset()
         self._kept: list[ev.TaskManagerSpoke] = []
+        self._progress: dict[ExecutionAttemptId, ev.TaskManagerSpoke] = {}
         self.cancel_reason: str | None = None
         """Of a cancel that has to wait until it is known what there is to stop (R16)."""
 
@@ -113,6 +125,7 @@ class Recovery:
     def _drop_kept(self, incarnation: Incarnation) -> None:
         self._forget_told(incarnation)
         self._kept = [kept for kept in self._kept if kept.incarnation != incarnation]
+        self._progress = {one: kept for one, kept in self._progress.items() if kept.incarnation != incarnation}
 
     def take(self, event: ev.RecoveryEvent | ev.TaskManagerEvent) -> None:
         """Take one event."""
@@ -125,7 +138,8 @@ class Recovery:
                 self._census.registered(incarnations)
                 self._unreadable = unreadable
                 self._unheard &= {*incarnations}
-                self._kept = [kept for kept in self._kept if kept.incarnation in incarnations]
+                for gone in {kept.incarnation for kept in (*self._kept, *self._progress.values())} - incarnations:
+                    self._drop_kept(gone)
             case ev.TaskManagerSpoke():
                 self._take_message(event)
             case ev.TaskManagerDisconnected(incarnation):
@@ -149,8 +163,11 @@ class Recovery:
                 self._census.answered(event.location, census)
             case OfferSlots() | SlotsLost() | SlotsDraining() | TaskReports():
                 self._kept.append(event)
-            case TaskProgresses() | OutputsCommitted() | CommitProgress() | CheckpointAnswered():
-                return  # progress comes again, the outputs are asked to be moved again, checkpoints are made anew
+            case TaskProgresses(progresses=progresses):
+                for one in progresses:
+                    self._progress[one.attempt_id] = replace(event, message=replace(event.message, progresses=(one,)))
+            case OutputsCommitted() | CommitProgress() | CheckpointAnswered():
+                return  # the outputs are asked to be moved again, checkpoints are made anew
             case _:
                 assert_never(event.message)
 
@@ -185,7 +202,8 @@ class Recovery:
         answers = self._census.answers()
         if _ending(answers) - self._ended():
             return None
-        return Inheritance(self._read, answers, _losses_last(self._kept), frozenset(self._unheard))
+        kept = [*_losses_last(self._kept), *self._progress.values()]
+        return Inheritance(self._read, answers, kept, frozenset(self._unheard))
 
     def _ended(self) -> set[ExecutionAttemptId]:
         return {

@@ -98,7 +98,7 @@ class DefaultScheduler:
         self._failover = Failover(graph, self._placement, self._acceptance, context.failures, context.settings)
         self._late_reports = LateReports(graph, self._placement, self._failover, outbox)
         self._timeout = ExecutionTimeout(graph, self._acceptance, started_millis)
-        self._checkpoints = StreamCheckpoints(context, checkpoints)
+        self._checkpoints = StreamCheckpoints(context, self._acceptance, checkpoints)
         self._end: JobEnd | None = None
 
     # --- the beginning ------------------------------------------------------------------------------------
@@ -204,6 +204,7 @@ class DefaultScheduler:
                     self._reported(report)
             case TaskProgresses(progresses=progresses):
                 self._graph.progressed(progresses)
+                self._checkpoints.progressed(progresses)
             case SlotsLost() as lost:
                 self._lose(self._losses.slots_lost(lost))
             case SlotsDraining(allocations=allocations):

@@ -20,9 +20,9 @@ from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
 
-EVENTS_SCHEMA_VERSION = 4
+EVENTS_SCHEMA_VERSION = 5
 """1 had attempts and releases only, 2 neither starts nor whose failures were handled, 3 neither the mode of outputs nor
-their commit; every version is read."""
+their commit, 4 no batches of queries; every version is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,18 @@ class OutputsCommitting:
     type: Literal["outputs-committing"] = "outputs-committing"
 
 
+@dataclass(frozen=True, slots=True)
+class BatchCommitted:
+    """A subtask of a streaming query has committed a batch, its first one as far as is durable: no later attempt of it
+    begins anew (R59). Higher numbers are in the records of checkpoints.
+    """
+
+    vertex_id: VertexId
+    subtask_index: int
+    batch: int
+    type: Literal["batch-committed"] = "batch-committed"
+
+
 JobEvent = (
     JobStarted
     | AttemptFinished
@@ -116,6 +128,7 @@ JobEvent = (
     | PartitionsLost
     | SubtasksReset
     | OutputsCommitting
+    | BatchCommitted
 )
 
 

@@ -12,28 +12,37 @@ from runtime.checkpoint.core.checkpoint_coordinator import (
     WakeUp,
 )
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
-from runtime.common.ids import ExecutionAttemptId, Incarnation
+from runtime.common.ids import ExecutionAttemptId, Incarnation, VertexId
 from runtime.common.states import ExecutionState
+from runtime.common.stream_progress import NO_BATCH
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.checkpoints import QueryPosition
 from runtime.gateways.job_master import CheckpointAnswered
+from runtime.gateways.task import TaskProgress
+from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.effects import ScheduleRestart, WriteCheckpoint
 from runtime.scheduler.core.job_context import JobContext
+from runtime.scheduler.core.job_events import BatchCommitted
 
 
 class StreamCheckpoints:
     """Of one job under one owner. A job without streaming queries has no coordinator, and costs nothing here."""
 
-    __slots__ = ("_context", "_coordinator", "_graph")
+    __slots__ = ("_acceptance", "_context", "_coordinator", "_graph")
 
-    def __init__(self, context: JobContext, completed: Sequence[CompletedCheckpoint] = ()) -> None:
+    def __init__(
+        self, context: JobContext, acceptance: Acceptance, completed: Sequence[CompletedCheckpoint] = ()
+    ) -> None:
         self._context = context
+        self._acceptance = acceptance
         self._graph: ExecutionGraph = context.graph
         self._coordinator: CheckpointCoordinator | None = None
         if any(vertex.vertex.stream_sink is not None for vertex in self._graph.vertices.values()):
             self._coordinator = CheckpointCoordinator(context.checkpointing, context.at.monotonic, completed=completed)
+        for position in completed[-1].positions if completed else ():
+            self._committed(position.vertex_id, position.subtask_index, position.batch_id)
 
     def archived(self) -> ArchivedCheckpoints | None:
         """What is shown of them; None for a job without queries."""
@@ -43,6 +52,27 @@ class StreamCheckpoints:
     def problem(self) -> str:
         """Why the job has to fail, "" as long as it has not to."""
         return "" if self._coordinator is None else self._coordinator.problem
+
+    def progressed(self, progresses: Sequence[TaskProgress]) -> None:
+        """Queries have told which batches their directories have: later attempts must find these (R59)."""
+        if self._coordinator is None:
+            return
+        for progress in progresses:
+            execution = self._graph.execution(progress.attempt_id)
+            if execution is None or not self._is_query(execution):
+                continue
+            for stream in progress.streams:
+                if stream.committed_batch is not None:
+                    index = progress.attempt_id.subtask_index
+                    self._committed(progress.attempt_id.vertex_id, index, stream.committed_batch)
+
+    def _committed(self, vertex_id: VertexId, index: int, batch: int) -> None:
+        vertex = self._graph.vertices[vertex_id]
+        if batch == NO_BATCH:
+            return
+        if index not in vertex.committed:
+            self._acceptance.record(BatchCommitted(vertex_id, index, batch), rides=True)
+        vertex.note_committed(index, batch)
 
     def answered(self, message: CheckpointAnswered) -> None:
         """Queries have told their positions, or that they cannot."""
@@ -68,6 +98,7 @@ class StreamCheckpoints:
                 told.state_bytes,
                 millis,
             )
+            self._committed(position.vertex_id, position.subtask_index, position.batch_id)
             self._coordinator.acknowledged(message.checkpoint_id, answer.attempt_id, position)
 
     def disconnected(self, incarnation: Incarnation) -> None:

@@ -47,7 +47,7 @@ class OwnerLinks:
         return [SendReport(job.owner.incarnation, job.epoch, report)] if self.is_connected(job) else []
 
     def progress(self, job: Job, progress: TaskProgress) -> list[Effect]:
-        """Send progress now or never."""
+        """Send progress now; without a stream the latest waits for the next one."""
         return [SendProgress(job.owner.incarnation, job.epoch, progress)] if self.is_connected(job) else []
 
     def tell(self, job: Job, message: OwnerNews) -> list[Effect]:
@@ -70,6 +70,10 @@ class OwnerLinks:
     def pending_reports(self, job: Job) -> list[Effect]:
         """Send the reports that the owner has not acknowledged."""
         return [effect for report in self._ledger.pending(job.job_id) for effect in self.report(job, report)]
+
+    def kept_progress(self, job: Job) -> list[Effect]:
+        """Send the latest progress of every attempt that runs: one that stands still tells no other."""
+        return [effect for progress in self._ledger.progress(job.job_id) for effect in self.progress(job, progress)]
 
     def _census(self, job: Job) -> Iterator[JobCensus]:
         """Everything that is here of the job, in parts; none when nothing is here and no owner has asked."""

@@ -78,6 +78,7 @@ class AttemptLedger:
         self._states: dict[JobId, dict[ExecutionAttemptId, AttemptState]] = {}
         self._facts: dict[JobId, dict[ExecutionAttemptId, _Facts]] = {}
         self._reports: dict[JobId, dict[ExecutionAttemptId, TaskExecutionReport]] = {}
+        self._progress: dict[JobId, dict[ExecutionAttemptId, TaskProgress]] = {}
         self._kept = 0
         self._kept_bytes = 0
 
@@ -126,9 +127,22 @@ class AttemptLedger:
             self._facts[attempt_id.job_id][attempt_id].running_millis = report.timestamp_millis
         if report.state.is_terminal:
             self._move(attempt_id, AttemptState.REPORTED)
+            self._progress.get(attempt_id.job_id, {}).pop(attempt_id, None)
             self._kept += 1
             self._kept_bytes += report_size_bytes(report)
         return True
+
+    def note_progress(self, progress: TaskProgress) -> bool:
+        """Keep the latest progress of an attempt. False when it is not running."""
+        attempt_id = progress.attempt_id
+        if self.state(attempt_id) is not AttemptState.STARTED:
+            return False
+        self._progress.setdefault(attempt_id.job_id, {})[attempt_id] = progress
+        return True
+
+    def progress(self, job_id: JobId) -> Sequence[TaskProgress]:
+        """What a new stream to the owner goes on with: how far the attempts are that run."""
+        return tuple(self._progress.get(job_id, {}).values())
 
     def acknowledge(self, attempt_id: ExecutionAttemptId) -> bool:
         """REPORTED -> ACKNOWLEDGED. False when there is nothing to acknowledge (any more)."""
@@ -163,6 +177,7 @@ class AttemptLedger:
                 self._drop(report)
         self._states.pop(job_id, None)
         self._facts.pop(job_id, None)
+        self._progress.pop(job_id, None)
 
     def _drop(self, report: TaskExecutionReport) -> None:
         self._kept -= 1
@@ -209,6 +224,8 @@ _ID_BYTES = 160
 _FILE_BYTES = 48
 _ACCUMULATOR_BYTES = 48
 _STAGE_BYTES = 280
+_STREAM_BYTES = 160
+_PHASE_BYTES = 16
 
 
 def _size(text: str) -> int:
@@ -217,7 +234,11 @@ def _size(text: str) -> int:
 
 def progress_size_bytes(progress: TaskProgress) -> int:
     """What a progress takes on the wire, at most."""
-    return REPORT_OVERHEAD_BYTES + _size(progress.text) + _accumulators_size(progress.accumulators)
+    size = REPORT_OVERHEAD_BYTES + _size(progress.text) + _accumulators_size(progress.accumulators)
+    for stream in progress.streams:
+        size += _STREAM_BYTES + _size(stream.query_id) + _size(stream.run_id)
+        size += sum(_size(phase.name) + _PHASE_BYTES for phase in stream.phases)
+    return size
 
 
 def messages_of(told: Iterable[_Told], size_of: Callable[[_Told], int]) -> Iterator[tuple[_Told, ...]]:

@@ -409,8 +409,9 @@ class TaskExecutorCore:
     def _on_progress(self, event: AttemptProgressed) -> list[Effect]:
         attempt_id = event.progress.attempt_id
         job = self.jobs.get(attempt_id.job_id)
-        is_live = self.ledger.state(attempt_id) is AttemptState.STARTED
-        return self._owners.progress(job, event.progress) if job is not None and is_live else []
+        if job is None or not self.ledger.note_progress(event.progress):
+            return []
+        return self._owners.progress(job, event.progress)
 
     def _on_attempt_ended(self, slot_index: int, attempt_id: ExecutionAttemptId) -> list[Effect]:
         slot = self.slots.slot(slot_index)
@@ -439,7 +440,7 @@ class TaskExecutorCore:
         """Tell an owner that is new, or has a new stream, everything that it may not have heard (R6, R10, R11)."""
         allocated = [slot for slot in self.slots.of_job(job.job_id) if slot.state is SlotState.ALLOCATED]
         effects = self._owners.census(job) + self._owners.offer(job, allocated) + self._close_slots(job)
-        return effects + self._owners.pending_reports(job)
+        return effects + self._owners.pending_reports(job) + self._owners.kept_progress(job)
 
     def _end_job(self, job_id: JobId, *, is_over: bool, keeps_outputs: bool = False) -> list[Effect]:
         job = self.jobs.get(job_id)

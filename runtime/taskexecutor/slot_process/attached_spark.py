@@ -253,6 +253,10 @@ class AttachedSpark:
         """Have the JVM count what the streaming queries do that start from here on."""
         self._slot.followStreams()
 
+    def committed_batch(self, directory: str) -> int:
+        """The last batch that is committed in the directory of a query, -1 for none."""
+        return int(self._slot.committedBatch(directory))
+
     def ended_stream(self, run_id: str, timeout_millis: int) -> tuple[int, int, int]:
         """Batches and rows of a query that has ended, and the number of its last batch, -1 for none."""
         batches, rows, last_batch = map(int, str(self._slot.endedStream(str(run_id), timeout_millis)).split())

@@ -59,10 +59,17 @@ class FileUnavailableError(Exception):
     """A file of the job that is named by a URL cannot be read now: its storage, or the way to it, fails."""
 
 
-IN_ONE_SENTENCE = (ApplicationError, ApplicationLostError, RemoteFileError, FileUnavailableError)
+class StateNotFoundError(Exception):
+    """The directory of a streaming query lacks a batch that the query has committed: it does not begin anew (R59).
+
+    Another TaskManager may have it, and a shared file system may show it late, so the restart strategy may try.
+    """
+
+
+IN_ONE_SENTENCE = (ApplicationError, ApplicationLostError, RemoteFileError, FileUnavailableError, StateNotFoundError)
 """Their text says all: no frame of ours, and no error behind them, helps a user."""
 
-_OF_THE_SYSTEM = (SparkUnavailableError, FileUnavailableError, ApplicationLostError)
+_OF_THE_SYSTEM = (SparkUnavailableError, FileUnavailableError, ApplicationLostError, StateNotFoundError)
 _REPEATED_BY_NATURE = (
     UnusableCodeError,
     RemoteFileError,

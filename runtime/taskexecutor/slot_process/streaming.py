@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.jobgraph.graph import Operator
 from runtime.jobgraph.streams import StreamSinkSpec
 from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
-from runtime.taskexecutor.slot_process.causes import TaskError
+from runtime.taskexecutor.slot_process.causes import StateNotFoundError, TaskError
 from runtime.taskexecutor.slot_process.script import returned_by
 from runtime.taskexecutor.slot_process.spark_attachment import is_data_frame
 from runtime.taskexecutor.slot_protocol.wire import WorkOrder
@@ -53,8 +53,10 @@ def run_query(
         )
         raise TaskError(message)
     writer = _writer(sink, spec, functions[-1], contexts[-1], frame)
+    directory = query_directory(order, spec)
+    _require_state(attached, directory, sink.name, order.committed_batch)
     attached.follow_streams()
-    query = writer.option("checkpointLocation", query_directory(order, spec)).queryName(sink.name).start()
+    query = writer.option("checkpointLocation", directory).queryName(sink.name).start()
     query.awaitTermination()
     batches, rows, last_batch = attached.ended_stream(query.runId, _END_TIMEOUT_MILLIS)
     return {"batches": batches, "rows": rows, "last_batch": last_batch}
@@ -63,6 +65,20 @@ def run_query(
 def query_directory(order: WorkOrder, spec: StreamSinkSpec) -> str:
     """Where Spark keeps the state of this query: one directory for each subtask of each uid of each job (R59)."""
     return f"{order.checkpoint_directory}/{spec.uid}/{order.attempt_id.subtask_index}"
+
+
+def _require_state(attached: AttachedSpark, directory: str, name: str, committed: int | None) -> None:
+    """Raises StateNotFoundError where the query would begin anew, or repeat what it has committed elsewhere (R59)."""
+    if committed is None or (found := attached.committed_batch(directory)) >= committed:
+        return
+    has = "no committed batch" if found < 0 else f"batch {found} at the latest"
+    message = (
+        f"the streaming query {name!r} has committed batch {committed}, and its directory {directory} has {has} here. "
+        "It does not begin anew, which would write rows again. execution.checkpointing.dir must be a directory that "
+        "all TaskManagers reach under one name; put back what was deleted there, or submit the job again to begin from "
+        "its sources"
+    )
+    raise StateNotFoundError(message)
 
 
 def _streaming_frame(operator: Operator, value: Any) -> Any:

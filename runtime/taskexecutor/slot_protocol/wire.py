@@ -128,6 +128,7 @@ class WorkOrder:
     names in its directory that the job has brought. `user`: the user of the slot; None: the TaskManager's user. `jars`:
     for the class path of a Java application. `may_move`: a script that needs another Spark for its static conf ends at
     its first session, and says so. `checkpoint_directory`: below which streaming queries of the job keep their state.
+    `committed_batch`: what the directory of the query must have, None for nothing (R59).
     """
 
     attempt_id: ExecutionAttemptId
@@ -155,6 +156,7 @@ class WorkOrder:
     remote: tuple[RemoteFile, ...] = ()
     may_move: bool = False
     checkpoint_directory: str = ""
+    committed_batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

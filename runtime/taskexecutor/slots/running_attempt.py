@@ -297,6 +297,7 @@ def work_order(work: SlotWork) -> WorkOrder:
         user=work.user,
         jars=tuple(map(str, work.jars)),
         remote=work.remote,
+        committed_batch=task.committed_batch,
     )
 
 

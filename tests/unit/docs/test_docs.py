@@ -189,7 +189,13 @@ def test_every_error_class_in_the_text_exists() -> None:
 
     named = {code for _, code in inline_code() if re.fullmatch(r"[A-Z]\w+Error", code)} - {NonRecoverableError.__name__}
     named -= {name for name in named if issubclass(getattr(builtins, name, object), Exception)}
-    named -= {"MemoryLimitExceededError", "SparkLostError", "SparkEndedError", "TemplateProcessLostError"}  # in reports
+    named -= {
+        "MemoryLimitExceededError",
+        "SparkLostError",
+        "SparkEndedError",
+        "TemplateProcessLostError",
+        "StateNotFoundError",
+    }  # in reports
     missing = {name for name in named if not issubclass(getattr(ours, name, object), FlinklikeClientError)}
     assert not missing
 

@@ -28,6 +28,7 @@ from runtime.gateways.task import (
 from runtime.scheduler.core.job_events import (
     EVENTS_SCHEMA_VERSION,
     AttemptFinished,
+    BatchCommitted,
     FailureHandled,
     JobEvent,
     JobStarted,
@@ -105,6 +106,7 @@ EVENTS["4-counted"] = tuple(
     replace(event, accumulators=(COUNTED,), spark_work=WORK) if isinstance(event, AttemptFinished) else event
     for event in EVENTS["4-deployed"]
 )
+EVENTS["5"] = (*EVENTS["4-counted"], BatchCommitted(VERTEX, 1, 41))
 
 
 def recorded(form: str) -> bytes:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from runtime.checkpoint.core.checkpoints import CheckpointSettings
+from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState, JobStatus, JobType
 from runtime.common.stream_progress import StreamPosition
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints, CheckpointStatus
-from runtime.gateways.job_master import CheckpointAnswer, CheckpointAnswered, TriggerCheckpoint
+from runtime.gateways.job_master import CheckpointAnswer, CheckpointAnswered, TaskProgresses, TriggerCheckpoint
+from runtime.gateways.task import TaskProgress
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover.settings import FailoverSettings
-from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, user_failure
-from tests.kit.control_plane.streaming_jobs import streaming_job
+from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, location, user_failure
+from tests.kit.control_plane.streaming_jobs import streaming_job, told
 
 E = ExecutionState
 ONE_RESTART = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=1, delay_seconds=0.0))
@@ -30,6 +32,15 @@ class StreamingDriver(JobMasterDriver):
             failover=self.failover,
             checkpointing=CheckpointSettings(interval=10.0),
         )
+
+    def committed(self, attempt_id: ExecutionAttemptId, batch: int | None, tm: int = 0) -> None:
+        """The query of an attempt tells what its directory has."""
+        progress = TaskProgress(attempt_id, 0.0, "", 0, 0, 0, 0, streams=(told(committed_batch=batch),))
+        self.says(TaskProgresses(JOB_ID, self.epoch, (progress,)), tm)
+
+    def required(self) -> list[int | None]:
+        """Which batch the directory of each deployed attempt must have, in order of deployment."""
+        return [task.committed_batch for task in self.deployed.values()]
 
     def queries_run(self) -> None:
         """Each deployed attempt has told that it runs."""
@@ -115,3 +126,60 @@ def test_the_checkpoint_before_a_restart_is_shown_as_restored() -> None:
     shown = job.shown()
     assert shown.restored is not None
     assert (shown.restored.checkpoint_id, shown.restored_count, shown.restored_millis) == (1, 1, at)
+
+
+def test_a_later_attempt_must_find_what_was_committed() -> None:  # R59
+    job = StreamingDriver(streaming_job("orders"), failover=ONE_RESTART)
+    job.offer(1)
+    (first,) = job.running()
+    job.committed(first, None)
+    job.committed(first, 7)
+    job.committed(first, 5)  # late
+    fail(job)
+    job.offer(2)
+    assert job.required() == [None, 7]
+
+
+def test_the_position_in_a_checkpoint_must_be_found_too() -> None:  # R59
+    job = StreamingDriver(streaming_job("orders"), failover=ONE_RESTART)
+    job.offer(1)
+    job.queries_run()
+    job.committed(job.running()[0], 3)
+    job.checkpoint(7)
+    fail(job)
+    job.offer(2)
+    assert job.required() == [None, 7]
+
+
+def test_that_something_was_committed_outlives_owner_and_task_manager() -> None:  # R59
+    job = StreamingDriver(streaming_job("orders"), failover=ONE_RESTART)
+    job.offer(1)
+    job.committed(job.running()[0], 2)
+    job.committed(job.running()[0], 3)
+    job.handle(ev.Ticked(job.at()))
+    settle(job)
+    job.lose_task_manager(is_reaped=True)
+    job.change_owner([])
+    job.offer(2, tm=1)
+    assert job.required() == [None, 2]
+    job.committed(job.running()[0], 4, tm=1)
+    assert not job.core.wants_tick, "it is durable already"
+
+
+def test_what_is_told_while_an_owner_takes_over_is_not_lost() -> None:
+    job = StreamingDriver(streaming_job("orders"), failover=ONE_RESTART)
+    job.offer(1)
+    (first,) = job.running()
+    job.begin_next_owner()
+    job.handle(ev.TaskManagersRegistered(frozenset({location().incarnation}), job.at()))
+    job.handle(job.census_of(location()))
+    job.committed(first, 4)
+    job.committed(first, 5)
+    job.handle(ev.JobRead(streaming_job("orders"), (), job.at()))
+    assert job.core.status is JobStatus.RUNNING
+    execution = job.core.graph.execution(first)
+    assert execution is not None
+    assert execution.progress is not None
+    fail(job)
+    job.offer(2)
+    assert job.required() == [None, 5]

@@ -69,6 +69,7 @@ class DeploymentFactory:
             outputs=self._outputs[vertex.id],
             deployed_millis=execution.timestamps.get(ExecutionState.DEPLOYING, 0),
             is_first_to_begin=execution.is_first_to_begin,
+            committed_batch=vertex.committed.get(index),
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import FailureHistory
@@ -20,6 +20,7 @@ from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.scheduler.core.job_events import (
     AttemptFinished,
+    BatchCommitted,
     FailureHandled,
     JobEvent,
     JobStarted,
@@ -81,11 +82,12 @@ class RecoveredJob:
             case FailureHandled():
                 self._fail(event)
             case PartitionsLost(partitions):
-                for subtask in {(one.producer.vertex_id, one.producer.subtask_index) for one in partitions}:
-                    self.losses[subtask] = self.losses.get(subtask, 0) + 1
+                self._lose(partitions)
             case SubtasksReset():
                 for index, ordinal in zip(event.subtasks, event.ordinals, strict=True):
                     self._reset(event, index, ordinal, at_millis)
+            case BatchCommitted(vertex_id, index, batch):
+                self.graph.vertices[vertex_id].note_committed(index, batch)
             case _:
                 assert_never(event)
 
@@ -106,6 +108,10 @@ class RecoveredJob:
                 execution.may_have_begun = True
                 self.graph.adopt(execution)
                 self.graph.transition(execution, ExecutionState.FAILED, failed_millis)
+
+    def _lose(self, partitions: Iterable[PartitionId]) -> None:
+        for subtask in {(one.producer.vertex_id, one.producer.subtask_index) for one in partitions}:
+            self.losses[subtask] = self.losses.get(subtask, 0) + 1
 
     def _fail(self, event: FailureHandled) -> None:
         self.failures.add(event.exception, is_concurrent=event.is_concurrent)

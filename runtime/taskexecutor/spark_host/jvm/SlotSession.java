@@ -1,6 +1,7 @@
 package org.apache.spark;
 
 import java.io.File;
+import java.io.FileNotFoundException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Enumeration;
@@ -12,6 +13,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ForkJoinWorkerThread;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.logging.log4j.Level;
 import org.apache.logging.log4j.core.config.Configurator;
@@ -330,6 +332,25 @@ public final class SlotSession {
   /** Of a query that has ended: batches, rows, and the number of its last batch, with blanks between. */
   public String endedStream(String runId, long millis) throws Exception {
     return SlotStreams.ended(tag, runId, millis);
+  }
+
+  /** The last batch that is committed in the directory of a query, by the names in its commit log; -1 for none. */
+  public long committedBatch(String directory) throws Exception {
+    Path commits = new Path(directory, "commits");
+    FileStatus[] found;
+    try {
+      found = commits.getFileSystem(session.sessionState().newHadoopConf()).listStatus(commits);
+    } catch (FileNotFoundException error) {
+      return -1;
+    }
+    long last = -1;
+    for (int i = 0; i < found.length; i++) {
+      String name = found[i].getPath().getName();
+      if (name.matches("[0-9]{1,18}")) {
+        last = Math.max(last, Long.parseLong(name));
+      }
+    }
+    return last;
   }
 
   /** The last committed batches of the running queries of a session, as a JSON list; "[]" when it is not open any more. */

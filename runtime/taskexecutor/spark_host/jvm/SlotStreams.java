@@ -2,6 +2,7 @@ package org.apache.spark;
 
 import java.util.Iterator;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.internal.SharedState;
 import org.apache.spark.sql.streaming.StateOperatorProgress;
@@ -17,7 +18,14 @@ import scala.Option;
 public final class SlotStreams extends StreamingQueryListener {
   private static final Map FOLLOWED = new ConcurrentHashMap();
 
+  private static final String COMMITS_LATER = "AsyncProgressTrackingMicroBatchExecution";
+
   private final Map queries = new ConcurrentHashMap();
+  private final SharedState state;
+
+  private SlotStreams(SharedState state) {
+    this.state = state;
+  }
 
   private static final class Seen {
     String id;
@@ -27,12 +35,13 @@ public final class SlotStreams extends StreamingQueryListener {
     boolean hasTriggered;
     boolean isIdle;
     boolean isEnded;
+    boolean commitsLater;
     StreamingQueryProgress last;
   }
 
   /** Follow all queries that the session will start. Idempotent. */
   static void follow(String tag, org.apache.spark.sql.classic.SparkSession session) {
-    SlotStreams made = new SlotStreams();
+    SlotStreams made = new SlotStreams(session.sharedState());
     if (FOLLOWED.putIfAbsent(tag, made) == null) {
       session.streams().addListener(made);
     }
@@ -58,6 +67,7 @@ public final class SlotStreams extends StreamingQueryListener {
       seen.rows += progress.numInputRows();
       seen.id = String.valueOf(progress.id());
       seen.name = progress.name();
+      seen.commitsLater = seen.last == null ? commitsLater(String.valueOf(progress.runId())) : seen.commitsLater;
       seen.last = progress;
       seen.hasTriggered = true;
       seen.isIdle = false;
@@ -78,6 +88,12 @@ public final class SlotStreams extends StreamingQueryListener {
       seen.isEnded = true;
       seen.notifyAll();
     }
+  }
+
+  /** True for a query that tells of batches before its commit log has them. */
+  private boolean commitsLater(String runId) {
+    Object query = state.activeStreamingQueries().get(UUID.fromString(runId));
+    return query != null && query.getClass().getName().endsWith(COMMITS_LATER);
   }
 
   private Seen of(String runId) {
@@ -163,6 +179,7 @@ public final class SlotStreams extends StreamingQueryListener {
           out.append(",\"rows\":").append(seen.rows);
           out.append(",\"has_triggered\":").append(seen.hasTriggered);
           out.append(",\"is_idle\":").append(seen.isIdle);
+          out.append(",\"committed\":").append(seen.last == null || seen.commitsLater ? -1 : seen.last.batchId());
           out.append(",\"progress\":").append(seen.last == null ? "null" : seen.last.json()).append('}');
         }
       }
