@@ -1,0 +1,124 @@
+"""Savepoints as directories: the last step that makes one visible, reading, and deletion (R60)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from runtime.checkpoint.savepoint.file_tree import FileTree, in_parallel, sync_directory
+from runtime.checkpoint.savepoint.savepoint_form import (
+    METADATA,
+    METADATA_BYTES_MAX,
+    Savepoint,
+    SavepointFile,
+    parse_savepoint,
+    savepoint_text,
+)
+from runtime.common.deletion import delete_tree
+from runtime.common.errors import InvalidInputError, NotFoundError
+
+PREFIX = "savepoint-"
+PART_SUFFIX = ".part"
+
+
+def savepoint_name(job_id: str, number: str) -> str:
+    """The name of a savepoint: six characters of the job id, and 12 hexadecimal digits."""
+    return f"{PREFIX}{job_id[:6]}-{number}"
+
+
+def part_path(target: Path, name: str) -> Path:
+    """Where a savepoint is written before it is whole."""
+    return target / f".{name}{PART_SUFFIX}"
+
+
+def finish_savepoint(part: Path, savepoint: Savepoint) -> Path:
+    """Verify every file of a savepoint that is being written, write `_metadata`, and rename it. Blocking.
+
+    `part` is `.<name>.part` and holds exactly what `savepoint` says. Returns `<name>` beside it, durable. Idempotent:
+    the same savepoint once more returns the same. Raises InvalidInputError for files that are missing, others, or too
+    many.
+    """
+    final = _final_path(part)
+    if not part.exists() and (final / METADATA).exists():
+        if read_savepoint(final) != savepoint:
+            message = f"{final} is another savepoint"
+            raise InvalidInputError(message)
+        return final
+    _verify(part, savepoint)
+    for query in savepoint.queries:
+        (part / query.directory).mkdir(parents=True, exist_ok=True)
+    with (part / METADATA).open("wb") as out:
+        out.write(savepoint_text(savepoint))
+        out.flush()
+        os.fsync(out.fileno())
+    for folder in {part, *(part / query.uid for query in savepoint.queries)}:
+        sync_directory(folder)
+    part.rename(final)
+    sync_directory(final.parent)
+    return final
+
+
+def read_savepoint(path: Path) -> Savepoint:
+    """What a savepoint says of itself. Reads `_metadata` only: files are verified when they are used.
+
+    Raises NotFoundError where there is no savepoint, InvalidInputError for one that cannot be read.
+    """
+    try:
+        text = FileTree(path).read(METADATA, METADATA_BYTES_MAX)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        message = f"there is no savepoint at {path}: it has no {METADATA}"
+        raise NotFoundError(message) from error
+    return parse_savepoint(text, str(path / METADATA))
+
+
+def savepoints_in(directory: Path) -> Iterator[Path]:
+    """Savepoints in a directory, oldest first by their names. Raises OSError where there is no directory."""
+    for entry in sorted(directory.iterdir()):
+        if entry.name.startswith(PREFIX) and not entry.is_symlink() and (entry / METADATA).is_file():
+            yield entry
+
+
+def dispose(path: Path) -> None:
+    """Delete a savepoint. Follows no link. Raises NotFoundError and InvalidInputError as `read_savepoint`, and OSError.
+
+    It is renamed first (`.<name>.disposed`), so what an interrupted call leaves is no savepoint any more.
+    """
+    if path.is_symlink():
+        message = f"{path} is a link: dispose of what it leads to"
+        raise InvalidInputError(message)
+    savepoint = read_savepoint(path)
+    known = {METADATA, *(query.uid for query in savepoint.queries)}
+    listing = FileTree(path).listing()
+    if strange := {*listing.files, *listing.directories} - known:
+        message = f"{path} holds {sorted(strange)[:5]} beside the savepoint: nothing is deleted"
+        raise InvalidInputError(message)
+    doomed = path.with_name(f".{path.name}.disposed")
+    path.rename(doomed)
+    if failures := delete_tree(doomed):
+        raise failures[0]
+
+
+def _final_path(part: Path) -> Path:
+    name = part.name
+    if not name.startswith(f".{PREFIX}") or not name.endswith(PART_SUFFIX):
+        message = f"{part} is not the name of a savepoint that is being written"
+        raise InvalidInputError(message)
+    return part.with_name(name[1 : -len(PART_SUFFIX)])
+
+
+def _verify(part: Path, savepoint: Savepoint) -> None:
+    tree = FileTree(part)
+    told = {f"{query.directory}/{file.path}": file for query in savepoint.queries for file in query.snapshot.files}
+    found = set(tree.below())
+    if wrong := sorted(found.symmetric_difference(told)):
+        message = f"{part} has files that the savepoint does not have, or the other way: {wrong[:5]}"
+        raise InvalidInputError(message)
+
+    def differs(path: str) -> str:
+        file: SavepointFile = tree.digest(path)
+        return "" if (file.size, file.sha256) == (told[path].size, told[path].sha256) else path
+
+    if changed := sorted(path for path in in_parallel(differs, told) if path):
+        message = f"{part} has files that have changed since they were copied: {changed[:5]}"
+        raise InvalidInputError(message)
