@@ -26,7 +26,13 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_flinklike.operators.cancel",
             )
         ],
-        "sensors": [_modules("airflow_flinklike.sensors.job", "airflow_flinklike.sensors.cluster")],
+        "sensors": [
+            _modules(
+                "airflow_flinklike.sensors.job",
+                "airflow_flinklike.sensors.cluster",
+                "airflow_flinklike.sensors.stream",
+            )
+        ],
         "hooks": [_modules("airflow_flinklike.hooks.flinklike")],
         "triggers": [_modules("airflow_flinklike.triggers.job", "airflow_flinklike.triggers.sensing")],
         "connection-types": [_connection_type()],

@@ -139,6 +139,15 @@ _OVERVIEW = {
 }
 _EVENT = {**dict.fromkeys(("id", "kind", "message"), TEXT), "timestamp": MILLIS}
 
+_QUERY = {
+    **dict.fromkeys(("batch-id", "backlog"), NUMBER),
+    **dict.fromkeys(("rows", "state-rows", "state-bytes", "trigger-millis"), COUNT),
+    **dict.fromkeys(("input-rows-per-second", "processed-rows-per-second"), REAL),
+    **dict.fromkeys(("watermark", "progressed"), MILLIS),
+    "idle": FLAG,
+}
+_STREAM = {"uid": TEXT, "name": TEXT, "subtasks": [{"subtask": COUNT, "status": TEXT, "queries": [_QUERY]}]}
+
 _ID = "(?P<job>[0-9a-f]{32})"
 _SHAPES: Mapping[str, Shape] = {
     "/overview": {**_OVERVIEW, "flink-version?": TEXT},
@@ -153,6 +162,7 @@ _SHAPES: Mapping[str, Shape] = {
     f"/jobs/{_ID}/accumulators": {"user-task-accumulators": [_ACCUMULATOR], "left-out?": COUNT},
     f"/jobs/{_ID}/exceptions": {"exceptionHistory": {"entries": [_FAILURE]}},
     f"/jobs/{_ID}/execution-result": {"status": {"id": TEXT}, "job-execution-result?": _RESULT},
+    f"/jobs/{_ID}/streams": {"jid": JOB_ID, "now": MILLIS, "vertices": [_STREAM]},
     f"/jobs/{_ID}/logs": {
         "state": STATE,
         "last-modification": NUMBER,

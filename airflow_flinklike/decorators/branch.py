@@ -29,7 +29,7 @@ class FlinklikeBranchOperator(FlinklikeDecoratedOperator, BranchMixIn):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not self.wait_for_completion:
+        if not self.waits_for_value:
             message = (
                 f"task {self.task_id!r}: a branch is chosen by the job's value, so wait_for_completion must be True"
             )

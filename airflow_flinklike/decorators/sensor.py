@@ -32,7 +32,7 @@ class FlinklikePokeOperator(FlinklikeDecoratedOperator, BaseSensorOperator):
         if deferrable:
             message = f"task {self.task_id!r}: each poke is a job, and none is deferred: use mode='reschedule'"
             raise PipelineError(message)
-        if not self.wait_for_completion:
+        if not self.waits_for_value:
             message = f"task {self.task_id!r}: a poke is the job's value, so wait_for_completion must be True"
             raise PipelineError(message)
 

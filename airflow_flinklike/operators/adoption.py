@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from airflow_flinklike.task_instance.stored_job import StoredJob
@@ -36,9 +36,11 @@ class TaskLife:
         """True for the id of a job of this life, or of one that a clear has ended since the run was started.
 
         `number` is that of the job, None for one that its tries have counted. Nobody can make an id of another task.
+        True as well for a job that all runs of the task share (`SharedTask`).
         """
         if number is not None:
-            return self.job_id_of(number) == job_id
+            shared = SharedTask(self.dag_id, self.task_id, self.map_index)
+            return job_id in {self.job_id_of(number), shared.job_id_of(number)}
         if any(self.job_id_of(one) == job_id for one in range(1, _TRIES_LOOKED_AT + 1)):
             return True
         oldest = max(0, self.max_tries - _LIVES_LOOKED_AT)
@@ -70,6 +72,34 @@ class TaskLife:
         for life, tries in lives:
             for number in range(min(try_number - 1, tries), 0, -1):
                 yield StoredJob(life.job_id_of(number), life.max_tries, life.run_started)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTask:
+    """A task whose runs share one job, which the first of them submits and the others find (`ensure_running`)."""
+
+    dag_id: str
+    task_id: str
+    map_index: int
+
+    def job_id_of(self, number: int) -> JobId:
+        """The id of the task's job of that number. It says nothing of the run."""
+        parts = ["all runs", self.dag_id, self.task_id, self.map_index, number]
+        return JobId(hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32])
+
+    def numbers(self) -> dict[JobId, int]:
+        """The ids among which the job is looked for, with their numbers."""
+        return {self.job_id_of(number): number for number in range(1, _TRIES_LOOKED_AT + 1)}
+
+
+def number_after(known: Collection[int]) -> int | None:
+    """The number of the next job of a SharedTask. `known`: those of ended jobs that the cluster knows.
+
+    Two runs that look at once find the same, so the cluster accepts one of them. None: each number is known.
+    """
+    latest = max(known, default=0)
+    after = [*range(latest + 1, _TRIES_LOOKED_AT + 1), *range(1, latest)]
+    return next((number for number in after if number not in known), None)
 
 
 _TRIES_LOOKED_AT = 500

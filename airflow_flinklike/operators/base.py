@@ -20,6 +20,7 @@ from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import (
     FlinklikeClientError,
     JobCanceledError,
+    PipelineError,
     WorkerStoppedError,
 )
 from airflow_flinklike.hooks.connection import ClusterAccess
@@ -35,6 +36,7 @@ from airflow_flinklike.operators.tolerant import SparkSubmitTolerance, defaults_
 from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, worker_kill_cause
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -65,6 +67,10 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         `[flinklike]` in airflow.cfg
     :param namespace: the namespace of the job; default that of the connection, else that of its token
     :param wait_for_completion: False: submit, return the job's id and leave the waiting to a FlinklikeJobSensor
+    :param wait_for: 'end', the default, or 'running': return the job's id when all its tasks run, for jobs that do not
+        end; streaming queries run from the end of their first trigger on. A job that fails before that fails the task
+    :param ensure_running: all runs of the task have one job: a run that finds it running leaves it as it is, any other
+        submits it; it waits for 'running'. Marks, clears and timeouts of the task leave the job alone
     """
 
     operator_extra_links: Collection[BaseOperatorLink] = (FlinklikeJobLink(),)
@@ -85,6 +91,8 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         orphan_timeout: float | timedelta | Configured | None = CONFIGURED,
         poll_interval: float | None = None,
         wait_for_completion: bool = True,
+        wait_for: str | None = None,
+        ensure_running: bool = False,
         namespace: str = "",
         **kwargs: Any,
     ) -> None:
@@ -105,6 +113,9 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         check_poll_interval(self.poll_interval)
         check_not_negative(inline_timeout=self.inline_timeout, orphan_timeout=self.orphan_timeout)
         self.wait_for_completion = wait_for_completion
+        self.wait_for = wait_for or ("running" if ensure_running else "end")
+        self.ensure_running = ensure_running
+        self._check_waiting()
         self.namespace = namespace
         self._calls: InterruptibleCalls | None = None
         self._is_killed_early = False
@@ -112,9 +123,26 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         self.default_conf: Mapping[str, str] = {}
         """The default Spark conf of the connection, known while the task is executed."""
 
+    def _check_waiting(self) -> None:
+        """Raises PipelineError, when the DAG is parsed, for parameters of waiting that contradict each other."""
+        if self.wait_for not in {"end", "running"}:
+            message = f"task {self.task_id!r}: wait_for is {self.wait_for!r}, expected 'end' or 'running'"
+        elif self.wait_for == "running" and not self.wait_for_completion:
+            message = f"task {self.task_id!r}: wait_for='running' waits, and wait_for_completion=False does not"
+        elif self.ensure_running and (self.wait_for != "running" or self.is_repeated):
+            message = f"task {self.task_id!r}: ensure_running waits until the job runs, not for its end"
+        else:
+            return
+        raise PipelineError(message)
+
     @abstractmethod
     def build_program(self, context: Context) -> JobProgram:
         """Build the job in the worker, from rendered fields. Raises PipelineError."""
+
+    @property
+    def waits_for_value(self) -> bool:
+        """False if the task returns the id of a job that goes on."""
+        return self.wait_for_completion and self.wait_for == "end"
 
     @property
     def hook(self) -> FlinklikeHook:
@@ -132,7 +160,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
     # --- what Airflow calls -------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> Any:
-        """Adopt or submit, then wait or defer. Returns the job's value, or its id without `wait_for_completion`."""
+        """Adopt or submit, then wait or defer. Returns the job's value, or its id if it does not wait for the end."""
         self.explain()
         return self.run_job(context)
 
@@ -147,6 +175,8 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
             if reason not in _ENDS:
                 raise error_of_event(event)
             assert run.job_id is not None
+            if self.wait_for == "running":
+                return self._start_of(context, run, run.job_id, has_failed=reason in _FAILURES)
             result = run.wait(run.job_id)
             assert result is not None
             return self.value_of(context, run.client, run.access, result)
@@ -219,12 +249,13 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         orphan = None if self.orphan_timeout is None else timedelta(seconds=_seconds(self.orphan_timeout))
         settings = RunSettings(
             self.durable_job and not self.is_repeated,
-            self.cancel_on_kill,
+            self.cancel_on_kill and not self.ensure_running,
             self.poll_interval,
-            orphan,
+            None if self.ensure_running else orphan,
             self.flinklike_conn_id,
             self.namespace,
             self.is_repeated,
+            self.ensure_running,
         )
         self.default_conf = access.conf
         observer = self.make_observer(access, bookmark)
@@ -252,10 +283,25 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         self.tell_job(context, run.access, job_id)
         if not self.wait_for_completion:
             return job_id
-        result = run.wait(job_id, _seconds(self.inline_timeout) if self.deferrable else None)
+        seconds = _seconds(self.inline_timeout) if self.deferrable else None
+        if self.wait_for == "running":
+            state = run.wait_for_start(job_id, seconds)
+            if state is None:
+                self._defer(context, run)
+            return self._start_of(context, run, job_id, has_failed=state.status in _FAILED)
+        result = run.wait(job_id, seconds)
         if result is None:
             self._defer(context, run)
         return self.value_of(context, run.client, run.access, result)
+
+    def _start_of(self, context: Context, run: JobRun, job_id: JobId, *, has_failed: bool) -> JobId:
+        """The id of a job that runs, or has FINISHED. Raises JobFailedError, JobCanceledError."""
+        if has_failed:
+            result = run.wait(job_id)
+            assert result is not None
+            self.value_of(context, run.client, run.access, result)
+        self.log.info("All tasks of job %s run: the job goes on, and the task is done", job_id)
+        return job_id
 
     def _defer(self, context: Context, run: JobRun, *, must_insist: bool = False) -> NoReturn:
         assert run.job_id is not None
@@ -268,11 +314,12 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
             trigger=FlinklikeJobTrigger(
                 run.job_id,
                 self.flinklike_conn_id,
-                cancel_on_kill=self.cancel_on_kill,
+                cancel_on_kill=run.settings.may_cancel,
                 deadline_millis=None if deadline is None else int(deadline.timestamp() * 1000),
                 poll_interval=self.poll_interval,
                 insist_interval=run.settings.insist_seconds if must_insist else run.insist_interval,
                 bookmark=run.observer.bookmark(),
+                until_running=self.wait_for == "running",
             ),
             method_name="execute_complete",
             timeout=timeout,
@@ -287,7 +334,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
             raise WorkerStoppedError(message)
         cause = self._kill_cause(context, run)
         if cause is KillCause.USER:
-            if self.cancel_on_kill:
+            if run.settings.may_cancel:
                 self.log.info("The task was marked or cleared: job %s ends", run.job_id)
                 run.cancel(seconds=_KILL_SECONDS)
             raise JobCanceledError(run.job_id)
@@ -315,11 +362,15 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
             return KillCause.UNKNOWN
 
     def _timed_out(self, run: JobRun) -> str:
-        """Cancel the job. Returns the message of the timeout."""
+        """Cancel the job, unless other runs share it. Returns the message of the timeout."""
+        if self.ensure_running:
+            return f"execution_timeout {self.execution_timeout} is over: job {run.job_id} does not run yet, and is kept"
         return f"execution_timeout {self.execution_timeout} is over: {run.cancel(seconds=_TIMEOUT_SECONDS)}"
 
 
-_ENDS = frozenset({JobEventReason.FINISHED, JobEventReason.FAILED, JobEventReason.CANCELED})
+_FAILURES = frozenset({JobEventReason.FAILED, JobEventReason.CANCELED})
+_ENDS = _FAILURES | {JobEventReason.FINISHED, JobEventReason.RUNNING}
+_FAILED = frozenset({JobStatus.FAILED, JobStatus.CANCELED})
 
 
 def _seconds(value: float | timedelta) -> float:

@@ -27,15 +27,26 @@ from airflow_flinklike.exceptions import (
     FlinklikeClientError,
     JobConflictError,
     JobNotFoundError,
+    JobRefusedError,
 )
 from airflow_flinklike.hooks.connection import ClusterAccess
-from airflow_flinklike.operators.adoption import Adopt, EndThenSubmit, Submit, TakeResult, TaskLife, decide
+from airflow_flinklike.operators.adoption import (
+    Adopt,
+    EndThenSubmit,
+    SharedTask,
+    Submit,
+    TakeResult,
+    TaskLife,
+    decide,
+    number_after,
+)
 from airflow_flinklike.operators.calls import InterruptibleCalls
 from airflow_flinklike.task_instance.job_store import job_store
 from airflow_flinklike.task_instance.observation import JobObserver, Log
 from airflow_flinklike.task_instance.stored_job import STORE_KEY, StoredJob, parse_stored
 from airflow_flinklike.task_instance.task_states import TaskKey
 from airflow_flinklike.task_instance.tracing import current_traceparent
+from airflow_flinklike.triggers.conditions import have_all_started
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
@@ -61,6 +72,8 @@ class RunSettings:
     namespace: str = ""
     is_repeated: bool = False
     """Each execution may run several jobs, one after the other, and none of them is adopted."""
+    is_shared: bool = False
+    """All runs of the task have one job: it is found by the ids of SharedTask, and nothing that ends a run ends it."""
 
     @property
     def insist_seconds(self) -> float:
@@ -99,6 +112,7 @@ class JobRun:
         self._try_number = int(getattr(context["ti"], "try_number", 1) or 1)
         self._life = life_of(context)
         self._context_carrier = getattr(context["ti"], "context_carrier", None)
+        self._shared = shared_task_of(context)
         self._run_started = "" if self._life is None else self._life.run_started
         self.client = client
         self.access = access
@@ -113,6 +127,8 @@ class JobRun:
 
     def begin(self, build: Callable[[], JobProgram], *, label: str) -> JobId:
         """Adopt the job of an earlier try of this life of the task, or submit one."""
+        if self.settings.is_shared:
+            return self._begin_shared(build, label)
         stored, observed = self._found() if self.settings.is_durable else (None, None)
         decision = decide(stored, observed, self._max_tries, self._run_started)
         while True:
@@ -130,6 +146,30 @@ class JobRun:
                 case Adopt(job_id):
                     observed = self._status(job_id)
             decision = decide(stored, observed, self._max_tries, self._run_started)
+
+    def _begin_shared(self, build: Callable[[], JobProgram], label: str) -> JobId:
+        """Take up the job that a run of the task has submitted, if it has not ended; else submit the next one."""
+        numbers = self._shared.numbers()
+        while True:
+            states = self._calls.run(lambda: self.client.states(numbers))
+            alive = [job_id for job_id, status in states.items() if not status.is_globally_terminal]
+            if not alive:
+                break
+            job_id = alive[0]
+            if self._status(job_id) in {JobStatus.FAILING, JobStatus.CANCELLING}:
+                self._log.info("Job %s of this task is ending: another one follows it", job_id)
+                self._wait_for_end(job_id)
+                continue
+            self._number = numbers[job_id]
+            self._keep(job_id)
+            self._log.info("Job %s runs already: %s", job_id, self.access.job_url(job_id))
+            return self.take_up(job_id)
+        number = number_after({numbers[job_id] for job_id in states})
+        if number is None:
+            message = f"the cluster knows {len(states)} ended jobs of this task, so it has no id left: rename the task"
+            raise JobRefusedError(message)
+        self._number = number
+        return self.take_up(self._submit(self._shared.job_id_of(number), build, label))
 
     @property
     def is_adopted(self) -> bool:
@@ -245,8 +285,10 @@ class JobRun:
         self._store.set(STORE_KEY, stored.to_json())
 
     def _number_of(self, job_id: JobId) -> int | None:
-        is_random = self._life is not None and self._number and self._life.job_id_of(self._number) == job_id
-        return self._number if is_random else None
+        if not self._number:
+            return None
+        ids = {one.job_id_of(self._number) for one in (self._shared, self._life) if one is not None}
+        return self._number if job_id in ids else None
 
     def _status(self, job_id: JobId) -> JobStatus | None:
         try:
@@ -324,6 +366,20 @@ class JobRun:
         if found is None and self._wait_for_end(job_id, until) is not None:
             return self._calls.run(lambda: self.client.wait_for_result(job_id))
         return found
+
+    def wait_for_start(self, job_id: JobId, seconds: float | None = None) -> JobState | None:
+        """The state of the job once all its tasks run or have finished, or it has ended; None after `seconds`."""
+        until = None if seconds is None else timezone.utcnow() + timedelta(seconds=seconds)
+        since = 0
+        while (wait := self._look_seconds(until)) is not None:
+            state = self._calls.run(functools.partial(self._look, job_id, wait, since))
+            if state.status.is_globally_terminal or self._calls.run(functools.partial(self._has_started, state)):
+                return state
+            since = state.last_modification
+        return None
+
+    def _has_started(self, state: JobState) -> bool:
+        return state.status is JobStatus.RUNNING and self.client.run(have_all_started(state.job_id))
 
     def _first_look(self, job_id: JobId, wait: float) -> JobExecutionResult | None:
         found = self.client.result_within(job_id, wait=wait)
@@ -442,6 +498,12 @@ def life_of(context: Context) -> TaskLife | None:
     key = TaskKey.of(context["ti"])
     run_started = f"{started.timestamp():.6f}"
     return TaskLife(key.dag_id, key.run_id, key.task_id, key.map_index, run_started, max_tries_of(context))
+
+
+def shared_task_of(context: Context) -> SharedTask:
+    """The task without its run."""
+    key = TaskKey.of(context["ti"])
+    return SharedTask(key.dag_id, key.task_id, key.map_index)
 
 
 def max_tries_of(context: Context) -> int:

@@ -172,3 +172,14 @@ def _serves(task_manager: Mapping[str, Any], wish: ClusterWish) -> bool:
     if wish.spark_profile and task_manager.get("spark-profile") != wish.spark_profile:
         return False
     return bool(task_manager.get("spark")) or not (wish.has_spark or wish.spark_profile)
+
+
+def have_all_started(job_id: JobId) -> Operation[bool]:
+    """True if each task of a running job runs or has finished. A streaming query runs from its first trigger on."""
+    details = yield from operations.get_json(f"/jobs/{job_id}")
+    return bool(details["vertices"]) and all(_has_started(vertex) for vertex in details["vertices"])
+
+
+def _has_started(vertex: Mapping[str, Any]) -> bool:
+    tasks = vertex["tasks"]
+    return int(tasks.get("RUNNING", 0)) + int(tasks["FINISHED"]) >= max(1, int(vertex["parallelism"]))

@@ -30,6 +30,7 @@ from airflow_flinklike.hooks.flinklike import FlinklikeHook
 from airflow_flinklike.hooks.questions import answered, despite_cancellations
 from airflow_flinklike.task_instance.observation import AsyncJobObserver, now_seconds
 from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, trigger_kill_cause
+from airflow_flinklike.triggers.conditions import have_all_started
 from airflow_flinklike.triggers.shared_wait import shared_poll
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -49,6 +50,7 @@ class JobEventReason(Enum):
     FINISHED = "finished"
     FAILED = "failed"
     CANCELED = "canceled"
+    RUNNING = "running"
     TIMEOUT = "timeout"
     NOT_FOUND = "not_found"
     UNAUTHENTICATED = "unauthenticated"
@@ -89,8 +91,9 @@ class FlinklikeJobTrigger(BaseTrigger):
     """Fires when the job ends, or at `deadline_millis` (since 1970).
 
     `cancel_on_kill`: a mark or a clear of the deferred task by a user cancels the job, and so does the deadline; False
-    for sensors. `insist_interval`: seconds between heartbeats for a job for which a worker has promised one to the
-    cluster (D-035). `bookmark` is that of the worker's observer.
+    for sensors. `until_running`: it fires also when all tasks of the job run. `insist_interval`: seconds between
+    heartbeats for a job for which a worker has promised one to the cluster (D-035). `bookmark` is that of the worker's
+    observer.
     """
 
     def __init__(
@@ -103,6 +106,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         poll_interval: float = 20.0,
         insist_interval: float | None = None,
         bookmark: Mapping[str, Any] | None = None,
+        until_running: bool = False,
     ) -> None:
         if poll_interval <= 0:
             message = f"poll_interval is {poll_interval:g}: it must be above 0"
@@ -115,6 +119,7 @@ class FlinklikeJobTrigger(BaseTrigger):
         self.poll_interval = poll_interval
         self.insist_interval = insist_interval
         self.bookmark = dict(bookmark or {})
+        self.until_running = until_running
 
     def make_observer(self) -> AsyncJobObserver:
         """The observer of this trigger."""
@@ -130,6 +135,7 @@ class FlinklikeJobTrigger(BaseTrigger):
             "poll_interval": self.poll_interval,
             "insist_interval": self.insist_interval,
             "bookmark": self.bookmark,
+            **({"until_running": True} if self.until_running else {}),
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -199,7 +205,14 @@ class FlinklikeJobTrigger(BaseTrigger):
                 await observer.observe(await shared.client(), state)
             if state.status in _REASON_OF:
                 return _REASON_OF[state.status], ""
+            if self.until_running and await self._has_started(shared, state):
+                return JobEventReason.RUNNING, ""
         return JobEventReason.TIMEOUT, "the time of the task is over"
+
+    async def _has_started(self, shared: SharedPoll[ClusterAccess], state: JobState) -> bool:
+        if state.status is not JobStatus.RUNNING:
+            return False
+        return await shared.run(lambda: have_all_started(state.job_id), patience=self._ride_seconds())
 
     def _ride_seconds(self) -> float:
         """For how long a cluster that does not answer is retried: until the task's own timeout."""

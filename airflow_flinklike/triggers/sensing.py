@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -29,7 +29,9 @@ from airflow_flinklike.triggers.conditions import (
 )
 from airflow_flinklike.triggers.job import TOLD_ERRORS, told, trigger_patience
 from airflow_flinklike.triggers.shared_wait import shared_poll
+from airflow_flinklike.triggers.stream_conditions import StreamLook, StreamWish, look_at_streams
 from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
 
 Shared = SharedPoll[ClusterAccess]
 
@@ -110,6 +112,61 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
         if state is None:
             return seen
         return await shared.run(lambda: judge(wish, state), patience=trigger_patience())
+
+
+class FlinklikeStreamTrigger(_SensorTrigger):
+    """Waits until the streaming queries of a job, by its id or its name, are as far as `wish` says."""
+
+    def __init__(
+        self,
+        flinklike_conn_id: str,
+        *,
+        wish: Mapping[str, Any],
+        job_id: str | None = None,
+        job_name: str = "",
+        started_after_millis: int = 0,
+        poll_interval: float = 10.0,
+    ) -> None:
+        super().__init__(flinklike_conn_id, poll_interval=poll_interval)
+        self.wish = dict(wish)
+        self.job_id = job_id
+        self.job_name = job_name
+        self.started_after_millis = started_after_millis
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Class path and arguments."""
+        return "airflow_flinklike.triggers.sensing.FlinklikeStreamTrigger", {
+            "flinklike_conn_id": self.flinklike_conn_id,
+            "wish": self.wish,
+            "job_id": self.job_id,
+            "job_name": self.job_name,
+            "started_after_millis": self.started_after_millis,
+            "poll_interval": self.poll_interval,
+        }
+
+    async def _wait(self, shared: Shared) -> dict[str, Any]:
+        wish = StreamWish(**self.wish)
+        job_id = JobId(self.job_id) if self.job_id else None
+        job = JobWish(frozenset(JobStatus), job_id, self.job_name, self.started_after_millis)
+        look = StreamLook(Verdict.WAITING)
+        while True:
+            seen, look = look, await self._look(shared, wish, job)
+            if str(look) != str(seen):
+                self.log.info("%s", look)
+            if look.verdict is not Verdict.WAITING and look.state is not None:
+                return {"verdict": look.verdict.value, "job_id": look.state.job_id, "queries": look.value()}
+            await asyncio.sleep(self.poll_interval)
+
+    async def _look(self, shared: Shared, wish: StreamWish, job: JobWish) -> StreamLook:
+        job_id = job.job_id
+        if job_id is None:
+            jobs = await shared.looks.get(JOBS, age=self.poll_interval / 2, patience=trigger_patience())
+            job_id = newest(job, jobs)
+        if job_id is None:
+            return StreamLook(Verdict.WAITING)
+        state = await shared.wait(job_id, 0, None, patience=trigger_patience())
+        assert state is not None
+        return await shared.run(lambda: look_at_streams(wish, state), patience=trigger_patience())
 
 
 class FlinklikeClusterTrigger(_SensorTrigger):

@@ -33,6 +33,8 @@ class FakeJob:
     started: int = 1_700_000_000_000
     passed: list[str] = field(default_factory=list)
     output: bytes = b""
+    task_state: str = "RUNNING"
+    streams: list[dict[str, Any]] = field(default_factory=list)
 
 
 class FakeCluster:
@@ -54,6 +56,7 @@ class FakeCluster:
         self.peers: set[tuple[str, int]] = set()
         self.lost_answers = 0
         self.task_managers: list[dict[str, Any]] = [{"id": "tm-1", "freeSlots": 3, "spark": True, "state": "ready"}]
+        self.now = 0
         self.url = ""
 
     def submit(self, body: dict[str, Any]) -> tuple[int, Any]:
@@ -162,10 +165,37 @@ class FakeCluster:
         with self.changed:
             self.jobs[job_id].output += output
 
+    def start(self, job_id: str) -> None:
+        """The only task of the job runs: until then it is in its `task_state`."""
+        with self.changed:
+            job = self.jobs[job_id]
+            job.task_state, job.modified = "RUNNING", job.modified + 1
+            self.changed.notify_all()
+
+    def tell_query(self, job_id: str, uid: str = "orders", *, now: int = 100_000, **fields: Any) -> None:
+        """The only subtask of the query of that uid tells how far it is; without fields it has none yet."""
+        told: dict[str, Any] = {
+            "batch-id": -1,
+            "rows": 0,
+            "backlog": -1,
+            "watermark": 0,
+            "progressed": 0,
+            "idle": False,
+        }
+        told |= dict.fromkeys(("progressed", "state-rows", "state-bytes", "trigger-millis"), 0)
+        told |= dict.fromkeys(("input-rows-per-second", "processed-rows-per-second"), 0.0)
+        told |= {name.replace("_", "-"): value for name, value in fields.items()}
+        subtask = {"subtask": 0, "attempt": 0, "status": "RUNNING", "queries": [told] if fields else []}
+        with self.changed:
+            job = self.jobs[job_id]
+            others = [one for one in job.streams if one["uid"] != uid]
+            job.streams = [*others, {"uid": uid, "name": f"to {uid}", "subtasks": [subtask]}]
+            self.now = now
+
     def vertices(self, job: FakeJob) -> list[dict[str, Any]]:
         """One, of one subtask."""
         progress = {"text": "", "fraction": 0.0, "spark-tasks-completed": 0, "spark-tasks-total": 0}
-        state = job.status if job.status in _TERMINAL else "RUNNING"
+        state = job.status if job.status in _TERMINAL else job.task_state
         return [
             {
                 "id": VERTEX,
@@ -238,6 +268,8 @@ class FakeCluster:
                 return self.overview()
             case ["jobs", job_id] if job_id in self.jobs:
                 return self.details(job_id)
+            case ["jobs", job_id, "streams"] if job_id in self.jobs:
+                return 200, {"jid": job_id, "now": self.now, "vertices": self.jobs[job_id].streams}
             case _:
                 return None
 
