@@ -22,20 +22,35 @@ from airflow_flinklike.cli.dashboard import open_dashboard
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
 from airflow_flinklike.cli.events import events
 from airflow_flinklike.cli.history import history
+from airflow_flinklike.cli.job_arguments import (
+    AllowNonRestoredState,
+    ClaimModeText,
+    FromSavepoint,
+    RestartStrategyText,
+    UserFailuresText,
+)
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.migrate import migrate
 from airflow_flinklike.cli.process_views import log_level, process_log, thread_dump
+from airflow_flinklike.cli.savepoints import savepoints
 from airflow_flinklike.cli.spark_submit import as_conf_options
 from airflow_flinklike.cli.stream_queries import streams_of, streams_table
 from airflow_flinklike.cli.streams import lasting_streams
-from airflow_flinklike.cli.targets import ScriptOptions, is_script, load_job, parse_params, with_restarts
+from airflow_flinklike.cli.targets import (
+    ScriptOptions,
+    is_script,
+    load_job,
+    parse_params,
+    with_restarts,
+    with_savepoint,
+)
 from airflow_flinklike.cli.tokens import tokens
 from airflow_flinklike.cli.top import top
 from airflow_flinklike.client import FlinklikeClient, new_job_id
 from airflow_flinklike.client.token import NO_TOKEN
 from airflow_flinklike.exceptions import JobNotFoundError
 from runtime.common.ids import JobId, parse_job_id
-from runtime.common.restart_strategies import USER_FAILURES, in_words
+from runtime.common.restart_strategies import in_words
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 
@@ -54,6 +69,7 @@ app.add_typer(processes.job_masters)
 app.add_typer(processes.jobs)
 app.add_typer(certificates)
 app.add_typer(tokens)
+app.add_typer(savepoints)
 app.command("delegation-tokens")(delegation_tokens)
 app.command()(migrate)
 app.command("open")(open_dashboard)
@@ -149,13 +165,11 @@ def run(
     secret: Annotated[
         list[str] | None, typer.Option(help="name of a secret of the TaskManagers that the script gets")
     ] = None,
-    restart_strategy: Annotated[
-        str,
-        typer.Option(help="none, fixed-delay, failure-rate, exponential-delay; with fields: fixed-delay,attempts=5"),
-    ] = "",
-    user_failures: Annotated[
-        str, typer.Option(help=f"what follows from a failure of user code: {', '.join(USER_FAILURES)}")
-    ] = "",
+    restart_strategy: RestartStrategyText = "",
+    user_failures: UserFailuresText = "",
+    from_savepoint: FromSavepoint = "",
+    allow_non_restored_state: AllowNonRestoredState = False,
+    claim_mode: ClaimModeText = "",
     namespace: Annotated[str, typer.Option(help="whose job it is; without it the namespace of the token")] = "",
     address: Address = None,
     token_file: TokenFile = None,
@@ -174,6 +188,7 @@ def run(
     options = ScriptOptions(main_class, name, *given)
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
     loaded = with_restarts(loaded, restart_strategy, user_failures)
+    loaded = with_savepoint(loaded, from_savepoint, claim_mode, allow_non_restored_state=allow_non_restored_state)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         origin = {"client": "flinklike run", "namespace": namespace, "traceparent": os.environ.get("TRACEPARENT", "")}

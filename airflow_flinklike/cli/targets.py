@@ -22,6 +22,13 @@ from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of
+from runtime.jobgraph.savepoints import (
+    PATH_LENGTH_MAX,
+    ClaimMode,
+    SavepointRestoreSettings,
+    claim_mode_of,
+    savepoint_problems,
+)
 
 _NO_SCRIPTS: Mapping[str, str] = {
     ".sql": "run its statements from one, with spark.sql()",
@@ -121,6 +128,35 @@ def with_restarts(program: JobProgram, strategy_text: str, user_failures_text: s
     if strategy is not None and (problems := tuple(restart_strategy_problems(strategy))):
         raise PipelineError("; ".join(problems), problems)
     return replace(program, graph=program.graph.model_copy(update=changes)) if changes else program
+
+
+def with_savepoint(
+    program: JobProgram, path: str, claim_mode_text: str, *, allow_non_restored_state: bool
+) -> JobProgram:
+    """The job, started from a savepoint. A path of this host is made absolute. "" starts it from nothing.
+
+    Raises PipelineError, also for options that have no effect without a savepoint.
+    """
+    if not path:
+        if allow_non_restored_state or claim_mode_text:
+            message = "--allow-non-restored-state and --claim-mode are of a savepoint: give one with --from-savepoint"
+            raise PipelineError(message)
+        return program
+    try:
+        settings = SavepointRestoreSettings(
+            path=path if path.startswith("file:") else str(Path(path).absolute()),
+            allow_non_restored_state=allow_non_restored_state,
+            claim_mode=claim_mode_of(claim_mode_text or ClaimMode.NO_CLAIM.value),
+        )
+    except InvalidInputError as error:
+        message = f"--claim-mode: {error}"
+        raise PipelineError(message) from error
+    except ValueError as error:
+        message = f"--from-savepoint: a path has up to {PATH_LENGTH_MAX} characters"
+        raise PipelineError(message) from error
+    if problems := tuple(savepoint_problems(settings, program.graph.queries)):
+        raise PipelineError("; ".join(problems), problems)
+    return replace(program, graph=program.graph.model_copy(update={"savepoint": settings}).without_caches())
 
 
 def _read_graph(path: Path) -> JobGraph:

@@ -112,7 +112,7 @@ class JobInformation:
     `params`, `spark_conf` and `environment` are canonical JSON objects. `reuse_key` is equal for jobs that
     may run one after another in the same slot process. `secrets` are names: the values never leave the TaskManager,
     which has some of them for one `namespace` only; "" from older owners means the default one. `jars` are for the
-    class path of the job's Spark.
+    class path of the job's Spark. `savepoint`: what streaming queries are started from (jobgraph's form), b"" for none.
     """
 
     job_id: JobId
@@ -130,6 +130,7 @@ class JobInformation:
     secrets: tuple[str, ...] = ()
     namespace: str = ""
     jars: tuple[BlobReference, ...] = ()
+    savepoint: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

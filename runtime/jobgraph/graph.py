@@ -37,6 +37,7 @@ from runtime.jobgraph.code import (
 )
 from runtime.jobgraph.limits import EDGES_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
 from runtime.jobgraph.restart_strategy import RestartStrategyField
+from runtime.jobgraph.savepoints import SavepointRestoreSettings
 from runtime.jobgraph.streams import StreamSinkSpec
 
 __all__ = [
@@ -179,6 +180,7 @@ class JobGraph(JobGraphModel):
     restart_strategy: RestartStrategyField | None = None
     user_failures: UserFailures | None = None
     client_version: str = ""
+    savepoint: SavepointRestoreSettings | None = Field(default=None, exclude_if=lambda savepoint: savepoint is None)
 
     def canonical_json(self) -> bytes:
         """The JSON form that is stored and digested: sorted keys, no spaces, ASCII."""
@@ -219,6 +221,12 @@ class JobGraph(JobGraphModel):
         """Streaming if a query of it does not end by itself."""
         is_unbounded = any(vertex.is_unbounded for vertex in self.vertices)
         return JobType.STREAMING if is_unbounded else JobType.BATCH
+
+    @property
+    def queries(self) -> dict[str, int]:
+        """The parallelism of each streaming query by its uid."""
+        sinks = ((vertex.stream_sink, vertex.parallelism) for vertex in self.vertices)
+        return {sink.uid: parallelism for sink, parallelism in sinks if sink is not None}
 
     @cached_property
     def edges_by_target(self) -> dict[VertexId, tuple[JobEdge, ...]]:

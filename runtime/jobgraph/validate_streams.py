@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from runtime.jobgraph.graph import JobGraph, JobVertex, Operator, OperatorKind
+from runtime.jobgraph.savepoints import savepoint_problems
 from runtime.jobgraph.streams import sink_spec_problems
 
 _INNER = frozenset({OperatorKind.MAP, OperatorKind.APPLY})
@@ -17,6 +18,7 @@ def stream_problems(graph: JobGraph) -> Iterator[str]:
     for uid, count in uids.items():
         if count > 1:
             yield f"stream uid {uid[:80]!r} is used more than once: each query has a state of its own"
+    yield from savepoint_problems(graph.savepoint, graph.queries)
     for vertex in graph.vertices:
         yield from _vertex_problems(graph, vertex)
 

@@ -60,6 +60,25 @@ def log_files(names: Iterable[str], last: int, *, must_reach: bool) -> list[str]
     return [one.name for one in chosen]
 
 
+def source_files(names: Collection[str], last: int, offset: int | None) -> list[str]:
+    """Of a source's log: what is needed for all entries up to `offset`, the one that the batch has read up to.
+
+    Up to `last` where the log cannot end at `offset`, because it is not known or lies before a compact entry: Spark
+    reads the entries behind it once more, as it does when it failed before it wrote the offset.
+    """
+    if offset is not None:
+        try:
+            chosen = log_files(names, offset, must_reach=True)
+            whole = [name for name in chosen if name.endswith(".compact")]
+            if not whole:
+                _check_unbroken({*map(int, chosen), -1}, offset)
+        except MissingFilesError:
+            pass  # it is older than the log
+        else:
+            return chosen
+    return log_files(names, last, must_reach=False)
+
+
 def last_entry(names: Iterable[str]) -> int:
     """The number of the newest entry of a log, -1 for an empty one."""
     return max((int(found[1]) for name in names if (found := _LOG.match(name)) is not None), default=-1)

@@ -133,15 +133,16 @@ class FileTree:
             os.close(descriptor)
 
 
-def place_files(tree: FileTree, paths: Sequence[str], target: Path) -> tuple[SavepointFile, ...]:
-    """Place files of a tree below `target`, several at once; durable with their names when this returns."""
-    folders = {target}
-    for path in paths:
-        for parent in PurePosixPath(path).parents:
-            folders.add(target / parent)
+def place_files(tree: FileTree, paths: Sequence[str], target: Path, *, below: str = "") -> tuple[SavepointFile, ...]:
+    """Place files of a tree below `target`, several at once; durable with their names when this returns.
+
+    All paths are below the directory `below`, which is left out of their places.
+    """
+    places = [PurePosixPath(path).relative_to(below) for path in paths]
+    folders = {target, *(target / parent for place in places for parent in place.parents)}
     for folder in sorted(folders):
         folder.mkdir(parents=True, exist_ok=True)
-    placed = in_parallel(lambda path: tree.place(path, target / path), paths)
+    placed = in_parallel(lambda pair: tree.place(pair[0], target / pair[1]), zip(paths, places, strict=True))
     for folder in folders:
         sync_directory(folder)
     return placed

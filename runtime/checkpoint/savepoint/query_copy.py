@@ -16,10 +16,17 @@ from runtime.checkpoint.savepoint.committed_files import (
     is_up_to,
     last_entry,
     log_files,
+    source_files,
     state_files,
 )
 from runtime.checkpoint.savepoint.file_tree import FileTree, joined, place_files
-from runtime.checkpoint.savepoint.savepoint_form import SINK_LOG, QuerySnapshot, SavepointFile, StateOperator
+from runtime.checkpoint.savepoint.savepoint_form import (
+    MILLIS_MAX,
+    SINK_LOG,
+    QuerySnapshot,
+    SavepointFile,
+    StateOperator,
+)
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import PermanentError
 from runtime.common.json_text import parse_json
@@ -121,18 +128,28 @@ class _Copy:
             raise QueryCopyError(message)
 
     def _of_sources(self) -> Iterator[str]:
-        """A source's log may be ahead of the batch: entries behind it are read again, as after a failure of Spark's."""
+        read = self._read_up_to()
         for source in self._tree.listing("sources").directories:
             path = joined("sources", source)
             listing = self._tree.listing(path)
             if is_log(listing.files) and not listing.directories:
                 # What stands in the first listing is all there when the second one begins.
                 last = last_entry(listing.files)
-                yield from (
-                    joined(path, name) for name in log_files(self._tree.listing(path).files, last, must_reach=False)
-                )
+                chosen = source_files(self._tree.listing(path).files, last, read.get(source))
+                yield from (joined(path, name) for name in chosen)
             else:
                 yield from self._tree.below(path)
+
+    def _read_up_to(self) -> dict[str, int]:
+        """The entry of its log up to which each source of files has been read, by the name of its directory."""
+        lines = self._tree.read(f"offsets/{self._batch_id}", _LOG_BYTES_MAX).decode(errors="replace").split("\n")
+        found = {}
+        for place, line in enumerate(lines[2:]):
+            # The second version of the form has the source's name in front.
+            source, offset = (str(place), line) if line.startswith("{") else line.partition(":")[::2]
+            if isinstance(number := _json(offset).get("logOffset"), int):
+                found[source] = number
+        return found
 
     def _of_state(self, path: str, depth: int) -> Iterator[str]:
         if depth > _STATE_DEPTH_MAX:
@@ -180,7 +197,8 @@ class _Copy:
         lines = self._read(f"offsets/{self._batch_id}").split("\n")
         commit = self._read(f"commits/{self._batch_id}").split("\n")
         watermark = _json(commit[1]).get("nextBatchWatermarkMs", 0) if len(commit) > 1 else 0
-        return watermark if isinstance(watermark, int) else 0, tuple(line[:_OFFSET_MAX] for line in lines[2:])
+        is_known = isinstance(watermark, int) and abs(watermark) <= MILLIS_MAX
+        return watermark if is_known else 0, tuple(line[:_OFFSET_MAX] for line in lines[2:])
 
     def _operators(self, files: tuple[SavepointFile, ...]) -> Iterator[StateOperator]:
         newest: dict[str, str] = {}
@@ -225,8 +243,9 @@ def _named_in(archive: Path) -> Iterator[str]:
         body = json.loads(zipped.read(info).decode().split("\n", 1)[-1])
     for kind, folder in (("sstFiles", "SSTs"), ("logFiles", "logs")):
         for file in body.get(kind) or ():
-            name = str(file["dfsSstName" if kind == "sstFiles" else "dfsLogName"])
+            # The name of this field has changed between versions.
+            name = next((str(value) for key, value in file.items() if key.startswith("dfs")), "")
             if "/" in name or name in {"", ".", ".."}:
-                message = f"{archive} names {name[:200]!r}"
+                message = f"{archive} names {str(file)[:200]}, and a file of {folder} is expected"
                 raise QueryCopyError(message)
             yield f"{folder}/{name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from runtime.checkpoint.savepoint.file_tree import FileTree, in_parallel, sync_directory
 from runtime.checkpoint.savepoint.savepoint_form import (
@@ -30,6 +31,20 @@ def savepoint_name(job_id: str, number: str) -> str:
 def part_path(target: Path, name: str) -> Path:
     """Where a savepoint is written before it is whole."""
     return target / f".{name}{PART_SUFFIX}"
+
+
+def local_path(text: str) -> Path:
+    """The path of a savepoint, or of a directory of them: an absolute path or a file URL. Raises InvalidInputError."""
+    parts = urlsplit(text) if text.startswith("file:") else None
+    if parts is not None and parts.netloc in {"", "localhost"}:
+        text = unquote(parts.path)
+    if not text.startswith("/") or "\0" in text:
+        message = (
+            f"{text[:200]!r} is no absolute path and no file URL: savepoints are kept in directories that all "
+            "TaskManagers reach under one name"
+        )
+        raise InvalidInputError(message)
+    return Path(text)
 
 
 def finish_savepoint(part: Path, savepoint: Savepoint) -> Path:

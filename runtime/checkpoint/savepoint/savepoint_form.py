@@ -22,6 +22,8 @@ METADATA_BYTES_MAX = 256 * 1024 * 1024
 SINK_LOG = "_sink/_spark_metadata"
 """Below the directory of a query: the log of its file sink."""
 _TEXT_MAX = 64 * 1024
+MILLIS_MAX = 253_402_300_799_999
+"""The end of the year 9999."""
 _PATH_MAX = 1024
 
 
@@ -36,6 +38,7 @@ def _relative(path: str) -> str:
 _RelativePath = Annotated[str, AfterValidator(_relative)]
 _Text = Annotated[str, Field(max_length=_TEXT_MAX)]
 _Number = Annotated[int, Field(ge=0)]
+_Millis = Annotated[int, Field(ge=-MILLIS_MAX, le=MILLIS_MAX)]
 _Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -69,7 +72,7 @@ class QuerySnapshot(_SavepointModel):
 
     query_id: _Text = ""
     batch_id: Annotated[int, Field(ge=NO_BATCH)] = NO_BATCH
-    watermark_millis: int = 0
+    watermark_millis: _Millis = 0
     offsets: tuple[_Text, ...] = ()
     operators: tuple[StateOperator, ...] = ()
     sink_path: _Text = ""
@@ -105,7 +108,7 @@ class Savepoint(_SavepointModel):
     job_id: _Text
     job_name: _Text
     checkpoint_id: _Number
-    trigger_millis: _Number
+    trigger_millis: Annotated[int, Field(ge=0, le=MILLIS_MAX)]
     software_version: _Text
     spark_version: _Text = ""
     queries: tuple[SavepointQuery, ...]

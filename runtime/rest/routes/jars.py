@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,6 +12,7 @@ from runtime.common.ids import JobId, parse_job_id
 from runtime.gateways.dispatcher import is_same_run
 from runtime.highavailability.jars import StoredJar
 from runtime.highavailability.records import JarRecord
+from runtime.jobgraph.savepoints import PATH_LENGTH_MAX, ClaimMode, SavepointRestoreSettings, claim_mode_of
 from runtime.rest.access.authorized_routes import (
     HiddenError,
     authorized_router,
@@ -218,10 +219,8 @@ def _wish(request: Request, asked: JarRunBody) -> RunWish:
     if not args and (given := query.get("programArg") or query.get("program-args")):
         args = split_args(given) if "program-args" in query else tuple(given.split(","))
     # Flink's dashboard writes the arguments into `savepointPath` of the query.
-    savepoint = asked.savepoint_path or query.get("savepointPath") or ""
-    if savepoint and savepoint not in {text, " ".join(args)}:
-        message = "savepointPath: jobs here have no savepoints; leave it out"
-        raise InvalidInputError(message)
+    of_query = query.get("savepointPath", "")
+    savepoint = _savepoint(asked, query, "" if of_query in {text, " ".join(args)} else of_query)
     parallelism = asked.parallelism
     if parallelism is None and (number := query.get("parallelism")):
         if not (number.isascii() and number.isdigit()) or not 0 < len(number) < 6:
@@ -229,7 +228,22 @@ def _wish(request: Request, asked: JarRunBody) -> RunWish:
             raise InvalidInputError(message)
         parallelism = int(number)
     entry = (asked.entry_class or query.get("entry-class") or "").strip()
-    return with_configuration(RunWish(entry, args, parallelism), asked.flink_configuration or {})
+    return with_configuration(RunWish(entry, args, parallelism, savepoint=savepoint), asked.flink_configuration or {})
+
+
+def _savepoint(asked: JarRunBody, query: Mapping[str, str], of_query: str) -> SavepointRestoreSettings | None:
+    """What a run is started from. Raises InvalidInputError."""
+    path = asked.savepoint_path or of_query
+    mode = claim_mode_of(asked.claim_mode or asked.restore_mode or ClaimMode.NO_CLAIM.value)
+    is_allowed = asked.allow_non_restored_state
+    if is_allowed is None:
+        is_allowed = query.get("allowNonRestoredState", "").lower() == "true"
+    if not path:
+        return None
+    if len(path) > PATH_LENGTH_MAX:
+        message = f"savepointPath: it has {len(path)} characters, the limit is {PATH_LENGTH_MAX}"
+        raise InvalidInputError(message)
+    return SavepointRestoreSettings(path=path, allow_non_restored_state=is_allowed, claim_mode=mode)
 
 
 def _file(one: StoredJar) -> schema.JarFile:

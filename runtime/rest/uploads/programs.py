@@ -35,6 +35,7 @@ from runtime.jobgraph.graph import (
     vertex_id_of,
 )
 from runtime.jobgraph.parsing import parse_job_graph
+from runtime.jobgraph.savepoints import SavepointRestoreSettings
 
 ENTRIES_MAX = 50
 ENTRIES_BYTES_MAX = 4096
@@ -55,13 +56,17 @@ _STRATEGY_KEYS = {"pipeline.name", "parallelism.default"}
 
 @dataclass(frozen=True, slots=True)
 class RunWish:
-    """A run as it was asked for. `entry` "": the program's first one. `conf`: Spark's; `name` "": that of the entry."""
+    """A run as it was asked for. `entry` "": the program's first one. `conf`: Spark's; `name` "": that of the entry.
+
+    `savepoint`: what its streaming queries are started from.
+    """
 
     entry: str
     args: tuple[str, ...] = ()
     parallelism: int | None = None
     conf: dict[str, str] = field(default_factory=dict)
     name: str = ""
+    savepoint: SavepointRestoreSettings | None = None
 
 
 def check_name(given: str) -> str:
@@ -139,7 +144,7 @@ def with_configuration(wish: RunWish, configuration: dict[str, str]) -> RunWish:
             raise InvalidInputError(message)
         parallelism = int(text)
     name = configuration.get("pipeline.name", "")
-    return RunWish(wish.entry, wish.args, parallelism, {**wish.conf, **conf}, name or wish.name)
+    return replace(wish, parallelism=parallelism, conf={**wish.conf, **conf}, name=name or wish.name)
 
 
 def application_graph(record: JarRecord, wish: RunWish, program: Artifact, script: Artifact | None) -> JobGraph:
@@ -151,6 +156,12 @@ def application_graph(record: JarRecord, wish: RunWish, program: Artifact, scrip
         message = (
             f"parallelism {wish.parallelism}: {wish.entry or record.name} is one task; set Spark's own, for instance "
             "spark.sql.shuffle.partitions in flinkConfiguration"
+        )
+        raise InvalidInputError(message)
+    if wish.savepoint is not None:
+        message = (
+            f"savepointPath: {wish.entry or record.name} is one task, whose queries the cluster does not know: "
+            "name module:pipeline in entryClass, or leave it out"
         )
         raise InvalidInputError(message)
     if is_jar(record.name):
@@ -196,7 +207,8 @@ def _content(record: JarRecord) -> tuple[str, str, str]:
 
 
 def _asked(wish: RunWish) -> list[JsonValue]:
-    return [wish.entry, list(wish.args), wish.parallelism, wish.name, dict(wish.conf)]
+    savepoint = [] if wish.savepoint is None else [wish.savepoint.model_dump(mode="json")]
+    return [wish.entry, list(wish.args), wish.parallelism, wish.name, dict(wish.conf), *savepoint]
 
 
 def _digest(asked: Sequence[object]) -> str:
@@ -225,6 +237,7 @@ def planned_graph(graph: JobGraph, wish: RunWish, program: Artifact) -> JobGraph
         "spark_conf": {**graph.spark_conf, **wish.conf},
         "name": wish.name or graph.name,
         "py_files": (*graph.py_files, program),
+        "savepoint": wish.savepoint or graph.savepoint,
     }
     return graph.model_copy(update=change).without_caches()
 

@@ -13,6 +13,7 @@ from runtime.jobgraph.graph import Operator
 from runtime.jobgraph.streams import StreamSinkSpec
 from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
 from runtime.taskexecutor.slot_process.causes import StateNotFoundError, TaskError
+from runtime.taskexecutor.slot_process.restoring import restore
 from runtime.taskexecutor.slot_process.script import returned_by
 from runtime.taskexecutor.slot_process.spark_attachment import is_data_frame
 from runtime.taskexecutor.slot_protocol.wire import WorkOrder
@@ -55,6 +56,7 @@ def run_query(
     writer = _writer(sink, spec, functions[-1], contexts[-1], frame)
     directory = query_directory(order, spec)
     _require_state(attached, directory, sink.name, order.committed_batch)
+    restore(order, spec.uid, directory, writer)
     attached.follow_streams()
     query = writer.option("checkpointLocation", directory).queryName(sink.name).start()
     query.awaitTermination()

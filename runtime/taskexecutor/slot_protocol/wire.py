@@ -129,6 +129,7 @@ class WorkOrder:
     for the class path of a Java application. `may_move`: a script that needs another Spark for its static conf ends at
     its first session, and says so. `checkpoint_directory`: below which streaming queries of the job keep their state.
     `committed_batch`: what the directory of the query must have, None for nothing (R59).
+    `savepoint`: what they are started from, b"" for nothing.
     """
 
     attempt_id: ExecutionAttemptId
@@ -157,6 +158,7 @@ class WorkOrder:
     may_move: bool = False
     checkpoint_directory: str = ""
     committed_batch: int | None = None
+    savepoint: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

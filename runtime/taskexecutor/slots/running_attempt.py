@@ -298,6 +298,7 @@ def work_order(work: SlotWork) -> WorkOrder:
         jars=tuple(map(str, work.jars)),
         remote=work.remote,
         committed_batch=task.committed_batch,
+        savepoint=job.savepoint,
     )
 
 

@@ -106,6 +106,7 @@ def slot_work(
     vertex: str = "vertex",
     python_path: tuple[Path, ...] = (),
     secrets: Mapping[str, str] | None = None,
+    savepoint: bytes = b"",
 ) -> SlotWork:
     """One attempt of a chain, with a fresh attempt id."""
     work = directory / "jobs" / job_id / "work"
@@ -123,6 +124,7 @@ def slot_work(
         archives=(),
         wheels=(),
         reuse_key=reuse_key,
+        savepoint=savepoint,
     )
     vertex_id: VertexId = vertex_id_of(vertex)
     task = TaskDeploymentDescriptor(

@@ -35,6 +35,7 @@ from runtime.jobgraph.graph import (
     ScriptCode,
     dump_operators,
 )
+from runtime.jobgraph.savepoints import dump_query_settings
 
 NO_SPLITS = b"[]"
 
@@ -97,6 +98,7 @@ def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) 
         reuse_key=reuse_key(graph, namespace),
         secrets=graph.secrets,
         namespace=namespace,
+        savepoint=dump_query_settings(graph.savepoint, graph.queries),
     )
 
 

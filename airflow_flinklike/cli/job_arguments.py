@@ -1,0 +1,35 @@
+"""Options of `flinklike run` about the job as a whole: what follows from failures, and what it is started from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from runtime.common.restart_strategies import USER_FAILURES
+from runtime.jobgraph.savepoints import ClaimMode
+
+RestartStrategyText = Annotated[
+    str, typer.Option(help="none, fixed-delay, failure-rate, exponential-delay; with fields: fixed-delay,attempts=5")
+]
+UserFailuresText = Annotated[
+    str, typer.Option(help=f"what follows from a failure of user code: {', '.join(USER_FAILURES)}")
+]
+FromSavepoint = Annotated[
+    str,
+    typer.Option(
+        "--from-savepoint",
+        "-s",
+        help="savepoint that streaming queries go on from, as TaskManagers reach it",
+    ),
+]
+AllowNonRestoredState = Annotated[
+    bool,
+    typer.Option("--allow-non-restored-state", "-n", help="leave out state of queries that the job does not have"),
+]
+ClaimModeText = Annotated[
+    str,
+    typer.Option(
+        help=f"{', '.join(mode.value for mode in ClaimMode)}: the savepoint stays, or is deleted once it is restored"
+    ),
+]

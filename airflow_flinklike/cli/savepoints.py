@@ -1,0 +1,129 @@
+"""`flinklike savepoint`: looks at savepoints, and deletes them, where this host reaches their directory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from airflow_flinklike.cli import render
+from airflow_flinklike.cli.arguments import AsJson, show
+from airflow_flinklike.exceptions import FlinklikeClientError
+from runtime.checkpoint.savepoint import savepoint_files
+from runtime.checkpoint.savepoint.savepoint_form import Savepoint, SavepointQuery
+from runtime.common.errors import FlinklikeError
+from runtime.common.stream_progress import NO_BATCH
+
+savepoints = typer.Typer(
+    name="savepoint",
+    help="Look at savepoints, and delete them, where this host reaches them.",
+    no_args_is_help=True,
+)
+
+_HEAD = ("uid", "subtask", "batch", "watermark", "state rows", "files", "size", "offsets")
+_LIST_HEAD = ("savepoint", "job", "name", "made", "queries", "size")
+_OFFSETS_SHOWN = 60
+Place = Annotated[Path, typer.Argument(help="directory of a savepoint")]
+
+
+@savepoints.command()
+def inspect(path: Place, as_json: AsJson = False) -> None:
+    """Show what a savepoint holds: for each query the batch it ends with, its watermark, its state and its offsets."""
+    savepoint = _read(path)
+    if as_json:
+        show(savepoint.model_dump(mode="json"), "", as_json=True)
+        return
+    console = render.console()
+    for line in _lines(path, savepoint):
+        console.print(line)
+    console.print(render.table(_HEAD, [_row(query) for query in savepoint.queries]))
+
+
+@savepoints.command("list")
+def list_savepoints(
+    directory: Annotated[Path, typer.Argument(help="directory of savepoints")], as_json: AsJson = False
+) -> None:
+    """List the savepoints in a directory. One that cannot be read is told on stderr, and makes the exit code 1."""
+    found: list[tuple[Path, Savepoint]] = []
+    problems = []
+    try:
+        for path in savepoint_files.savepoints_in(directory):
+            try:
+                found.append((path, savepoint_files.read_savepoint(path)))
+            except FlinklikeError as error:
+                problems.append(str(error))
+    except OSError as error:
+        message = f"{directory} cannot be listed: {error.strerror}"
+        raise FlinklikeClientError(message) from error
+    found.sort(key=lambda pair: pair[1].trigger_millis)
+    rows = [_listed(path, savepoint) for path, savepoint in found]
+    body = {"savepoints": [{"path": str(path), **_summary(savepoint)} for path, savepoint in found]}
+    show(body, render.table(_LIST_HEAD, rows) if rows else f"No savepoints in {directory}.", as_json=as_json)
+    for problem in problems:
+        sys.stderr.write(f"flinklike: {problem}\n")
+    if problems:
+        raise typer.Exit(1)
+
+
+@savepoints.command()
+def dispose(path: Place) -> None:
+    """Delete a savepoint, and nothing else: a directory that holds more is left as it is."""
+    try:
+        savepoint_files.dispose(path)
+    except OSError as error:
+        message = f"{path} cannot be deleted: {error}"
+        raise FlinklikeClientError(message) from error
+    render.console().print(f"Savepoint {path} is deleted.")
+
+
+def _read(path: Path) -> Savepoint:
+    try:
+        return savepoint_files.read_savepoint(path)
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}"
+        raise FlinklikeClientError(message) from error
+
+
+def _lines(path: Path, savepoint: Savepoint) -> Iterator[str]:
+    yield f"savepoint {path}"
+    yield render.one_line(f"of job {savepoint.job_id} ({savepoint.job_name}), number {savepoint.checkpoint_id}")
+    spark = f"with Spark {savepoint.spark_version}" if savepoint.spark_version else ""
+    made = render.time_text(savepoint.trigger_millis)
+    yield render.one_line(f"made {made} by version {savepoint.software_version} {spark}".rstrip())
+
+
+def _row(query: SavepointQuery) -> tuple[str, ...]:
+    snapshot = query.snapshot
+    offsets = "; ".join(snapshot.offsets)
+    return (
+        query.uid,
+        f"{query.subtask_index} of {query.parallelism}",
+        "none" if snapshot.batch_id == NO_BATCH else str(snapshot.batch_id),
+        render.time_text(snapshot.watermark_millis) if snapshot.watermark_millis else "",
+        str(query.state_rows) if snapshot.operators else "",
+        str(len(snapshot.files)),
+        render.size_text(sum(file.size for file in snapshot.files)),
+        offsets if len(offsets) <= _OFFSETS_SHOWN else f"{offsets[:_OFFSETS_SHOWN]}...",
+    )
+
+
+def _listed(path: Path, savepoint: Savepoint) -> tuple[str, ...]:
+    return (
+        str(path),
+        savepoint.job_id,
+        savepoint.job_name,
+        render.time_text(savepoint.trigger_millis),
+        str(len(savepoint.queries)),
+        render.size_text(savepoint.size),
+    )
+
+
+def _summary(savepoint: Savepoint) -> dict[str, Any]:
+    return {
+        **savepoint.model_dump(mode="json", exclude={"queries"}),
+        "queries": len(savepoint.queries),
+        "size": savepoint.size,
+    }

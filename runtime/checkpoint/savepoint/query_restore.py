@@ -1,0 +1,208 @@
+"""Puts a query's directory back as a savepoint has it, before the first start of the query (R60).
+
+Everything that can be repeated comes first, and the rename of the directory last: a restore that was interrupted at any
+moment is done again from its beginning, and one that is over is never done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from runtime.checkpoint.savepoint.committed_files import last_entry
+from runtime.checkpoint.savepoint.file_tree import FileTree, joined, place_files, sync_directory
+from runtime.checkpoint.savepoint.savepoint_files import dispose, read_savepoint
+from runtime.checkpoint.savepoint.savepoint_form import SINK_LOG, Savepoint, SavepointFile, SavepointQuery
+from runtime.common.deletion import delete_tree
+from runtime.common.errors import InvalidInputError
+from runtime.common.json_text import parse_json
+from runtime.common.stream_progress import NO_BATCH
+
+_SINK = SINK_LOG.split("/", maxsplit=1)[0]
+_LOG_NAME = SINK_LOG.rsplit("/", 1)[-1]
+_CLAIMED = ".claimed"
+_ENTRY_BYTES_MAX = 256 * 1024 * 1024
+_ORPHANS_MAX = 100_000
+_SHOWN_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class QueryToRestore:
+    """A subtask that is about to start for the first time. `directory`: where its state will be.
+
+    `queries`: the parallelism of each query of the job by its uid. `sink`: the directory of its file sink, None for
+    another sink. `allow_non_restored_state`: queries of the savepoint that the job does not have are left out.
+    """
+
+    directory: Path
+    uid: str
+    subtask_index: int
+    queries: Mapping[str, int]
+    sink: Path | None = None
+    allow_non_restored_state: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredQuery:
+    """What was done. `batch_id`: behind which batch the query goes on, NO_BATCH for one that begins.
+
+    `orphans`: files of the sink that no log names any more, as the query had written them behind the savepoint.
+    """
+
+    batch_id: int = NO_BATCH
+    orphans: tuple[str, ...] = ()
+
+
+def restore_query(path: Path, query: QueryToRestore) -> RestoredQuery | None:
+    """Restore a query from the savepoint at `path`. Blocking. None if it was restored before: its directory is there.
+
+    Raises InvalidInputError for a savepoint that does not fit the job or is damaged, NotFoundError where there is none,
+    and OSError of the storage. Nothing of the query has changed then.
+    """
+    if query.directory.exists():
+        return None
+    savepoint = read_savepoint(path)
+    check_queries(path, savepoint, query.queries, allow_non_restored_state=query.allow_non_restored_state)
+    part = query.directory.with_name(f".{query.directory.name}.restored")
+    if failures := delete_tree(part):
+        raise failures[0]
+    part.mkdir(parents=True)
+    found = savepoint.query(query.uid, query.subtask_index)
+    orphans: tuple[str, ...] = ()
+    if found is not None:
+        _check_sink(path, found, query.sink)
+        own, log = _split(found)
+        tree = FileTree(path)
+        _place(tree, found.directory, own, part)
+        if found.snapshot.sink_path and query.sink is not None:
+            orphans = _put_back(tree, found.directory, log, query.sink)
+    sync_directory(part)
+    part.rename(query.directory)
+    sync_directory(query.directory.parent)
+    return RestoredQuery(NO_BATCH if found is None else found.snapshot.batch_id, orphans)
+
+
+def check_queries(
+    path: Path, savepoint: Savepoint, queries: Mapping[str, int], *, allow_non_restored_state: bool
+) -> None:
+    """Raises InvalidInputError, with the uids of both sides, when a savepoint does not fit a job's queries."""
+    saved = {query.uid: query.parallelism for query in savepoint.queries}
+    left = sorted(set(saved) - set(queries))
+    if left and not allow_non_restored_state:
+        message = (
+            f"savepoint {path} has state of {_listed(left)}, which the job does not have. The savepoint's queries: "
+            f"{_listed(saved)}; the job's: {_listed(queries)}. Give the queries their uids, or allow non-restored state"
+        )
+        raise InvalidInputError(message)
+    for uid, parallelism in saved.items():
+        if uid in queries and queries[uid] != parallelism:
+            message = (
+                f"savepoint {path} has {uid!r} with parallelism {parallelism}, and the job has {queries[uid]}: state "
+                "is not divided anew, so run the query with the parallelism of the savepoint"
+            )
+            raise InvalidInputError(message)
+        subtasks = {query.subtask_index for query in savepoint.queries if query.uid == uid}
+        if subtasks != set(range(parallelism)):
+            message = f"savepoint {path} has subtasks {sorted(subtasks)[:20]} of {uid!r}, of {parallelism}"
+            raise InvalidInputError(message)
+
+
+def claim(path: Path, query: QueryToRestore) -> bool:
+    """The job takes the savepoint over: the last of its queries that is restored deletes it. True if this one did.
+
+    Idempotent: to be called after `restore_query`, whatever that has done. Raises OSError.
+    """
+    marks = path / _CLAIMED
+    try:
+        marks.mkdir(exist_ok=True)
+        (marks / f"{query.uid}.{query.subtask_index}").touch()
+        there = {mark.name for mark in marks.iterdir()}
+    except (FileNotFoundError, NotADirectoryError):
+        return False  # the last one was another
+    wanted = {f"{uid}.{index}" for uid, parallelism in query.queries.items() for index in range(parallelism)}
+    if not wanted <= there:
+        return False
+    dispose(path)
+    return True
+
+
+def _listed(uids: Iterable[str]) -> str:
+    names = sorted(uids)
+    shown = ", ".join(repr(name) for name in names[:_SHOWN_MAX])
+    return (f"{shown} and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else shown) or "none"
+
+
+def _check_sink(path: Path, found: SavepointQuery, sink: Path | None) -> None:
+    saved = found.snapshot.sink_path
+    if saved and sink is not None and Path(saved) != sink:
+        message = (
+            f"savepoint {path} has {found.uid!r} with files in {saved}, and the query writes to {sink}: Spark's log of "
+            "the files goes on from batch to batch, so the query has to write where it has written"
+        )
+        raise InvalidInputError(message)
+
+
+def _split(found: SavepointQuery) -> tuple[list[SavepointFile], list[SavepointFile]]:
+    """Files of the query's directory, and those of its sink's log."""
+    own: list[SavepointFile] = []
+    log: list[SavepointFile] = []
+    for file in found.snapshot.files:
+        (log if PurePosixPath(file.path).parts[0] == _SINK else own).append(file)
+    return own, log
+
+
+def _place(tree: FileTree, directory: str, files: list[SavepointFile], target: Path) -> None:
+    placed = place_files(tree, [joined(directory, file.path) for file in files], target, below=directory)
+    for told, found in zip(files, placed, strict=True):
+        if (told.size, told.sha256) != (found.size, found.sha256):
+            message = f"{told.path} of {directory} in the savepoint is damaged: it is not what was saved"
+            raise InvalidInputError(message)
+
+
+def _put_back(tree: FileTree, directory: str, files: list[SavepointFile], sink: Path) -> tuple[str, ...]:
+    """Have the log of a file sink end at the savepoint's batch. Returns the files that it named behind that."""
+    if _is_same(FileTree(sink / _LOG_NAME), files):
+        return ()
+    log, part, old = (sink / name for name in (_LOG_NAME, f".{_LOG_NAME}.restored", f".{_LOG_NAME}.replaced"))
+    for left in (part, old):
+        if failures := delete_tree(left):
+            raise failures[0]
+    _place(tree, joined(directory, SINK_LOG), [_below_log(file) for file in files], part)
+    orphans = sorted(set(_named(log)) - set(_named(part)))
+    if log.exists():
+        log.rename(old)
+    part.rename(log)
+    sync_directory(sink)
+    if failures := delete_tree(old):
+        raise failures[0]
+    return tuple(orphans)
+
+
+def _is_same(log: FileTree, files: list[SavepointFile]) -> bool:
+    """Does the log have what the savepoint has, and nothing behind it?"""
+    there = set(log.listing().files)
+    told = {_below_log(file).path: file for file in files}
+    if last_entry(there) != last_entry(told) or not told.keys() <= there:
+        return False
+    return all(
+        (found := log.digest(name)).sha256 == file.sha256 and found.size == file.size for name, file in told.items()
+    )
+
+
+def _below_log(file: SavepointFile) -> SavepointFile:
+    return file.model_copy(update={"path": file.path.removeprefix(f"{SINK_LOG}/")})
+
+
+def _named(log: Path) -> Iterator[str]:
+    """Files that the log of a sink names, as far as it can be read."""
+    tree, count = FileTree(log), 0
+    for name in tree.listing().files:
+        for line in tree.read(name, _ENTRY_BYTES_MAX).decode(errors="replace").splitlines()[1:]:
+            try:
+                entry = parse_json(line)
+            except ValueError:
+                continue  # a line that is none of Spark's names no file
+            if isinstance(entry, dict) and isinstance(entry.get("path"), str) and count < _ORPHANS_MAX:
+                count += 1
+                yield entry["path"]

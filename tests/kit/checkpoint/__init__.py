@@ -1,0 +1,1 @@
+"""Directories of streaming queries as Spark leaves them, for tests without Spark."""

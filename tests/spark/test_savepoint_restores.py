@@ -1,0 +1,188 @@
+"""Queries that are started from a savepoint: once, with their table put back, or not at all and with the reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.common.ids import JobId
+from runtime.common.states import ExecutionState
+from runtime.gateways.task import FailureInfo
+from runtime.jobgraph.savepoints import ClaimMode, SavepointRestoreSettings, dump_query_settings
+from runtime.jobgraph.streams import StreamTrigger, TriggerKind
+from tests.kit.checkpoint.query_directories import saved, table_files
+from tests.kit.spark.slot_box import SlotBox
+from tests.kit.spark.slot_work import query
+from tests.kit.spark.spark_box import SparkBox
+
+pytestmark = pytest.mark.timeout(600)  # one JVM per module, and it may have to wait for its turn
+
+NOW = StreamTrigger(kind=TriggerKind.AVAILABLE_NOW)
+_jobs = iter(range(1, 10_000))
+
+
+@pytest.fixture(scope="module")
+def slots(shared_box: SparkBox, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlotBox]:
+    if not shared_box.environment.is_ready:
+        shared_box.run(shared_box.environment.restart())
+    box = SlotBox(shared_box, tmp_path_factory.mktemp("slots"))
+    yield box
+    box.stop()
+
+
+def numbers(ctx: Any) -> Any:
+    return ctx.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(ctx.params["in"])
+
+
+def table(ctx: Any, df: Any) -> Any:
+    return df.writeStream.format("json").option("path", ctx.params["out"])
+
+
+def thirds(ctx: Any, df: Any) -> Any:
+    return df.groupBy((df.id % 3).alias("third")).count()
+
+
+def appended(ctx: Any, batch: Any, batch_id: int) -> None:
+    with Path(ctx.params["out"]).open("a") as out:
+        out.writelines(f"{batch_id} {list(row)}\n" for row in sorted(batch.collect()))
+
+
+class Scene:
+    """A job that reads numbers from files, and savepoints of it."""
+
+    def __init__(self, slots: SlotBox, directory: Path) -> None:
+        self.slots, self.directory = slots, directory
+        self.params = {"in": str(directory / "in"), "out": str(directory / "table")}
+        self.written = 0
+
+    def write(self, *ids: int) -> None:
+        (self.directory / "in").mkdir(exist_ok=True)
+        text = "".join(json.dumps({"id": one}) + "\n" for one in ids)
+        (self.directory / f"{self.written}").write_text(text)
+        (self.directory / f"{self.written}").rename(self.directory / "in" / f"{self.written}.json")
+        self.written += 1
+
+    def run(
+        self, job: JobId, *functions: Any, path: Path | None = None, **options: Any
+    ) -> dict[str, int] | FailureInfo:
+        """Run the query to the end of its input."""
+        uid, queries = options.pop("uid", "sink"), options.pop("queries", {"sink": 1})
+        settings = None if path is None else SavepointRestoreSettings(path=str(path), **options.pop("settings", {}))
+        parts = query(*(functions or (numbers, table)), uid=uid, trigger=NOW, **options)
+        work = self.slots.work(*parts, job_id=job, params=self.params, savepoint=dump_query_settings(settings, queries))
+        listener, running = self.slots.begin(work)
+        self.slots.end(running)
+        report = listener.terminal
+        if report.failure is not None:
+            return report.failure
+        assert report.state is ExecutionState.FINISHED
+        return json.loads(report.value)  # type: ignore[no-any-return]
+
+    def savepoint(self, job: JobId, batch_id: int, *, sink: Path | None = None, name: str = "a") -> Path:
+        source = self.slots.directory / "checkpoints" / job / "sink" / "0"
+        return saved(self.directory / "savepoints", source, batch_id=batch_id, sink=sink, name=name)
+
+    def log(self, job: JobId) -> str:
+        logs = self.slots.directory / "logs"
+        return "".join(one.read_text() for one in sorted(logs.glob(f"{job}*/*")) if one.is_file())
+
+    @property
+    def rows(self) -> list[int]:
+        lines = [line for path in table_files(self.directory / "table") for line in path.read_text().splitlines()]
+        return sorted(json.loads(line)["id"] for line in lines)
+
+
+@pytest.fixture
+def scene(slots: SlotBox, tmp_path: Path) -> Scene:
+    return Scene(slots, tmp_path)
+
+
+def new_job() -> JobId:
+    return JobId(f"{next(_jobs):032x}")
+
+
+def test_another_job_goes_on_behind_the_savepoint(scene: Scene) -> None:
+    first, second = new_job(), new_job()
+    scene.write(1, 2)
+    scene.write(3)
+    assert scene.run(first) == {"batches": 2, "rows": 3, "last_batch": 1}
+    path = scene.savepoint(first, 1, sink=scene.directory / "table")
+    scene.write(4)
+    assert scene.run(second, path=path) == {"batches": 1, "rows": 1, "last_batch": 2}
+    assert scene.rows == [1, 2, 3, 4]
+    assert f"query 'sink' goes on behind batch 1, from savepoint {path}" in scene.log(second)
+    scene.write(5)
+    assert scene.run(second, path=path) == {"batches": 1, "rows": 1, "last_batch": 3}, "it is not restored again"
+    assert scene.rows == [1, 2, 3, 4, 5]
+
+
+def test_an_older_savepoint_puts_the_table_back(scene: Scene) -> None:
+    """Without the log of the sink Spark would take the batches behind the savepoint for written, and leave them out."""
+    first, second = new_job(), new_job()
+    for number in range(4):
+        scene.write(number)
+    scene.run(first)
+    path = scene.savepoint(first, 1, sink=scene.directory / "table")
+    assert scene.rows == [0, 1, 2, 3]
+    assert scene.run(second, path=path) == {"batches": 2, "rows": 2, "last_batch": 3}
+    assert scene.rows == [0, 1, 2, 3]
+    assert "2 files that were written behind it are no part of the table any more" in scene.log(second)
+
+
+def test_state_comes_from_the_savepoint(scene: Scene) -> None:
+    functions, options = (numbers, thirds, appended), {"is_batch_function": True, "output_mode": "complete"}
+    first, second = new_job(), new_job()
+    scene.params["out"] = str(scene.directory / "lines")
+    scene.write(0, 1, 2)
+    scene.run(first, *functions, **options)
+    path = scene.savepoint(first, 0)
+    scene.write(0, 1)
+    scene.run(second, *functions, path=path, settings={"claim_mode": ClaimMode.CLAIM}, **options)
+    lines = (scene.directory / "lines").read_text().splitlines()
+    assert lines[-3:] == ["1 [0, 2]", "1 [1, 2]", "1 [2, 1]"]
+    assert not path.exists(), "it was claimed"
+    assert f"savepoint {path} was claimed" in scene.log(second)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"uid": "orders", "queries": {"orders": 1}}, "The savepoint's queries: 'sink'; the job's: 'orders'"),
+        ({"queries": {"sink": 3}}, "with parallelism 1, and the job has 3"),
+    ],
+)
+def test_a_savepoint_of_other_queries_is_refused_for_good(scene: Scene, options: Any, what: str) -> None:
+    first, second = new_job(), new_job()
+    scene.write(1)
+    scene.run(first)
+    path = scene.savepoint(first, 0, sink=scene.directory / "table")
+    failure = scene.run(second, path=path, **options)
+    assert isinstance(failure, FailureInfo)
+    assert what in failure.message
+    assert (failure.is_recoverable, failure.is_restart_vain) == (False, True)
+    assert not (scene.slots.directory / "checkpoints" / second / options.get("uid", "sink") / "0").exists()
+
+
+def test_a_query_begins_where_its_state_is_left_behind(scene: Scene) -> None:
+    first, second = new_job(), new_job()
+    scene.write(1)
+    scene.run(first, numbers, appended, is_batch_function=True)
+    path = scene.savepoint(first, 0)
+    scene.params["out"] = str(scene.directory / "other")
+    settings = {"allow_non_restored_state": True}
+    assert scene.run(second, uid="new", queries={"new": 1}, path=path, settings=settings) == {
+        "batches": 1, "rows": 1, "last_batch": 0,
+    }  # fmt: skip
+    assert f"savepoint {path} has no batch of 'new': it begins" in scene.log(second)
+
+
+def test_there_has_to_be_a_savepoint(scene: Scene) -> None:
+    scene.write(1)
+    failure = scene.run(new_job(), path=scene.directory / "none")
+    assert isinstance(failure, FailureInfo)
+    assert f"there is no savepoint at {scene.directory / 'none'}" in failure.message
+    assert not failure.is_recoverable
