@@ -38,7 +38,10 @@ def _lines(body: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
     yield f"every {render.duration_text(config['interval'])}: {', '.join(told)}"
     if (restored := body["latest"]["restored"]) is not None:
         when = render.time_text(restored["restore_timestamp"])
-        yield f"restored {when}: checkpoint {restored['id']} was the latest when queries were started again"
+        if restored["is_savepoint"]:
+            yield f"restored {when}: queries were started from savepoint {restored['external_path']}"
+        else:
+            yield f"restored {when}: checkpoint {restored['id']} was the latest when queries were started again"
 
 
 def _table(body: Mapping[str, Any]) -> Table:

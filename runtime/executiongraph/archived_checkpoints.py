@@ -70,7 +70,8 @@ class ArchivedCheckpoints:
     """All that is shown of a job's checkpoints. `interval_millis` 0: none is made by itself.
 
     `history` is newest first, with the one under way. Counts are those since the first owner, as far as records tell;
-    `failed_count` is of this owner. The summaries are of the last completed ones.
+    `failed_count` is of this owner. The summaries are of the last completed ones. `restored_savepoint`: what queries
+    were started from, as long as none has gone on behind a checkpoint, which is `restored` then.
     """
 
     interval_millis: int
@@ -88,6 +89,7 @@ class ArchivedCheckpoints:
     latest_failed: ArchivedCheckpoint | None = None
     restored: ArchivedCheckpoint | None = None
     restored_millis: int = -1
+    restored_savepoint: str = ""
 
     def checkpoint(self, checkpoint_id: int) -> ArchivedCheckpoint | None:
         """The one with that number, None for one that is not kept any more."""

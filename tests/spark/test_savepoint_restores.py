@@ -134,7 +134,8 @@ def test_an_older_savepoint_puts_the_table_back(scene: Scene) -> None:
 
 
 def test_state_comes_from_the_savepoint(scene: Scene) -> None:
-    functions, options = (numbers, thirds, appended), {"is_batch_function": True, "output_mode": "complete"}
+    functions = (numbers, thirds, appended)
+    options: dict[str, Any] = {"is_batch_function": True, "output_mode": "complete"}
     first, second = new_job(), new_job()
     scene.params["out"] = str(scene.directory / "lines")
     scene.write(0, 1, 2)

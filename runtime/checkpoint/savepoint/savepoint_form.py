@@ -129,7 +129,7 @@ class Savepoint(_SavepointModel):
 def savepoint_text(savepoint: Savepoint) -> bytes:
     """The content of `_metadata`: the savepoint as JSON, with a digest over all of it."""
     body = savepoint.model_dump(mode="json")
-    return json.dumps({**body, "digest": _digest(body)}, sort_keys=True, indent=1).encode()
+    return json.dumps({**body, "digest": digest_of(body)}, sort_keys=True, indent=1).encode()
 
 
 def parse_savepoint(text: bytes, name: str) -> Savepoint:
@@ -152,7 +152,7 @@ def parse_savepoint(text: bytes, name: str) -> Savepoint:
         )
         raise InvalidInputError(message)
     digest = body.pop("digest", None)
-    if digest != _digest(body):
+    if digest != digest_of(body):
         message = f"{name} was changed after it was written: its digest is another one"
         raise InvalidInputError(message)
     try:
@@ -166,7 +166,8 @@ def parse_savepoint(text: bytes, name: str) -> Savepoint:
     return savepoint
 
 
-def _digest(body: dict[str, Any]) -> str:
+def digest_of(body: dict[str, Any]) -> str:
+    """Over all of `_metadata` but the digest itself."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -20,6 +20,8 @@ from runtime.rest.bodies.schema import checkpoints as schema
 
 NOT_ADDRESSABLE = "<checkpoint-not-externally-addressable>"
 """Flink's word for a checkpoint that no path leads to: no job can be started from it."""
+SAVEPOINT_OF_ANOTHER_JOB = 0
+"""The number of a savepoint that a job was started from: it was counted by the job that has made it."""
 _CLASS_NAMES = {
     CheckpointStatus.COMPLETED: "completed",
     CheckpointStatus.FAILED: "failed",
@@ -32,7 +34,6 @@ def checkpoints(of: ArchivedCheckpoints) -> schema.Checkpoints:
     """The body of GET /jobs/:id/checkpoints."""
     total = of.in_progress_count + of.completed_count + of.failed_count
     none = _summary(_zeros(of.completed_count))
-    restored = of.restored
     return {
         "counts": {
             "restored": of.restored_count,
@@ -53,18 +54,20 @@ def checkpoints(of: ArchivedCheckpoints) -> schema.Checkpoints:
             "completed": _listed(of.latest_completed) if of.latest_completed is not None else None,
             "savepoint": None,
             "failed": _listed(of.latest_failed) if of.latest_failed is not None else None,
-            "restored": _restored(restored, of.restored_millis) if restored is not None else None,
+            "restored": _restored(of),
         },
         "history": [_listed(one) for one in of.history],
     }
 
 
-def _restored(one: ArchivedCheckpoint, millis: int) -> schema.RestoredCheckpoint:
+def _restored(of: ArchivedCheckpoints) -> schema.RestoredCheckpoint | None:
+    if of.restored is None and not of.restored_savepoint:
+        return None
     return {
-        "id": one.checkpoint_id,
-        "restore_timestamp": millis,
-        "is_savepoint": False,
-        "external_path": NOT_ADDRESSABLE,
+        "id": of.restored.checkpoint_id if of.restored is not None else SAVEPOINT_OF_ANOTHER_JOB,
+        "restore_timestamp": of.restored_millis,
+        "is_savepoint": of.restored is None,
+        "external_path": NOT_ADDRESSABLE if of.restored is not None else of.restored_savepoint,
     }
 
 

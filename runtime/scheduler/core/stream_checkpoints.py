@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from runtime.checkpoint.core.checkpoint_archive import archived_checkpoints
 from runtime.checkpoint.core.checkpoint_coordinator import (
@@ -46,7 +47,15 @@ class StreamCheckpoints:
 
     def archived(self) -> ArchivedCheckpoints | None:
         """What is shown of them; None for a job without queries."""
-        return None if self._coordinator is None else archived_checkpoints(self._coordinator)
+        if self._coordinator is None:
+            return None
+        shown = archived_checkpoints(self._coordinator)
+        graph, begun = self._graph.job_graph, self._begun_millis()
+        savepoint = graph.savepoint if graph is not None else None
+        if savepoint is None or shown.restored is not None or begun is None:
+            return shown
+        count = shown.restored_count + 1
+        return replace(shown, restored_count=count, restored_millis=begun, restored_savepoint=savepoint.path)
 
     @property
     def problem(self) -> str:
@@ -145,6 +154,17 @@ class StreamCheckpoints:
                     self._context.effects.append(WriteCheckpoint(checkpoint, subsumed))
                 case WakeUp(due):
                     self._context.effects.append(ScheduleRestart(due))
+
+    def _begun_millis(self) -> int | None:
+        """When the first of the queries began to run, in their present attempts; None if none runs yet."""
+        running = [
+            execution.timestamps[ExecutionState.RUNNING]
+            for vertex in self._graph.vertices.values()
+            if vertex.vertex.stream_sink is not None
+            for execution in vertex.executions
+            if ExecutionState.RUNNING in execution.timestamps
+        ]
+        return min(running, default=None)
 
     def _queries(self) -> dict[ExecutionAttemptId, bool]:
         """Current attempts of queries that have not finished, and whether they are RUNNING."""

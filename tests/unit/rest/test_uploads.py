@@ -33,6 +33,7 @@ from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.record_codec import UnreadableRecordError
 from runtime.jobgraph.graph import JarCode, JobGraph, ScriptCode
 from runtime.jobgraph.parsing import parse_job_graph
+from runtime.jobgraph.savepoints import ClaimMode, SavepointRestoreSettings
 from runtime.rest.access.sign_in import bearer_of
 from runtime.rest.app import create_app
 from runtime.rest.context import LeaderComponents
@@ -40,6 +41,7 @@ from runtime.rest.uploads.known_scripts import KnownScripts
 from runtime.rest.uploads.zip_directory import Member, ReadRange, read_members
 from runtime.security.principals import ADMIN, Principal, Role
 from tests.kit.control_plane.job_graphs import lone
+from tests.kit.control_plane.streaming_jobs import streaming_job
 from tests.kit.rest.fakes import RestFakes
 from tests.kit.rest.server import ObedientDispatcher
 
@@ -301,7 +303,9 @@ async def test_bodies_without_a_file_are_refused(world: World, kind: str, body: 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"savepointPath": "/s"}, "no savepoints"),
+        ({"savepointPath": "/s"}, "etl.py is one task, whose queries the cluster does not know"),
+        ({"savepointPath": "/s" * 3000}, "6000 characters, the limit is 4096"),
+        ({"savepointPath": "/s", "claimMode": "LEGACY"}, "claim mode 'LEGACY' is none of NO_CLAIM, CLAIM"),
         ({"parallelism": 4}, "is one task"),
         ({"entryClass": "com.example.Main"}, "is a script"),
         ({"flinkConfiguration": {"state.backend": "x"}}, "state.backend"),
@@ -323,6 +327,34 @@ async def test_wishes_without_an_effect_are_refused(world: World, body: dict[str
         assert answer.status_code == 400
         assert says in answer.text
         assert world.fakes.dispatcher.submitted == []
+
+
+@pytest.mark.parametrize("is_in_query", [False, True])
+async def test_a_pipeline_is_started_from_a_savepoint(world: World, *, is_in_query: bool) -> None:
+    dispatcher = ObedientDispatcher()
+    world.fakes.dispatcher = dispatcher
+    connect = world.connect(long_poll_max=0.0)
+    jar = await upload(connect, "lib.zip", zipped({"flows.py": "raise SystemExit"}))
+    asked = {"savepointPath": "file:/savepoints/1", "allowNonRestoredState": True}
+    body = {"entryClass": "flows:pipeline", "jobId": JOB, "claimMode": "CLAIM", **({} if is_in_query else asked)}
+    query = {"savepointPath": "file:/savepoints/1", "allowNonRestoredState": "true"} if is_in_query else {}
+    settings = SavepointRestoreSettings(
+        path="file:/savepoints/1", allow_non_restored_state=True, claim_mode=ClaimMode.CLAIM
+    )
+    async with connect("sam") as http:
+        dispatcher.next_status = JobStatus.RUNNING
+        await http.post(f"/jars/{jar}/run", json=body, params=query)
+        (planning,) = dispatcher.submitted
+        for built, code in ((streaming_job("orders"), 200), (lone(), 400)):
+            value = {"graph": built.document(), "warnings": []}
+            dispatcher.set_result(planning.job_id, json.dumps(value))
+            dispatcher.summaries.pop(JOB, None)
+            ran = await http.post(f"/jars/{jar}/run", json=body, params=query)
+            assert ran.status_code == code, ran.text
+            if code == 200:
+                assert world.submitted().savepoint == settings
+            else:
+                assert "the job has no streaming query" in ran.text
 
 
 async def test_what_flinks_dashboard_sends_is_taken(world: World) -> None:

@@ -10,11 +10,15 @@ from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints, Che
 from runtime.gateways.job_master import CheckpointAnswer, CheckpointAnswered, TaskProgresses, TriggerCheckpoint
 from runtime.gateways.task import TaskProgress
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
+from runtime.jobgraph.savepoints import QueryRestoreSettings, SavepointRestoreSettings, parse_query_settings
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover.settings import FailoverSettings
 from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, location, user_failure
 from tests.kit.control_plane.streaming_jobs import streaming_job, told
+from runtime.scheduler.core.slots.deployment import job_information
+from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, user_failure
+from tests.kit.control_plane.streaming_jobs import streaming_job
 
 E = ExecutionState
 ONE_RESTART = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=1, delay_seconds=0.0))
@@ -183,3 +187,20 @@ def test_what_is_told_while_an_owner_takes_over_is_not_lost() -> None:
     fail(job)
     job.offer(2)
     assert job.required() == [None, 5]
+def test_the_savepoint_that_a_job_was_started_from_is_shown_until_a_checkpoint_is_restored() -> None:
+    settings = SavepointRestoreSettings(path="/savepoints/savepoint-1", allow_non_restored_state=True)
+    graph = streaming_job("orders", parallelism=2).model_copy(update={"savepoint": settings}).without_caches()
+    job = StreamingDriver(graph, failover=ONE_RESTART)
+    told = job_information(graph, JOB_ID, EPOCH, "").savepoint
+    assert parse_query_settings(told) == QueryRestoreSettings(**dict(settings), queries={"orders": 2})
+    job.offer(1, 2)
+    assert job.shown().restored_savepoint == "", "no query runs yet"
+    at = job.at().millis
+    job.queries_run()
+    shown = job.shown()
+    assert (shown.restored_savepoint, shown.restored_count, shown.restored_millis) == (settings.path, 1, at)
+    job.checkpoint(7)
+    fail(job)
+    shown = job.shown()
+    assert shown.restored is not None
+    assert (shown.restored.checkpoint_id, shown.restored_savepoint) == (1, "")

@@ -109,7 +109,7 @@ class Checkpoint(TypedDict):
 
 
 class RestoredCheckpoint(TypedDict):
-    """The checkpoint that queries have gone on behind last, and when."""
+    """The checkpoint that queries have gone on behind last, and when; of a savepoint of another job `id` is 0."""
 
     id: int
     restore_timestamp: int

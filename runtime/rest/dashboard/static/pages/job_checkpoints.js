@@ -56,7 +56,7 @@ function latest(all, config) {
     ["interval", config ? duration(config.interval) : ""],
     ["latest completed", completed ? [`${completed.id}, `, time(completed.trigger_timestamp)] : "none yet"],
     ["latest failed", failed ? [`${failed.id}, `, time(failed.failure_timestamp)] : ""],
-    ["latest restored", restored ? [`${restored.id}, `, time(restored.restore_timestamp)] : ""],
+    ["latest restored", restored ? [restored.is_savepoint ? `savepoint ${restored.external_path}, ` : `${restored.id}, `, time(restored.restore_timestamp)] : ""],
     ["state size", completed ? size(completed.state_size) : ""],
     ["mean time", all.counts.completed ? duration(all.summary.end_to_end_duration.avg) : ""],
   ]);
