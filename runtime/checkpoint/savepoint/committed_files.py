@@ -1,4 +1,4 @@
-"""Which files of a query's directory belong to the prefix up to one committed batch. Decides on names alone.
+"""Which files of a query's directory belong to the prefix up to one committed batch (R60). Decides on names alone.
 
 Spark's logs are numbered by batch (`offsets`, `commits`, the log of a file sink) or by the source itself (`sources`),
 and may have a compact file in the place of all before it. State has versions: the version of batch n is n + 1.

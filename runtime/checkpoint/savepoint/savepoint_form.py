@@ -1,4 +1,4 @@
-"""What `_metadata` of a savepoint says: the job, each query with its batch, and every file with its size and digest.
+"""What `_metadata` of a savepoint says: the job, each query with its batch, and every file with its digest (R60).
 
 The form has a version. A reader takes this version only, and says of another what wrote it.
 """
