@@ -14,11 +14,9 @@ from runtime.jobgraph.savepoints import QueryRestoreSettings, SavepointRestoreSe
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover.settings import FailoverSettings
+from runtime.scheduler.core.slots.deployment import job_information
 from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, location, user_failure
 from tests.kit.control_plane.streaming_jobs import streaming_job, told
-from runtime.scheduler.core.slots.deployment import job_information
-from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, user_failure
-from tests.kit.control_plane.streaming_jobs import streaming_job
 
 E = ExecutionState
 ONE_RESTART = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=1, delay_seconds=0.0))
@@ -187,6 +185,8 @@ def test_what_is_told_while_an_owner_takes_over_is_not_lost() -> None:
     fail(job)
     job.offer(2)
     assert job.required() == [None, 5]
+
+
 def test_the_savepoint_that_a_job_was_started_from_is_shown_until_a_checkpoint_is_restored() -> None:
     settings = SavepointRestoreSettings(path="/savepoints/savepoint-1", allow_non_restored_state=True)
     graph = streaming_job("orders", parallelism=2).model_copy(update={"savepoint": settings}).without_caches()
