@@ -61,6 +61,8 @@ class JobOptions(TypedDict, total=False):
     """What the cluster does when a task fails, also as text: 'none', 'fixed-delay,attempts=5'. None: its default."""
     user_failures: str | None
     """What the cluster does when user code fails: 'restart', 'final' or 'final-when-exclusive'. None: its default."""
+    configuration: Mapping[str, str] | None
+    """Options of the cluster that the job has for itself: `execution.checkpointing.interval` and others."""
 
 
 def check_names(what: str, given: Mapping[str, Any], known: type) -> None:
@@ -124,6 +126,7 @@ def assemble(
         execution_timeout_seconds=_seconds(options.get("execution_timeout")),
         restart_strategy=restart_strategy_of(options.get("restart_strategy")),
         user_failures=user_failures_of(options.get("user_failures")),
+        configuration=dict(options.get("configuration") or {}),
         client_version=VERSION,
     )
     _check(graph)

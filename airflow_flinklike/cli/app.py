@@ -41,6 +41,7 @@ from airflow_flinklike.cli.targets import (
     is_script,
     load_job,
     parse_params,
+    with_configuration,
     with_restarts,
     with_savepoint,
 )
@@ -138,6 +139,12 @@ def _tell_of_misplaced(target: str, args: list[str]) -> None:
         sys.stderr.write(f"note: {', '.join(found)} {where}\n")
 
 
+Configuration = Annotated[
+    list[str] | None,
+    typer.Option("-D", help="option that the job has for itself, such as execution.checkpointing.interval=10s"),
+]
+
+
 @app.command(cls=_RunCommand)
 def run(
     target: Annotated[str, typer.Argument(help=_TARGET)],
@@ -170,6 +177,7 @@ def run(
     from_savepoint: FromSavepoint = "",
     allow_non_restored_state: AllowNonRestoredState = False,
     claim_mode: ClaimModeText = "",
+    configuration: Configuration = None,
     namespace: Annotated[str, typer.Option(help="whose job it is; without it the namespace of the token")] = "",
     address: Address = None,
     token_file: TokenFile = None,
@@ -187,7 +195,7 @@ def run(
     given = [one or () for one in (args, py_files, files, archives, jars, conf, secret)]
     options = ScriptOptions(main_class, name, *given)
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
-    loaded = with_restarts(loaded, restart_strategy, user_failures)
+    loaded = with_configuration(with_restarts(loaded, restart_strategy, user_failures), configuration or ())
     loaded = with_savepoint(loaded, from_savepoint, claim_mode, allow_non_restored_state=allow_non_restored_state)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:

@@ -19,6 +19,7 @@ from airflow_flinklike.api.job_source import build_job, import_reference, import
 from airflow_flinklike.api.program import Program
 from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
 from runtime.common.errors import FlinklikeError, InvalidInputError
+from runtime.config.job_configuration import job_configuration_problems
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of
@@ -157,6 +158,23 @@ def with_savepoint(
     if problems := tuple(savepoint_problems(settings, program.graph.queries)):
         raise PipelineError("; ".join(problems), problems)
     return replace(program, graph=program.graph.model_copy(update={"savepoint": settings}).without_caches())
+
+
+def with_configuration(program: JobProgram, given: Sequence[str]) -> JobProgram:
+    """The job with options of the cluster for itself, `key=value`, over those that it has. Raises PipelineError."""
+    changes = {}
+    for text in given:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            message = f"-D {text!r}: expected key=value"
+            raise PipelineError(message)
+        changes[key.strip()] = value.strip()
+    if problems := tuple(job_configuration_problems(changes)):
+        raise PipelineError("; ".join(problems), problems)
+    if not changes:
+        return program
+    configuration = {**program.graph.configuration, **changes}
+    return replace(program, graph=program.graph.model_copy(update={"configuration": configuration}))
 
 
 def _read_graph(path: Path) -> JobGraph:

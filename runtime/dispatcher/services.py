@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.fencing import FencingToken
@@ -97,12 +98,17 @@ def without_audit(job_id: JobId, reason: str) -> None:
     """Stands for the audit log where there is none."""
 
 
+def unsettled(graph: bytes) -> CheckpointSettings | None:
+    """Stands for the cluster's configuration where there is none: owners have their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class DispatcherServices:
     """`token` is the term; `incarnation` and `address` are those of this process.
 
     `stops` is None where nothing is durable, so that no TaskManager could read a fence. `tell_cancel` is called with
-    each job that the cluster cancels, and the reason, when the cancel is durable (R49).
+    each job that the cluster cancels, and the reason, when the cancel is durable (R49). `checkpointing`: what holds for
+    a graph that is submitted, from its JSON; None for a job without streaming queries.
     """
 
     store: LeaderJobStore
@@ -119,4 +125,5 @@ class DispatcherServices:
     history: JobHistory = field(default_factory=NoHistory)
     metrics: DispatcherMetrics = field(default_factory=DispatcherMetrics)
     events: ClusterEvents = NO_EVENTS
+    checkpointing: Callable[[bytes], CheckpointSettings | None] = unsettled
     traces: DispatcherTraces = field(default_factory=DispatcherTraces)

@@ -102,6 +102,7 @@ class JobTransactions:
             source.namespace,
             source.trace,
             source.program_run,
+            self._services.checkpointing(source.graph),
         )
         outcome = await self._store.submit(source.job_id, record, owner)
         match outcome:

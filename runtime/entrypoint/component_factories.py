@@ -12,6 +12,7 @@ from functools import partial
 
 from runtime.blob.storage_probe import StorageProbe
 from runtime.blob.store import BlobStore
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.fencing import FencingToken
@@ -24,7 +25,7 @@ from runtime.dispatcher.dispatcher_traces import DispatcherTraces
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.leader_process import DispatcherLeaderProcess, TermComponents
 from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
-from runtime.dispatcher.services import DispatcherServices
+from runtime.dispatcher.services import DispatcherServices, unsettled
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
@@ -81,6 +82,7 @@ class JobManagerSettings:
     resource_manager: ResourceManagerSettings
     isolation_timeout: float
     token_renewal: RenewalSettings = field(default_factory=RenewalSettings)
+    checkpointing: Callable[[bytes], CheckpointSettings | None] = unsettled
 
 
 class DispatcherResourceManagerComponentFactory(ABC):
@@ -111,6 +113,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             history=services.history,
             metrics=DispatcherMetrics(services.metrics),
             events=events,
+            checkpointing=self._settings.checkpointing,
             traces=DispatcherTraces(services.traces, services.clock),
         )
         return DispatcherLeaderProcess(

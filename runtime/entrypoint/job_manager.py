@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, Protocol
 
 from runtime.aio.blocking import BlockingIo
@@ -51,6 +52,7 @@ from runtime.entrypoint.job_manager_options import (
     token_providers,
     token_renewal,
 )
+from runtime.entrypoint.job_master_options import settled_checkpointing
 from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.predecessor import Predecessor
 from runtime.entrypoint.process import ProcessContext, run_process
@@ -251,6 +253,7 @@ class ClusterEntrypoint:
             resource_manager_settings(configuration),
             options.seconds(configuration, tm.ISOLATION_TIMEOUT),
             token_renewal(configuration),
+            partial(settled_checkpointing, configuration),
         )
         if configuration.get(jm.SINGLE_JOBMASTER):
             return JobMasterPrimaryComponentFactory(services, settings)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
-from runtime.checkpoint.core.checkpoints import CheckpointSettings
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.restart_strategies import ATTEMPTS_MAX
 from runtime.config.configuration import Configuration
+from runtime.config.job_configuration import checkpoint_settings
 from runtime.config.options import failures as options
-from runtime.config.options.checkpointing import (
-    CHECKPOINT_INTERVAL,
-    CHECKPOINT_MIN_PAUSE,
-    CHECKPOINT_TIMEOUT,
-    CHECKPOINT_TOLERABLE_FAILURES,
-    CHECKPOINTS_RETAINED,
-)
 from runtime.config.options.taskmanager import ISOLATION_TIMEOUT
 from runtime.entrypoint.process_options import seconds
 from runtime.highavailability.jobs.fences import unconfirmed_wait
@@ -28,6 +23,7 @@ from runtime.jobgraph.restart_strategy import (
 )
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers
+from runtime.jobmaster.runner import STREAM_MARK
 from runtime.scheduler.core.failover.settings import FailoverSettings
 
 
@@ -44,14 +40,18 @@ def job_master_settings(configuration: Configuration, *, can_fence: bool = False
             enrich=load_failure_enrichers(configuration.get(options.FAILURE_ENRICHERS)),
             unconfirmed_wait=unconfirmed_wait(isolation_timeout) if can_fence else None,
         ),
-        checkpointing=CheckpointSettings(
-            interval=seconds(configuration, CHECKPOINT_INTERVAL),
-            timeout=seconds(configuration, CHECKPOINT_TIMEOUT),
-            min_pause=seconds(configuration, CHECKPOINT_MIN_PAUSE),
-            tolerable_failures=configuration.get(CHECKPOINT_TOLERABLE_FAILURES),
-            retained=configuration.get(CHECKPOINTS_RETAINED),
-        ),
+        checkpointing=checkpoint_settings(configuration, {}),
     )
+
+
+def settled_checkpointing(configuration: Configuration, graph: bytes) -> CheckpointSettings | None:
+    """What holds for a streaming job that is submitted, under every owner: its own options over those of this cluster.
+
+    `graph` is its JSON, which has been checked. None for a job without streaming queries.
+    """
+    if STREAM_MARK not in graph:
+        return None
+    return checkpoint_settings(configuration, json.loads(graph).get("configuration", {}))
 
 
 def restart_strategy(configuration: Configuration) -> RestartStrategy:

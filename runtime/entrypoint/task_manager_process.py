@@ -227,6 +227,7 @@ def _make_runner(
         users=users,
         own_process=OwnProcess.of(context.environment, _stacks(pool, spark), _parts(pool, spark)),
         metrics=context.reporting.registry,
+        checkpoints_url=context.layout.checkpoints_url(configuration),
     )
 
 

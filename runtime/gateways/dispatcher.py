@@ -101,7 +101,8 @@ class JobSummary:
     outcome is decided and the outputs become visible, so a cancel comes too late (R26). `keeps_outputs`: the job has
     ended after that without its outputs, or its decision is unknown, so no outputs are deleted (R28). `submitter`,
     `namespace`, `trace`, `program_run` and `client` are stored with the graph; the leader fills them in, and ignores
-    those of an owner (R48).
+    those of an owner (R48). `deletes_checkpoints`: it has ended, and TaskManagers delete the directories of its
+    streaming queries.
     """
 
     job_id: JobId
@@ -124,6 +125,7 @@ class JobSummary:
     program_run: str = ""
     pending_kind: str = ""
     client: str = ""
+    deletes_checkpoints: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
@@ -26,6 +27,7 @@ class GraphRecord:
     """`jobs/<id>/graph`. `submitter` and `namespace` say whose job it is (R48); without a submitter: the admin's.
 
     `trace`: the context of the job's trace, "" where nobody is told traces. `program_run`: as in SubmitJobRequest.
+    `checkpointing`: what holds for a streaming job under every owner; None for other jobs, and in earlier releases.
     """
 
     graph: Payload
@@ -36,6 +38,7 @@ class GraphRecord:
     namespace: str = DEFAULT_NAMESPACE
     trace: str = ""
     program_run: str = ""
+    checkpointing: CheckpointSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

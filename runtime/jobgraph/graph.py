@@ -160,6 +160,10 @@ class JobEdge(JobGraphModel):
     input_index: int = 0
 
 
+def _is_empty(configuration: dict[str, str]) -> bool:
+    return not configuration
+
+
 class JobGraph(JobGraphModel):
     """A whole job, without its id: the client chooses the id and sends it beside the graph."""
 
@@ -179,6 +183,7 @@ class JobGraph(JobGraphModel):
     execution_timeout_seconds: float | None = None
     restart_strategy: RestartStrategyField | None = None
     user_failures: UserFailures | None = None
+    configuration: Annotated[dict[str, str], FailFast()] = Field(default_factory=dict, exclude_if=_is_empty)
     client_version: str = ""
     savepoint: SavepointRestoreSettings | None = Field(default=None, exclude_if=lambda savepoint: savepoint is None)
 

@@ -17,7 +17,7 @@ from typing import assert_never
 from runtime.aio.retry import RetryPolicy, retry
 from runtime.aio.turns import Turns
 from runtime.checkpoint.checkpoint_record import checkpoint_record
-from runtime.checkpoint.core.checkpoints import NO_CHECKPOINTS, CheckpointSettings
+from runtime.common.checkpoint_settings import NO_CHECKPOINTS, CheckpointSettings
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import MessageTooLargeError, StaleTokenError

@@ -19,6 +19,7 @@ from runtime.aio.retry import retry
 from runtime.aio.scope import Scope
 from runtime.checkpoint.checkpoint_record import checkpoint_of
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError, PermanentError, RetryableError, StaleTokenError
@@ -57,6 +58,9 @@ class GraphSource(Protocol):
 class JobGraphCorruptError(PermanentError):
     """The bytes of a graph do not have the digest that the assignment names."""
 
+
+STREAM_MARK = b'"stream_sink"'
+"""A graph that does not name one has no query: its job has no checkpoints, and nothing more of it is read."""
 
 NO_CENSUS = (
     "it had an owner before, and without high-availability.type: etcd it is not known which TaskManagers may still run "
@@ -159,7 +163,7 @@ class DefaultJobManagerRunner:
             note_trace(self.job_id, context.trace_id)
         self._connections.register(self._job_master)
         try:
-            if assignment.is_fresh and (assignment.graph or self._graph is not None):
+            if self._is_here(assignment) and not self._has_queries(assignment):
                 self._begin(assignment)
                 del assignment
                 summary = await self._job_master.run()
@@ -177,9 +181,19 @@ class DefaultJobManagerRunner:
         if context is not None and context.is_sampled:
             self._traces.tell(partial(job_spans, self._job_master.archived(), context, namespace))
 
+    def _is_here(self, assignment: AssignJob) -> bool:
+        """True for the graph of a job that has not run."""
+        return assignment.is_fresh and (bool(assignment.graph) or self._graph is not None)
+
+    def _has_queries(self, assignment: AssignJob) -> bool:
+        if self._graph is not None:
+            return any(vertex.stream_sink is not None for vertex in self._graph.vertices)
+        return STREAM_MARK in assignment.graph
+
     async def _run_and_read(self, assignment: AssignJob) -> JobSummary | None:
         async with Scope(f"job {self.job_id}") as scope:
-            tasks = [scope.start("read", self._read(assignment))]
+            reading = self._settle(assignment) if self._is_here(assignment) else self._read(assignment)
+            tasks = [scope.start("read", reading)]
             if not assignment.is_fresh and self._census_taker is not None:
                 tasks.append(scope.start("census", self._take_census(self._census_taker)))
             summary = await self._job_master.run()
@@ -212,9 +226,10 @@ class DefaultJobManagerRunner:
                 stored = () if assignment.is_fresh else await self._store.events(self.job_id)
                 batches = tuple(map(decode_events, stored))
                 takeovers = () if assignment.is_fresh else await self._store.takeovers(self.job_id)
-                # A graph that does not name one has no query, and a takeover of a batch job reads nothing more.
-                has_queries = b'"stream_sink"' in data and not assignment.is_fresh
-                checkpoints = await self._store.checkpoints(self.job_id) if has_queries else []
+                has_queries = STREAM_MARK in data
+                settled = await self._store.checkpointing(self.job_id) if has_queries else None
+                is_later = has_queries and not assignment.is_fresh
+                checkpoints = await self._store.checkpoints(self.job_id) if is_later else []
             except RetryableError as error:
                 delay = self._settings.graph_retry.delay(attempt, self._entropy)
                 attempt += 1
@@ -228,7 +243,8 @@ class DefaultJobManagerRunner:
                 delay = self._settings.graph_second_look
                 self._delayed(f"the job is looked for once more in {delay:g} s: {error}")
             else:
-                self._initialize(assignment, data, batches, takeovers, tuple(map(checkpoint_of, checkpoints)))
+                completed = tuple(map(checkpoint_of, checkpoints))
+                self._initialize(assignment, data, batches, takeovers, completed, settled)
                 return
             await asyncio.sleep(delay)
 
@@ -261,11 +277,26 @@ class DefaultJobManagerRunner:
         logger.warning("job %s: %s", self.job_id, reason)
         self._job_master.post(ev.InitializationDelayed(reason, self._job_master.moment()))
 
-    def _begin(self, assignment: AssignJob) -> None:
-        """Initialize a job of which nothing has to be read."""
+    async def _settle(self, assignment: AssignJob) -> None:
+        """Initialize a streaming job that has not run, as its submission has settled it."""
+
+        def on_retry(error: Exception, _: float) -> None:
+            self._delayed(f"what holds for the job cannot be read, it is tried again: {error}")
+
+        policy, clock, entropy = self._settings.graph_retry, self._clock, self._entropy
+        read = partial(self._store.checkpointing, self.job_id)
+        try:
+            settled = await retry(read, policy=policy, clock=clock, entropy=entropy, deadline=None, on_retry=on_retry)
+        except PermanentError as error:
+            self._fail(error, assignment.graph, Kept(), may_run=False)
+        else:
+            self._begin(assignment, settled)
+
+    def _begin(self, assignment: AssignJob, settled: CheckpointSettings | None = None) -> None:
+        """Initialize a job of which nothing more has to be read."""
         graph, self._graph = self._graph, None
         if graph is not None:
-            self._job_master.post(ev.JobGraphLoaded(graph, self._job_master.moment()))
+            self._job_master.post(ev.JobGraphLoaded(graph, self._job_master.moment(), settled))
             return
         data = assignment.graph
         try:
@@ -273,7 +304,7 @@ class DefaultJobManagerRunner:
         except JobGraphCorruptError as error:
             self._fail(error, data, what_is_kept(self.job_id, ()), may_run=False)
         else:
-            self._initialize(assignment, data)
+            self._initialize(assignment, data, settled=settled)
 
     def _initialize(
         self,
@@ -282,6 +313,7 @@ class DefaultJobManagerRunner:
         batches: tuple[tuple[JobEvent, ...], ...] = (),
         takeovers: tuple[Takeover, ...] = (),
         checkpoints: tuple[CompletedCheckpoint, ...] = (),
+        settled: CheckpointSettings | None = None,
     ) -> None:
         """Parse the graph, whose digest is verified."""
         try:
@@ -295,7 +327,9 @@ class DefaultJobManagerRunner:
         at = self._job_master.moment()
         is_fresh = assignment.is_fresh
         self._job_master.post(
-            ev.JobGraphLoaded(graph, at) if is_fresh else ev.JobRead(graph, batches, at, takeovers, checkpoints)
+            ev.JobGraphLoaded(graph, at, settled)
+            if is_fresh
+            else ev.JobRead(graph, batches, at, takeovers, checkpoints, settled)
         )
 
     def _may_run(self, assignment: AssignJob) -> bool:

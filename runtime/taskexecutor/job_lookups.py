@@ -37,6 +37,18 @@ class JobLookups:
 
     async def keeps_outputs(self, job_id: JobId) -> bool:
         """R28: the job's summary says so, or there is none, or none that can be read."""
+        summary = await self._summary(job_id)
+        return summary is None or summary.keeps_outputs
+
+    async def deletes_checkpoints(self, job_id: JobId) -> bool | None:
+        """R59: True if the job has ended and its directories go; None while it may run. What is not known stays."""
+        if not await self.is_over(job_id):
+            return None
+        summary = await self._summary(job_id)
+        return summary is not None and summary.deletes_checkpoints
+
+    async def _summary(self, job_id: JobId) -> JobSummary | None:
+        """That of a job that has ended; None where there is none, or none that can be read."""
         services = self._services
         kinds: dict[str, type[ResultRecord | DoneRecord]] = {
             services.keys.result(job_id): ResultRecord,
@@ -48,11 +60,11 @@ class JobLookups:
                 continue
             try:
                 record = decode_record(kind, found.kvs[0].value, key=key)
-                return decode_record(JobSummary, record.summary, key=key).keeps_outputs
+                return decode_record(JobSummary, record.summary, key=key)
             except UnreadableRecordError as error:
                 logger.warning("what job %s has written is kept: %s", job_id, error)
                 break
-        return True
+        return None
 
     async def drop_fences(self) -> int:
         """Delete confirmed fences of jobs that are over; how many. Owners lift those of other jobs."""

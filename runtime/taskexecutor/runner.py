@@ -36,6 +36,7 @@ from runtime.taskexecutor.attempt_logs.log_directory import AttemptLogs
 from runtime.taskexecutor.connections.contact import ContactKeeper, ContactSettings
 from runtime.taskexecutor.connections.resource_manager_connection import LeaderLocation, LeaderRetrieval, StaticLeader
 from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
+from runtime.taskexecutor.directories.ended_checkpoints import EndedCheckpoints
 from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_users import JobUsers
 from runtime.taskexecutor.directories.working_directory import LeftoverCollector, WorkingDirectory
@@ -145,8 +146,10 @@ class TaskManagerRunner:
         users: JobUsers | None = None,
         own_process: ProcessGateway | None = None,
         metrics: MetricRegistry = NO_METRICS,
+        checkpoints_url: str = "",
     ) -> None:
         self._settings = settings
+        self._checkpoints_url = checkpoints_url
         self._own_process = own_process
         self._metrics = metrics
         self._users = users
@@ -338,6 +341,10 @@ class TaskManagerRunner:
                 Reconciler("fences", jobs.drop_fences, period=settings.leftover_period),
                 Reconciler("ended jobs", ended, period=settings.ended_jobs_period),
             ]
+            if self._checkpoints_url:
+                checkpoints = EndedCheckpoints(self._checkpoints_url, jobs.deletes_checkpoints)
+                period = settings.ended_jobs_period
+                durable.append(Reconciler("checkpoints of ended jobs", checkpoints.activate, period=period))
         return [
             *durable,
             Reconciler("leftovers", leftovers.activate, period=settings.leftover_period),

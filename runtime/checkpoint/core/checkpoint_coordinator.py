@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from runtime.checkpoint.core.checkpoint_statistics import CheckpointStatistics
 from runtime.checkpoint.core.checkpoints import (
     CheckpointFailureReason,
-    CheckpointSettings,
     CompletedCheckpoint,
     FailedCheckpoint,
     PendingCheckpoint,
 )
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import ExecutionAttemptId
 from runtime.gateways.checkpoints import QueryPosition
 

@@ -30,24 +30,6 @@ class CheckpointFailureReason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointSettings:
-    """`execution.checkpointing.*`, in seconds. `interval` 0: checkpoints are made on request only.
-
-    `retained`: completed checkpoints whose records are kept. `tolerable_failures`: more in a row end the job.
-    """
-
-    interval: float = 0.0
-    timeout: float = 600.0
-    min_pause: float = 0.0
-    tolerable_failures: int = 0
-    retained: int = 1
-
-
-NO_CHECKPOINTS = CheckpointSettings()
-"""None is made by itself."""
-
-
-@dataclass(frozen=True, slots=True)
 class CompletedCheckpoint:
     """A checkpoint that is durable, or that is being made so. Positions are in the order of vertices and subtasks."""
 

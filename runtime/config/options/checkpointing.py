@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.config.option import duration_option, int_option, string_option
+from runtime.config.option import choice_option, duration_option, int_option, string_option
 
 CHECKPOINTS_DIR = string_option(
     "execution.checkpointing.dir",
@@ -32,4 +32,14 @@ CHECKPOINT_TOLERABLE_FAILURES = int_option(
 )
 CHECKPOINTS_RETAINED = int_option(
     "execution.checkpointing.num-retained", 1, "Records of completed checkpoints that are kept for a job.", high=1000
+)
+CHECKPOINT_RETENTION = choice_option(
+    "execution.checkpointing.externalized-checkpoint-retention",
+    "RETAIN_ON_CANCELLATION",
+    "What becomes of the directories of a streaming job's queries when it has ended. Those of a job that has FINISHED "
+    "are always deleted; NO_EXTERNALIZED_CHECKPOINTS deletes those of one that was CANCELED or has FAILED too, "
+    "DELETE_ON_CANCELLATION those of one that was CANCELED.",
+    "NO_EXTERNALIZED_CHECKPOINTS",
+    "DELETE_ON_CANCELLATION",
+    "RETAIN_ON_CANCELLATION",
 )

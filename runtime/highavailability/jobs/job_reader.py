@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar
 
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import JobId
 from runtime.common.namespaces import UNKNOWN_NAMESPACE
 from runtime.gateways.overview import Takeover
@@ -128,6 +129,12 @@ class JobReader:
         """All completed checkpoints that are kept, oldest first. Raises UnreadableRecordError."""
         found, _ = await self._read_all(self._keys.checkpoints(job_id))
         return [decode_record(CheckpointRecord, kv.value, key=kv.key) for kv in found]
+
+    async def checkpointing(self, job_id: JobId) -> CheckpointSettings | None:
+        """What the job's submission has settled; None without it. Raises UnreadableRecordError."""
+        key = self._keys.graph(job_id)
+        answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
+        return decode_record(GraphRecord, answer.kvs[0].value, key=key).checkpointing if answer.kvs else None
 
     async def takeovers(self, job_id: JobId) -> tuple[Takeover, ...]:
         """The job's changes of owner, oldest first; () when the record cannot be read."""

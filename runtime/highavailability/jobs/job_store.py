@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import JobId
 from runtime.gateways.overview import Takeover
 from runtime.highavailability.records import (
@@ -139,6 +140,9 @@ class OwnerJobStore(Protocol):
         self, job_id: JobId, epoch: int, number: int, record: CheckpointRecord, subsumed: Sequence[int]
     ) -> None:
         """Write `checkpoints/<number>`, once, and delete those in `subsumed`. Durable when it returns."""
+
+    async def checkpointing(self, job_id: JobId) -> CheckpointSettings | None:
+        """What the job's submission has settled; None without it."""
 
     async def checkpoints(self, job_id: JobId) -> Sequence[CheckpointRecord]:
         """All completed checkpoints that are kept, oldest first."""

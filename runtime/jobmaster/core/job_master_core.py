@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from runtime.checkpoint.core.checkpoints import NO_CHECKPOINTS, CheckpointSettings
+from runtime.common.checkpoint_settings import NO_CHECKPOINTS, CheckpointSettings
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
@@ -252,7 +252,8 @@ class JobMasterCore:
         if self.status is not JobStatus.INITIALIZING or self._result is not None:
             return
         match event:
-            case ev.JobGraphLoaded(graph):
+            case ev.JobGraphLoaded(graph, checkpointing=checkpointing):
+                self._context.checkpointing = checkpointing or self._context.checkpointing
                 self._scheduler = start_scheduler(self._context, graph)
             case ev.InitializationFailed():
                 self._give_up(event)
@@ -281,6 +282,7 @@ class JobMasterCore:
 
     def _take_over(self, found: Inheritance, cancel_reason: str | None) -> None:
         self._recovery = None
+        self._context.checkpointing = found.read.checkpointing or self._context.checkpointing
         self._scheduler = restore_scheduler(self._context, found)
         if cancel_reason is not None:
             self._cancel(cancel_reason)

@@ -83,6 +83,7 @@ class Publication:
             status=status,
             is_committing=False,
             keeps_outputs=keeps_outputs,
+            deletes_checkpoints=self._deletes_checkpoints(status),
             sequence=latest.sequence + 2,
             end_millis=millis,
             last_modification_millis=max(millis, latest.last_modification_millis + 1),
@@ -106,3 +107,9 @@ class Publication:
         self._pushed = self.latest
         self._context.changes = 0
         return self.latest
+
+    def _deletes_checkpoints(self, status: JobStatus) -> bool:
+        job_graph = self._graph.job_graph
+        if job_graph is None or all(vertex.stream_sink is None for vertex in job_graph.vertices):
+            return False
+        return self._context.checkpointing.retention.deletes(status)

@@ -19,6 +19,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import parse_job_id
 from runtime.common.spark_environments import SparkOffer, refused_static_conf
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
+from runtime.config.job_configuration import job_configuration_problems
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.limits import GRAPH_BYTES_MAX
@@ -97,7 +98,8 @@ def verify_graph(
     graph: JobGraph, job_id: str, offers: Sequence[SparkOffer], *, client: str, namespace: str
 ) -> VerifiedSubmit:
     """Check a graph whose form is known. Raises InvalidInputError with the problems (400)."""
-    problems = (*_graph_problems(graph), *_refused_conf(graph, offers))
+    configuration = job_configuration_problems(graph.configuration)
+    problems = (*_graph_problems(graph), *_refused_conf(graph, offers), *configuration)
     canonical = b"" if problems else graph.canonical_json()
     if len(canonical) > GRAPH_BYTES_MAX:
         problems = (f"job_graph: it has {len(canonical)} bytes, the limit is {GRAPH_BYTES_MAX}",)

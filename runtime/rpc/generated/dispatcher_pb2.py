@@ -26,15 +26,15 @@ from runtime.rpc.generated import common_pb2 as runtime_dot_rpc_dot_generated_do
 from runtime.rpc.generated import resource_manager_pb2 as runtime_dot_rpc_dot_generated_dot_resource__manager__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&runtime/rpc/generated/dispatcher.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\x1a,runtime/rpc/generated/resource_manager.proto\"\x9b\x01\n\x10SubmitJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05graph\x18\x02 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0e\n\x06\x63lient\x18\x04 \x01(\t\x12\x11\n\tsubmitter\x18\x05 \x01(\t\x12\x11\n\tnamespace\x18\x06 \x01(\t\x12\r\n\x05trace\x18\x07 \x01(\t\x12\x13\n\x0bprogram_run\x18\x08 \x01(\t\"d\n\x11SubmitJobResponse\x12)\n\x07outcome\x18\x01 \x01(\x0e\x32\x18.flinklike.SubmitOutcome\x12$\n\x06status\x18\x02 \x01(\x0e\x32\x14.flinklike.JobStatus\"\x1c\n\nJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x07\n\x05\x45mpty\"\xc6\x01\n\nTaskCounts\x12\x0f\n\x07\x63reated\x18\x01 \x01(\x03\x12\x11\n\tscheduled\x18\x02 \x01(\x03\x12\x11\n\tdeploying\x18\x03 \x01(\x03\x12\x14\n\x0cinitializing\x18\x04 \x01(\x03\x12\x0f\n\x07running\x18\x05 \x01(\x03\x12\x10\n\x08\x66inished\x18\x06 \x01(\x03\x12\x11\n\tcanceling\x18\x07 \x01(\x03\x12\x10\n\x08\x63\x61nceled\x18\x08 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\t \x01(\x03\x12\x13\n\x0breconciling\x18\n \x01(\x03\"\xf1\x03\n\nJobSummary\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12$\n\x06status\x18\x03 \x01(\x0e\x32\x14.flinklike.JobStatus\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x12\x10\n\x08sequence\x18\x05 \x01(\x03\x12\x14\n\x0cstart_millis\x18\x06 \x01(\x03\x12\x12\n\nend_millis\x18\x07 \x01(\x03\x12 \n\x18last_modification_millis\x18\x08 \x01(\x03\x12$\n\x05tasks\x18\t \x01(\x0b\x32\x15.flinklike.TaskCounts\x12\x16\n\x0epending_reason\x18\n \x01(\t\x12\x15\n\ris_committing\x18\x0b \x01(\x08\x12\x15\n\rkeeps_outputs\x18\x0c \x01(\x08\x12\x11\n\tsubmitter\x18\r \x01(\t\x12\x11\n\tnamespace\x18\x0e \x01(\t\x12$\n\x08job_type\x18\x0f \x01(\x0e\x32\x12.flinklike.JobType\x12\x30\n\x0escheduler_type\x18\x10 \x01(\x0e\x32\x18.flinklike.SchedulerType\x12\r\n\x05trace\x18\x11 \x01(\t\x12\x13\n\x0bprogram_run\x18\x12 \x01(\t\x12\x14\n\x0cpending_kind\x18\x13 \x01(\t\x12\x0e\n\x06\x63lient\x18\x14 \x01(\t\",\n\x12JobDetailsResponse\x12\x16\n\x0e\x61rchived_graph\x18\x01 \x01(\x0c\"\xa4\x01\n\x11RegisterJobMaster\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x18\n\x10protocol_version\x18\x04 \x01(\x03\x12\x10\n\x08\x63\x61pacity\x18\x05 \x01(\x03\x12\x13\n\x0bis_draining\x18\x06 \x01(\x08\x12\x17\n\x0fmetrics_address\x18\x07 \x01(\t\"X\n\x11JobInventoryEntry\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12$\n\x06status\x18\x03 \x01(\x0e\x32\x14.flinklike.JobStatus\"\x9a\x01\n\x12JobMasterHeartbeat\x12/\n\tinventory\x18\x01 \x03(\x0b\x32\x1c.flinklike.JobInventoryEntry\x12\x12\n\nassignment\x18\x02 \x01(\x03\x12\x14\n\x0c\x63pu_fraction\x18\x03 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x13\n\x0bis_draining\x18\x05 \x01(\x08\"8\n\x0cJobSummaries\x12(\n\tsummaries\x18\x01 \x03(\x0b\x32\x15.flinklike.JobSummary\"?\n\x13\x44\x65\x63lareRequirements\x12(\n\x04jobs\x18\x01 \x03(\x0b\x32\x1a.flinklike.JobRequirements\"[\n\x14JobAssignmentRefused\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x14\n\x0cis_permanent\x18\x04 \x01(\x08\"\x82\x01\n\x13JobMasterRegistered\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62lob_address\x18\x03 \x01(\t\x12\x1a\n\x12heartbeat_interval\x18\x04 \x01(\x01\x12\x19\n\x11heartbeat_timeout\x18\x05 \x01(\x01\"\xa7\x01\n\tAssignJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x10\n\x08is_fresh\x18\x03 \x01(\x08\x12\r\n\x05graph\x18\x04 \x01(\x0c\x12\x11\n\tgraph_key\x18\x05 \x01(\t\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x15\n\rsubmit_millis\x18\x07 \x01(\x03\x12\x11\n\tnamespace\x18\x08 \x01(\t\x12\r\n\x05trace\x18\t \x01(\t\"*\n\nCancelJobs\x12\x0c\n\x04jobs\x18\x01 \x03(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"6\n\x08\x44ropJobs\x12*\n\x04jobs\x18\x01 \x03(\x0b\x32\x1c.flinklike.JobInventoryEntry\"?\n\x0fNotifyResources\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\"%\n\x0e\x44rainJobMaster\x12\x13\n\x0bis_draining\x18\x01 \x01(\x08\"\x1e\n\x0cJobsNotTaken\x12\x0e\n\x06reason\x18\x01 \x01(\t*r\n\rSubmitOutcome\x12\x1e\n\x1aSUBMIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUBMIT_OUTCOME_ACCEPTED\x10\x01\x12$\n SUBMIT_OUTCOME_ALREADY_SUBMITTED\x10\x02\x32\xd5\x01\n\x11\x44ispatcherGateway\x12\x46\n\tSubmitJob\x12\x1b.flinklike.SubmitJobRequest\x1a\x1c.flinklike.SubmitJobResponse\x12\x34\n\tCancelJob\x12\x15.flinklike.JobRequest\x1a\x10.flinklike.Empty\x12\x42\n\nRequestJob\x12\x15.flinklike.JobRequest\x1a\x1d.flinklike.JobDetailsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&runtime/rpc/generated/dispatcher.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\x1a,runtime/rpc/generated/resource_manager.proto\"\x9b\x01\n\x10SubmitJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05graph\x18\x02 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0e\n\x06\x63lient\x18\x04 \x01(\t\x12\x11\n\tsubmitter\x18\x05 \x01(\t\x12\x11\n\tnamespace\x18\x06 \x01(\t\x12\r\n\x05trace\x18\x07 \x01(\t\x12\x13\n\x0bprogram_run\x18\x08 \x01(\t\"d\n\x11SubmitJobResponse\x12)\n\x07outcome\x18\x01 \x01(\x0e\x32\x18.flinklike.SubmitOutcome\x12$\n\x06status\x18\x02 \x01(\x0e\x32\x14.flinklike.JobStatus\"\x1c\n\nJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x07\n\x05\x45mpty\"\xc6\x01\n\nTaskCounts\x12\x0f\n\x07\x63reated\x18\x01 \x01(\x03\x12\x11\n\tscheduled\x18\x02 \x01(\x03\x12\x11\n\tdeploying\x18\x03 \x01(\x03\x12\x14\n\x0cinitializing\x18\x04 \x01(\x03\x12\x0f\n\x07running\x18\x05 \x01(\x03\x12\x10\n\x08\x66inished\x18\x06 \x01(\x03\x12\x11\n\tcanceling\x18\x07 \x01(\x03\x12\x10\n\x08\x63\x61nceled\x18\x08 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\t \x01(\x03\x12\x13\n\x0breconciling\x18\n \x01(\x03\"\x8e\x04\n\nJobSummary\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12$\n\x06status\x18\x03 \x01(\x0e\x32\x14.flinklike.JobStatus\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x12\x10\n\x08sequence\x18\x05 \x01(\x03\x12\x14\n\x0cstart_millis\x18\x06 \x01(\x03\x12\x12\n\nend_millis\x18\x07 \x01(\x03\x12 \n\x18last_modification_millis\x18\x08 \x01(\x03\x12$\n\x05tasks\x18\t \x01(\x0b\x32\x15.flinklike.TaskCounts\x12\x16\n\x0epending_reason\x18\n \x01(\t\x12\x15\n\ris_committing\x18\x0b \x01(\x08\x12\x15\n\rkeeps_outputs\x18\x0c \x01(\x08\x12\x11\n\tsubmitter\x18\r \x01(\t\x12\x11\n\tnamespace\x18\x0e \x01(\t\x12$\n\x08job_type\x18\x0f \x01(\x0e\x32\x12.flinklike.JobType\x12\x30\n\x0escheduler_type\x18\x10 \x01(\x0e\x32\x18.flinklike.SchedulerType\x12\r\n\x05trace\x18\x11 \x01(\t\x12\x13\n\x0bprogram_run\x18\x12 \x01(\t\x12\x14\n\x0cpending_kind\x18\x13 \x01(\t\x12\x0e\n\x06\x63lient\x18\x14 \x01(\t\x12\x1b\n\x13\x64\x65letes_checkpoints\x18\x15 \x01(\x08\",\n\x12JobDetailsResponse\x12\x16\n\x0e\x61rchived_graph\x18\x01 \x01(\x0c\"\xa4\x01\n\x11RegisterJobMaster\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x18\n\x10protocol_version\x18\x04 \x01(\x03\x12\x10\n\x08\x63\x61pacity\x18\x05 \x01(\x03\x12\x13\n\x0bis_draining\x18\x06 \x01(\x08\x12\x17\n\x0fmetrics_address\x18\x07 \x01(\t\"X\n\x11JobInventoryEntry\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12$\n\x06status\x18\x03 \x01(\x0e\x32\x14.flinklike.JobStatus\"\x9a\x01\n\x12JobMasterHeartbeat\x12/\n\tinventory\x18\x01 \x03(\x0b\x32\x1c.flinklike.JobInventoryEntry\x12\x12\n\nassignment\x18\x02 \x01(\x03\x12\x14\n\x0c\x63pu_fraction\x18\x03 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x13\n\x0bis_draining\x18\x05 \x01(\x08\"8\n\x0cJobSummaries\x12(\n\tsummaries\x18\x01 \x03(\x0b\x32\x15.flinklike.JobSummary\"?\n\x13\x44\x65\x63lareRequirements\x12(\n\x04jobs\x18\x01 \x03(\x0b\x32\x1a.flinklike.JobRequirements\"[\n\x14JobAssignmentRefused\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x14\n\x0cis_permanent\x18\x04 \x01(\x08\"\x82\x01\n\x13JobMasterRegistered\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62lob_address\x18\x03 \x01(\t\x12\x1a\n\x12heartbeat_interval\x18\x04 \x01(\x01\x12\x19\n\x11heartbeat_timeout\x18\x05 \x01(\x01\"\xa7\x01\n\tAssignJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x10\n\x08is_fresh\x18\x03 \x01(\x08\x12\r\n\x05graph\x18\x04 \x01(\x0c\x12\x11\n\tgraph_key\x18\x05 \x01(\t\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x15\n\rsubmit_millis\x18\x07 \x01(\x03\x12\x11\n\tnamespace\x18\x08 \x01(\t\x12\r\n\x05trace\x18\t \x01(\t\"*\n\nCancelJobs\x12\x0c\n\x04jobs\x18\x01 \x03(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"6\n\x08\x44ropJobs\x12*\n\x04jobs\x18\x01 \x03(\x0b\x32\x1c.flinklike.JobInventoryEntry\"?\n\x0fNotifyResources\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\"%\n\x0e\x44rainJobMaster\x12\x13\n\x0bis_draining\x18\x01 \x01(\x08\"\x1e\n\x0cJobsNotTaken\x12\x0e\n\x06reason\x18\x01 \x01(\t*r\n\rSubmitOutcome\x12\x1e\n\x1aSUBMIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUBMIT_OUTCOME_ACCEPTED\x10\x01\x12$\n SUBMIT_OUTCOME_ALREADY_SUBMITTED\x10\x02\x32\xd5\x01\n\x11\x44ispatcherGateway\x12\x46\n\tSubmitJob\x12\x1b.flinklike.SubmitJobRequest\x1a\x1c.flinklike.SubmitJobResponse\x12\x34\n\tCancelJob\x12\x15.flinklike.JobRequest\x1a\x10.flinklike.Empty\x12\x42\n\nRequestJob\x12\x15.flinklike.JobRequest\x1a\x1d.flinklike.JobDetailsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'runtime.rpc.generated.dispatcher_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SUBMITOUTCOME']._serialized_start=2350
-  _globals['_SUBMITOUTCOME']._serialized_end=2464
+  _globals['_SUBMITOUTCOME']._serialized_start=2379
+  _globals['_SUBMITOUTCOME']._serialized_end=2493
   _globals['_SUBMITJOBREQUEST']._serialized_start=136
   _globals['_SUBMITJOBREQUEST']._serialized_end=291
   _globals['_SUBMITJOBRESPONSE']._serialized_start=293
@@ -46,35 +46,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TASKCOUNTS']._serialized_start=435
   _globals['_TASKCOUNTS']._serialized_end=633
   _globals['_JOBSUMMARY']._serialized_start=636
-  _globals['_JOBSUMMARY']._serialized_end=1133
-  _globals['_JOBDETAILSRESPONSE']._serialized_start=1135
-  _globals['_JOBDETAILSRESPONSE']._serialized_end=1179
-  _globals['_REGISTERJOBMASTER']._serialized_start=1182
-  _globals['_REGISTERJOBMASTER']._serialized_end=1346
-  _globals['_JOBINVENTORYENTRY']._serialized_start=1348
-  _globals['_JOBINVENTORYENTRY']._serialized_end=1436
-  _globals['_JOBMASTERHEARTBEAT']._serialized_start=1439
-  _globals['_JOBMASTERHEARTBEAT']._serialized_end=1593
-  _globals['_JOBSUMMARIES']._serialized_start=1595
-  _globals['_JOBSUMMARIES']._serialized_end=1651
-  _globals['_DECLAREREQUIREMENTS']._serialized_start=1653
-  _globals['_DECLAREREQUIREMENTS']._serialized_end=1716
-  _globals['_JOBASSIGNMENTREFUSED']._serialized_start=1718
-  _globals['_JOBASSIGNMENTREFUSED']._serialized_end=1809
-  _globals['_JOBMASTERREGISTERED']._serialized_start=1812
-  _globals['_JOBMASTERREGISTERED']._serialized_end=1942
-  _globals['_ASSIGNJOB']._serialized_start=1945
-  _globals['_ASSIGNJOB']._serialized_end=2112
-  _globals['_CANCELJOBS']._serialized_start=2114
-  _globals['_CANCELJOBS']._serialized_end=2156
-  _globals['_DROPJOBS']._serialized_start=2158
-  _globals['_DROPJOBS']._serialized_end=2212
-  _globals['_NOTIFYRESOURCES']._serialized_start=2214
-  _globals['_NOTIFYRESOURCES']._serialized_end=2277
-  _globals['_DRAINJOBMASTER']._serialized_start=2279
-  _globals['_DRAINJOBMASTER']._serialized_end=2316
-  _globals['_JOBSNOTTAKEN']._serialized_start=2318
-  _globals['_JOBSNOTTAKEN']._serialized_end=2348
-  _globals['_DISPATCHERGATEWAY']._serialized_start=2467
-  _globals['_DISPATCHERGATEWAY']._serialized_end=2680
+  _globals['_JOBSUMMARY']._serialized_end=1162
+  _globals['_JOBDETAILSRESPONSE']._serialized_start=1164
+  _globals['_JOBDETAILSRESPONSE']._serialized_end=1208
+  _globals['_REGISTERJOBMASTER']._serialized_start=1211
+  _globals['_REGISTERJOBMASTER']._serialized_end=1375
+  _globals['_JOBINVENTORYENTRY']._serialized_start=1377
+  _globals['_JOBINVENTORYENTRY']._serialized_end=1465
+  _globals['_JOBMASTERHEARTBEAT']._serialized_start=1468
+  _globals['_JOBMASTERHEARTBEAT']._serialized_end=1622
+  _globals['_JOBSUMMARIES']._serialized_start=1624
+  _globals['_JOBSUMMARIES']._serialized_end=1680
+  _globals['_DECLAREREQUIREMENTS']._serialized_start=1682
+  _globals['_DECLAREREQUIREMENTS']._serialized_end=1745
+  _globals['_JOBASSIGNMENTREFUSED']._serialized_start=1747
+  _globals['_JOBASSIGNMENTREFUSED']._serialized_end=1838
+  _globals['_JOBMASTERREGISTERED']._serialized_start=1841
+  _globals['_JOBMASTERREGISTERED']._serialized_end=1971
+  _globals['_ASSIGNJOB']._serialized_start=1974
+  _globals['_ASSIGNJOB']._serialized_end=2141
+  _globals['_CANCELJOBS']._serialized_start=2143
+  _globals['_CANCELJOBS']._serialized_end=2185
+  _globals['_DROPJOBS']._serialized_start=2187
+  _globals['_DROPJOBS']._serialized_end=2241
+  _globals['_NOTIFYRESOURCES']._serialized_start=2243
+  _globals['_NOTIFYRESOURCES']._serialized_end=2306
+  _globals['_DRAINJOBMASTER']._serialized_start=2308
+  _globals['_DRAINJOBMASTER']._serialized_end=2345
+  _globals['_JOBSNOTTAKEN']._serialized_start=2347
+  _globals['_JOBSNOTTAKEN']._serialized_end=2377
+  _globals['_DISPATCHERGATEWAY']._serialized_start=2496
+  _globals['_DISPATCHERGATEWAY']._serialized_end=2709
 # @@protoc_insertion_point(module_scope)

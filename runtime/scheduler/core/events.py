@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import Incarnation
 from runtime.common.waiting import Waiting
 from runtime.executiongraph.core.execution import TaskManagerLocation
@@ -32,10 +33,11 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class JobGraphLoaded:
-    """The job's graph is here, verified and valid."""
+    """The job's graph is here, verified and valid. `checkpointing`: as its submission has settled it, if it has."""
 
     graph: JobGraph
     at: Moment
+    checkpointing: CheckpointSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class JobRead:
     at: Moment
     takeovers: tuple[Takeover, ...] = ()
     checkpoints: tuple[CompletedCheckpoint, ...] = ()
+    checkpointing: CheckpointSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

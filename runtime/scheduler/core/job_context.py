@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.checkpoint.core.checkpoints import NO_CHECKPOINTS, CheckpointSettings
+from runtime.common.checkpoint_settings import NO_CHECKPOINTS, CheckpointSettings
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.scheduler.core.effects import Effect

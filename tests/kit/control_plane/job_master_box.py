@@ -12,6 +12,7 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.aio.retry import RetryPolicy
 from runtime.aio.scope import Scope
 from runtime.aio.watch import Watch
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
 from runtime.common.states import ExecutionState
@@ -44,12 +45,12 @@ from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.jobs.fences import OwnerFences
 from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvOwnerJobStore
-from runtime.highavailability.jobs.payloads import Payloads
+from runtime.highavailability.jobs.payloads import Payloads, inline_payload
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.key_value_store import Put, Txn
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.record_codec import decode_record, encode_record
-from runtime.highavailability.records import OwnerRecord, ResultRecord
+from runtime.highavailability.records import GraphRecord, OwnerRecord, ResultRecord
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMasterSettings
@@ -277,11 +278,19 @@ class JobMasterBox:
             raise found
         return found
 
-    async def assign(self, job_id: JobId, graph: JobGraph | bytes, *, graph_key: str = "") -> AssignJob:
+    async def assign(
+        self,
+        job_id: JobId,
+        graph: JobGraph | bytes,
+        *,
+        graph_key: str = "",
+        settled: CheckpointSettings | None = None,
+    ) -> AssignJob:
         """Make a job durable with this process as its owner."""
         data = graph if isinstance(graph, bytes) else graph.canonical_json()
         owner = encode_record(OwnerRecord(JOB_MASTER, self.address))
-        puts = (Put(self.keys.graph(job_id), b"graph"), Put(self.keys.owner(job_id), owner))
+        record = encode_record(GraphRecord(inline_payload(b"graph"), "job", 1, "client", checkpointing=settled))
+        puts = (Put(self.keys.graph(job_id), record), Put(self.keys.owner(job_id), owner))
         result = await self.kv.txn(Txn((), puts), timeout=5)
         return AssignJob(
             job_id=job_id,

@@ -7,7 +7,7 @@ import pytest
 from runtime.checkpoint.core import checkpoint_archive
 from runtime.checkpoint.core.checkpoint_archive import archived_checkpoints, summary_of
 from runtime.checkpoint.core.checkpoint_coordinator import CheckpointCoordinator, RecordCheckpoint
-from runtime.checkpoint.core.checkpoints import CheckpointSettings
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.archived_checkpoints import CheckpointStatus, SubtaskOfCheckpoint

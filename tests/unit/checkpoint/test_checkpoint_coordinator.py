@@ -13,9 +13,9 @@ from runtime.checkpoint.core.checkpoint_coordinator import (
 )
 from runtime.checkpoint.core.checkpoints import (
     CheckpointFailureReason,
-    CheckpointSettings,
     CompletedCheckpoint,
 )
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.gateways.checkpoints import QueryPosition
 

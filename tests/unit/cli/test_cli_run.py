@@ -454,6 +454,28 @@ def test_other_words_about_user_failures_are_refused(flinklike: RunCommand, jobs
     assert (done.code, "'sometimes': expected one of final-when-exclusive, restart, final" in done.err) == (1, True)
 
 
+def test_options_of_the_cluster_that_a_job_has_for_itself(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    options = ("-D", "execution.checkpointing.interval=10 s", "-Dexecution.checkpointing.num-retained=3")
+    assert flinklike("run", "-d", *options, f"{jobs}:built").code == 0
+    assert server.dispatcher.graph().configuration == {
+        "execution.checkpointing.interval": "10 s",
+        "execution.checkpointing.num-retained": "3",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("execution.checkpointing.interval", "expected key=value"),
+        ("execution.checkpointing.interval=soon", "'soon' is not valid: expected a duration"),
+        ("rest.port=8081", "'rest.port' is the cluster's, not a job's; a job may set execution.checkpointing."),
+    ],
+)
+def test_other_options_are_refused(flinklike: RunCommand, jobs: str, text: str, says: str) -> None:
+    done = flinklike("run", "-D", text, f"{jobs}:built")
+    assert (done.code, says in done.err) == (1, True), done.err
+
+
 def test_without_the_option_a_job_keeps_its_own(
     flinklike: RunCommand, server: RestThread, module: Callable[[str], str]
 ) -> None:

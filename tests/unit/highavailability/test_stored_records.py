@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import ClusterUuid, Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
 from runtime.gateways.checkpoints import QueryPosition
@@ -29,7 +30,9 @@ PAYLOAD = records.Payload("ab" * 32, b"\x00\xff\xfe bytes", "")
 POINTER = records.Payload("cd" * 32, b"", "key")
 PROCESS = Incarnation("1" * 32)
 SAMPLES: tuple[Any, ...] = (
-    records.GraphRecord(PAYLOAD, "n\u00e4me", 12, "client", "airflow", "team-a"),
+    records.GraphRecord(
+        PAYLOAD, "n\u00e4me", 12, "client", "airflow", "team-a", checkpointing=CheckpointSettings(interval=2.5)
+    ),
     records.OwnerRecord(PROCESS, "host:1", (Takeover(12, PROCESS, "host:2", PROCESS, "host:1", "reason"),)),
     records.EventsRecord(POINTER),
     records.CheckpointRecord(7, 12, 34, (QueryPosition(VertexId("2" * 32), 3, "orders", "query", 41, 5, 6, 33),)),

@@ -79,6 +79,10 @@ async def test_submit_is_idempotent(http: httpx.AsyncClient, fakes: RestFakes, p
         (json.dumps(submission(options={"client": "\0"})).encode(), "options.client"),
         (json.dumps({"job_id": JOB, "job_graph": graph(params={"x": "\ud800"})}).encode(), "not JSON"),
         (json.dumps({"job_id": JOB, "job_graph": {"schema_version": 9, "new": 1}}).encode(), "schema version 9"),
+        (
+            json.dumps({"job_id": JOB, "job_graph": graph(configuration={"rest.port": "1"})}).encode(),
+            "is the cluster's",
+        ),
         (b"[]," * 300_000, "600000 JSON values"),
     ],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from runtime.checkpoint.core.checkpoints import CheckpointSettings
+import pytest
+
+from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSettings
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState, JobStatus, JobType
 from runtime.common.stream_progress import StreamPosition
@@ -13,8 +15,9 @@ from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.jobgraph.savepoints import QueryRestoreSettings, SavepointRestoreSettings, parse_query_settings
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
-from runtime.scheduler.core.failover.settings import FailoverSettings
+from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.slots.deployment import job_information
+from tests.kit.control_plane.job_graphs import lone
 from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, location, user_failure
 from tests.kit.control_plane.streaming_jobs import streaming_job, told
 
@@ -204,3 +207,51 @@ def test_the_savepoint_that_a_job_was_started_from_is_shown_until_a_checkpoint_i
     shown = job.shown()
     assert shown.restored is not None
     assert (shown.restored.checkpoint_id, shown.restored_savepoint) == (1, "")
+
+
+def test_what_the_submission_has_settled_holds_under_every_owner() -> None:
+    settled = CheckpointSettings(interval=3.0, retained=2)
+    job = StreamingDriver(failover=ONE_RESTART)
+    job.handle(ev.JobGraphLoaded(streaming_job("orders"), job.at(), settled))
+    assert job.shown().interval_millis == 3000
+    job.graph = streaming_job("orders")
+    job.begin_next_owner()
+    job.handle(ev.TaskManagersRegistered(frozenset(), job.at()))
+    job.handle(ev.JobRead(job.graph, (), job.at(), checkpointing=settled))
+    assert job.shown().interval_millis == 3000
+
+
+R = CheckpointRetention
+
+
+@pytest.mark.parametrize(
+    ("retention", "deleted"),
+    [
+        (R.RETAIN_ON_CANCELLATION, {JobStatus.FINISHED}),
+        (R.DELETE_ON_CANCELLATION, {JobStatus.FINISHED, JobStatus.CANCELED}),
+        (R.NO_EXTERNALIZED_CHECKPOINTS, {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}),
+    ],
+)
+def test_the_result_says_whether_directories_go(retention: CheckpointRetention, deleted: set[JobStatus]) -> None:
+    found = set()
+    for end in (E.FINISHED, E.CANCELED, E.FAILED):
+        job = StreamingDriver(failover=NO_FAILOVER)
+        job.handle(
+            ev.JobGraphLoaded(streaming_job("orders", ends=True), job.at(), CheckpointSettings(retention=retention))
+        )
+        job.offer(1)
+        if end is E.CANCELED:
+            job.handle(ev.CancelWanted(job.at()))
+        job.report(job.running()[0], end, failure=user_failure() if end is E.FAILED else None)
+        assert job.pending_result is not None
+        if job.pending_result.summary.deletes_checkpoints:
+            found.add(job.pending_result.status)
+    assert found == deleted
+
+
+def test_a_job_without_queries_has_no_directories() -> None:
+    job = JobMasterDriver(lone())
+    job.offer(1)
+    job.report(job.running()[0])
+    assert job.pending_result is not None
+    assert not job.pending_result.summary.deletes_checkpoints

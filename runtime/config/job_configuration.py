@@ -1,0 +1,65 @@
+"""Options that a job may set for itself, over those of the cluster: what Flink reads from a job's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSettings
+from runtime.config.configuration import Configuration
+from runtime.config.option import ConfigOption
+from runtime.config.options.checkpointing import (
+    CHECKPOINT_INTERVAL,
+    CHECKPOINT_MIN_PAUSE,
+    CHECKPOINT_RETENTION,
+    CHECKPOINT_TIMEOUT,
+    CHECKPOINT_TOLERABLE_FAILURES,
+    CHECKPOINTS_RETAINED,
+)
+
+_OPTIONS: Mapping[str, ConfigOption[Any]] = {
+    option.key: option
+    for option in (
+        CHECKPOINT_INTERVAL,
+        CHECKPOINT_TIMEOUT,
+        CHECKPOINT_MIN_PAUSE,
+        CHECKPOINT_TOLERABLE_FAILURES,
+        CHECKPOINTS_RETAINED,
+        CHECKPOINT_RETENTION,
+    )
+}
+_SHOWN_MAX = 80
+
+
+def job_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with a job's configuration, one sentence each."""
+    if len(given) > len(_OPTIONS):
+        given = dict(islice(given.items(), len(_OPTIONS) + 1))  # one of them at least is unknown
+    for key, text in given.items():
+        option = _OPTIONS.get(key)
+        if option is None:
+            known = ", ".join(sorted(_OPTIONS))
+            yield f"configuration: {key[:_SHOWN_MAX]!r} is the cluster's, not a job's; a job may set {known}"
+            continue
+        try:
+            option.parse(text)
+        except ValueError as error:
+            yield f"configuration: {key}: {text[:_SHOWN_MAX]!r} is not valid: {error}"
+
+
+def checkpoint_settings(cluster: Configuration, job: Mapping[str, str]) -> CheckpointSettings:
+    """Those of a job whose configuration has no problems."""
+
+    def value(option: ConfigOption[Any]) -> Any:
+        text = job.get(option.key)
+        return cluster.get(option) if text is None else option.parse(text)
+
+    return CheckpointSettings(
+        interval=value(CHECKPOINT_INTERVAL).total_seconds(),
+        timeout=value(CHECKPOINT_TIMEOUT).total_seconds(),
+        min_pause=value(CHECKPOINT_MIN_PAUSE).total_seconds(),
+        tolerable_failures=value(CHECKPOINT_TOLERABLE_FAILURES),
+        retained=value(CHECKPOINTS_RETAINED),
+        retention=CheckpointRetention(value(CHECKPOINT_RETENTION)),
+    )

@@ -1,0 +1,61 @@
+"""What a job may set for itself, and what follows for its checkpoints."""
+
+from __future__ import annotations
+
+from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSettings
+from runtime.config.configuration import Configuration
+from runtime.config.job_configuration import checkpoint_settings, job_configuration_problems
+from runtime.config.option import parse_duration
+from runtime.entrypoint.job_master_options import job_master_settings, settled_checkpointing
+from runtime.jobgraph.graph import JobGraph
+from tests.kit.control_plane.job_graphs import lone
+from tests.kit.control_plane.streaming_jobs import streaming_job
+
+CLUSTER = Configuration(
+    {
+        "execution.checkpointing.interval": parse_duration("10 s"),
+        "execution.checkpointing.num-retained": 3,
+        "execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION",
+    },
+    {},
+)
+OWN = {"execution.checkpointing.interval": "PT2S", "execution.checkpointing.min-pause": "500 ms"}
+
+
+def test_a_job_has_its_own_options_over_those_of_the_cluster() -> None:
+    of_cluster = CheckpointSettings(interval=10.0, retained=3, retention=CheckpointRetention.DELETE_ON_CANCELLATION)
+    assert checkpoint_settings(CLUSTER, {}) == of_cluster == job_master_settings(CLUSTER).checkpointing
+    assert checkpoint_settings(CLUSTER, OWN) == CheckpointSettings(
+        interval=2.0, min_pause=0.5, retained=3, retention=CheckpointRetention.DELETE_ON_CANCELLATION
+    )
+
+
+def test_what_is_settled_when_a_job_is_submitted() -> None:
+    def settled(graph: JobGraph) -> CheckpointSettings | None:
+        return settled_checkpointing(CLUSTER, graph.canonical_json())
+
+    assert settled(lone()) is None
+    assert settled(streaming_job("orders")) == checkpoint_settings(CLUSTER, {})
+    own = streaming_job("orders").model_copy(update={"configuration": OWN})
+    assert settled(own) == checkpoint_settings(CLUSTER, OWN)
+
+
+def test_every_problem_is_told() -> None:
+    given = {
+        "execution.checkpointing.interval": "soon",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN",
+        "execution.checkpointing.dir": "/elsewhere",
+    }
+    interval, retention, foreign = job_configuration_problems(given)
+    assert interval.startswith(
+        "configuration: execution.checkpointing.interval: 'soon' is not valid: expected a duration"
+    )
+    assert "expected one of NO_EXTERNALIZED_CHECKPOINTS, DELETE_ON_CANCELLATION, RETAIN_ON_CANCELLATION" in retention
+    assert (
+        "'execution.checkpointing.dir' is the cluster's, not a job's; a job may set execution.checkpointing." in foreign
+    )
+    assert not list(job_configuration_problems(OWN))
+
+
+def test_very_many_options_are_refused_at_the_cost_of_a_few() -> None:
+    assert 0 < len(list(job_configuration_problems({f"key-{number}": "" for number in range(100_000)}))) < 10
