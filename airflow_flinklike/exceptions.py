@@ -69,6 +69,19 @@ class JobConflictError(FlinklikeClientError):
     """Another program has this job id, or the job has ended in another way than the call wants."""
 
 
+class SavepointFailedError(FlinklikeClientError):
+    """There is no savepoint. The job goes on, also where it was to stop with it, unless it has ended by itself."""
+
+    def __init__(self, job_id: str, cause: str) -> None:
+        self.job_id = job_id
+        self.cause = cause
+        super().__init__(f"{printable(cause)}\n(no savepoint of job {job_id})")
+
+    def __reduce__(self) -> tuple[type[SavepointFailedError], tuple[str, str]]:
+        """Let it be pickled."""
+        return type(self), (self.job_id, self.cause)
+
+
 class JobFailedError(FlinklikeClientError):
     """The job FAILED. The message starts with the root cause; `failure` is the failure-cause of Flink's REST API."""
 

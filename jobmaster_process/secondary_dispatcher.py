@@ -43,6 +43,7 @@ from runtime.gateways.dispatcher import (
 )
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult
 from runtime.gateways.job_master import Heartbeat
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.rpc.service import MessageStream
 
@@ -302,6 +303,13 @@ class JobMasterSecondaryDispatcher:
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
         """The execution graph of a job that runs here."""
         return JobDetailsResponse(self._archived_graph(request.job_id))
+
+    async def request_operation(self, request: TriggerOperation, /) -> StreamOperation:
+        """A checkpoint, a savepoint or a stop of a job that runs here."""
+        runner = self._runners.get(request.job_id)
+        if runner is None:
+            raise _unknown(request.job_id)
+        return await runner.trigger_operation(request)
 
     async def job_details(self, key: str) -> AsyncIterator[bytes]:
         """The execution graph of a job as a chunk source, for a graph above the size of a message."""

@@ -32,7 +32,7 @@ from airflow_flinklike.cli.job_arguments import (
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.migrate import migrate
 from airflow_flinklike.cli.process_views import log_level, process_log, thread_dump
-from airflow_flinklike.cli.savepoints import savepoints
+from airflow_flinklike.cli.savepoint_group import savepoints, stop
 from airflow_flinklike.cli.spark_submit import as_conf_options
 from airflow_flinklike.cli.stream_queries import streams_of, streams_table
 from airflow_flinklike.cli.streams import lasting_streams
@@ -77,6 +77,7 @@ app.command("open")(open_dashboard)
 app.command()(history)
 app.command()(events)
 app.command()(checkpoints)
+app.command()(stop)
 app.command()(top)
 app.command("process-log")(process_log)
 app.command("thread-dump")(thread_dump)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 NO_BATCH = -1
 """The number of the last batch of a query that has completed none."""
@@ -19,6 +20,26 @@ class StreamPosition:
     batch_id: int = NO_BATCH
     state_rows: int = 0
     state_bytes: int = 0
+
+
+class QueryPhase(Enum):
+    """NONE: no query runs that could be held. ENDING: no batch begins any more. DRAINING: it reads what was there when
+    it had ended. HELD: its process waits for the word of the job's owner."""
+
+    NONE = "none"
+    RUNNING = "running"
+    ENDING = "ending"
+    DRAINING = "draining"
+    HELD = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLook:
+    """One look at the query of an attempt. `sink`: Spark's description of it. `position`: None while none is known."""
+
+    phase: QueryPhase
+    position: StreamPosition | None = None
+    sink: str = ""
 
 
 @dataclass(frozen=True, slots=True)

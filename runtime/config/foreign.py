@@ -60,7 +60,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "execution.batch.adaptive": "set parallelism in the pipeline, or flinklike run -p",
     "execution.batch.job-recovery": "recovery of jobs is not configurable: remove it",
     "execution.batch.speculative": "there is no speculative execution: remove it",
-    "execution.checkpointing": "use execution.checkpointing.dir, interval, timeout, min-pause and num-retained",
+    "execution.checkpointing": "use execution.checkpointing.dir, savepoint-dir, interval, timeout or num-retained",
     "execution.runtime-mode": "a job with a stream_sink that does not end is a streaming job: remove it",
     "execution.savepoint": _SAVEPOINTS,
     "execution.savepoint-restore-mode": _SAVEPOINTS,

@@ -11,6 +11,7 @@ import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
 from runtime.aio.turns import Turns
-from runtime.common.errors import BackpressureError, InvalidInputError, NotFoundError, UnavailableError
+from runtime.common.errors import BackpressureError, ConflictError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
@@ -49,6 +50,7 @@ from runtime.gateways.dispatcher import (
     SubmitJobResponse,
     SubmitOutcome,
 )
+from runtime.gateways.operations import OperationState, StreamOperation, TriggerOperation
 from runtime.gateways.overview import JobActivity, JobMasterInfo
 from runtime.jobgraph.graph import JobGraph
 
@@ -150,6 +152,10 @@ class Dispatcher(ABC):
     @abstractmethod
     async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:
         """The execution graph of a running job, from its owner."""
+
+    @abstractmethod
+    async def _trigger_at_owner(self, owner: ev.JobOwner, request: TriggerOperation) -> StreamOperation:
+        """Have a running job's owner begin an operation."""
 
     # --- events and effects -------------------------------------------------------------------------------
 
@@ -307,6 +313,41 @@ class Dispatcher(ABC):
                 # That process does not run the job any more: the job has ended, or has another owner.
                 entry = self._registry.entry(request.job_id)
         return JobDetailsResponse(await self._read_job(request.job_id, entry))
+
+    async def request_operation(self, request: TriggerOperation, /) -> StreamOperation:
+        """A checkpoint, a savepoint or a stop, which the job's owner makes durable first (R61)."""
+        self._check_open()
+        if (known := await self.find_operation(request.job_id, request.trigger_id)) is not None:
+            return known
+        entry, owner = self._registry.entry(request.job_id), self._registry.owner(request.job_id)
+        if entry is None or entry.phase.state in {JobPhase.TERMINAL, JobPhase.DONE}:
+            summary = await self.find_job(request.job_id)
+            if summary is None:
+                raise await self._reads.unknown(request.job_id)
+            message = f"job {request.job_id} is {summary.status.name}: it has no state any more that could be saved"
+            raise ConflictError(message)
+        if owner is not None and entry.summary.epoch > 0:
+            try:
+                return await self._trigger_at_owner(owner, request)
+            except NotFoundError:
+                pass  # that process does not run the job any more
+        message = f"job {request.job_id} waits for a JobMaster: ask again"
+        raise UnavailableError(message)
+
+    async def find_operation(self, job_id: JobId, trigger_id: str, /) -> StreamOperation | None:
+        """What is known of an operation, also after the job; None for an unknown one.
+
+        One of a job that has ended and that is not completed will never be: no owner can write it any more.
+        """
+        self._check_open()
+        summary = await self.find_job(job_id)
+        found = await self._services.store.operation(job_id, trigger_id)
+        if found is None or found.state is not OperationState.IN_PROGRESS:
+            return found
+        if summary is None or not summary.status.is_globally_terminal:
+            return found
+        cause = f"job {job_id} has ended before: it is {summary.status.name}"
+        return replace(found, state=OperationState.FAILED, cause=cause, ended_millis=summary.end_millis)
 
     async def _read_job(self, job_id: JobId, entry: JobEntry | None) -> bytes:
         if entry is None:

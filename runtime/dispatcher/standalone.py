@@ -26,6 +26,7 @@ from runtime.gateways.dispatcher import (
     SubmitJobResponse,
 )
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.jobgraph.graph import JobGraph
 
@@ -119,6 +120,13 @@ class StandaloneDispatcher(Dispatcher):
             message = f"job {request.job_id} has no runner"
             raise NotFoundError(message)
         return runner.archived_graph()
+
+    async def _trigger_at_owner(self, owner: ev.JobOwner, request: TriggerOperation) -> StreamOperation:
+        runner = self._runners.get(request.job_id)
+        if runner is None:
+            message = f"job {request.job_id} has no runner"
+            raise NotFoundError(message)
+        return await runner.trigger_operation(request)
 
     def _last_heard_millis(self, incarnation: Incarnation) -> int:
         return self._services.clock.epoch_millis()

@@ -25,6 +25,7 @@ from runtime.config.configuration import Configuration
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
 from runtime.config.options import taskmanager as tm
+from runtime.config.options.checkpointing import SAVEPOINTS_DIR
 from runtime.dispatcher.leader_process import TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
 from runtime.entrypoint import process_options as options
@@ -388,6 +389,7 @@ def _rest(
         tls=rest_tls(configuration),
         metrics=_metrics(context, leading),
         stand_bys=leading.stand_bys,
+        savepoint_directory=configuration.get(SAVEPOINTS_DIR),
         spark_ui=spark_ui(configuration, context.clock, maker_of_pages),
         new_trace=context.tracing.new_trace,
     )

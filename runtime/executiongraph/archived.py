@@ -249,8 +249,9 @@ class ArchivedExecutionGraph:
 
     @property
     def has_checkpointing(self) -> bool:
-        """True for a job with streaming queries whose checkpoints are recorded."""
-        return self.checkpoints is not None and self.checkpoints.interval_millis > 0
+        """True for a job with streaming queries whose checkpoints are recorded, be it on request."""
+        found = self.checkpoints
+        return found is not None and (found.interval_millis > 0 or bool(found.history))
 
     @property
     def start_millis(self) -> int:

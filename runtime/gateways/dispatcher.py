@@ -13,6 +13,7 @@ from typing import Protocol
 from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.common.states import JobStatus, JobType, SchedulerType
 from runtime.gateways.job_master import Heartbeat
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.resource_manager import JobRequirements, RegistrationRefused
 
 
@@ -150,6 +151,12 @@ class DispatcherGateway(Protocol):
 
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
         """The whole execution graph of a job, live or archived. Raises NotFoundError for an unknown job."""
+
+    async def request_operation(self, request: TriggerOperation, /) -> StreamOperation:
+        """Have the job's owner make a checkpoint or a savepoint, or stop the job. Returns when the wish is durable.
+
+        Idempotent by trigger id. Raises ConflictError where it is refused, UnavailableError while nobody can be asked.
+        """
 
 
 # --- stream: JobMaster process -> JobManager --------------------------------------------------------------

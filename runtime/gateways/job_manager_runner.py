@@ -8,6 +8,7 @@ from typing import Protocol
 from runtime.common.ids import JobId
 from runtime.common.waiting import Waiting
 from runtime.gateways.dispatcher import AssignJob, JobSummary
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.jobgraph.graph import JobGraph
 
@@ -40,6 +41,9 @@ class JobManagerRunner(Protocol):
 
     def cancel_job(self, reason: str = "") -> None:
         """Cancel the job, as its `wanted` key says. `reason`: why, "" when a person wants it. Idempotent."""
+
+    async def trigger_operation(self, wanted: TriggerOperation) -> StreamOperation:
+        """Returns when the operation is durable (R61). Raises ConflictError where it is refused, UnavailableError."""
 
     def notify_resources(self, waiting: Waiting) -> None:
         """Why requirements are not fulfilled, or that they are."""

@@ -119,6 +119,52 @@ class TriggerCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class TriggerSavepoint:
+    """Copy the directories of the queries of these attempts into `part`, each as of one committed batch. Idempotent.
+
+    `holds`: end each query between two batches first, and hold it until EndSavepoint. `drains`: after it has read what
+    was there. `operation` is the id of what it is for.
+    """
+
+    job_id: JobId
+    epoch: int
+    operation: str
+    part: str
+    attempts: tuple[ExecutionAttemptId, ...]
+    holds: bool = False
+    drains: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FinishSavepoint:
+    """All queries are copied into `part`: verify it, write its metadata, and rename it to `directory`. Idempotent."""
+
+    job_id: JobId
+    epoch: int
+    operation: str
+    part: str
+    directory: str
+    checkpoint_id: int
+    trigger_millis: int
+    job_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndSavepoint:
+    """The operation is over: end what is done for it, and remove what these attempts have copied into `part`, if named.
+
+    `finishes`: attempts that are held finish, else their queries go on.
+    """
+
+    job_id: JobId
+    epoch: int
+    operation: str
+    attempts: tuple[ExecutionAttemptId, ...]
+    finishes: bool = False
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EndJob:
     """The job is over (R16): end its attempts, free its slots, drop its partitions, reports and directory.
 
@@ -162,7 +208,7 @@ class HeldAttempt:
     It waits (DEPLOYING), runs (RUNNING) or is being cancelled (CANCELING) in the slot of `allocation_id`. Or it has
     ended in `state`, and its report, which is not acknowledged, follows. `ordinal` -1: it was never deployed here.
     `deployed_millis` is the deployment by its first owner's clock, `running_millis` the start by the TaskManager's; 0
-    is unknown.
+    is unknown. `hold`: the operation for which its query is held, or is about to be; "" for none.
     """
 
     attempt_id: ExecutionAttemptId
@@ -171,6 +217,7 @@ class HeldAttempt:
     allocation_id: AllocationId | None
     deployed_millis: int = 0
     running_millis: int = 0
+    hold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +320,26 @@ class CheckpointAnswered:
     answers: tuple[CheckpointAnswer, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SavepointAnswered:
+    """Answers to the TriggerSavepoint of that operation: as of which batches the queries are copied, and durable."""
+
+    job_id: JobId
+    epoch: int
+    operation: str
+    answers: tuple[CheckpointAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointFinished:
+    """Answer to the FinishSavepoint of that operation. `failure`: why the savepoint is not there, "" when it is."""
+
+    job_id: JobId
+    epoch: int
+    operation: str
+    failure: str = ""
+
+
 # --- both ways --------------------------------------------------------------------------------------------
 
 
@@ -293,6 +360,9 @@ JobMasterToTaskManager = (
     | ReleasePartitions
     | CommitOutputs
     | TriggerCheckpoint
+    | TriggerSavepoint
+    | FinishSavepoint
+    | EndSavepoint
     | EndJob
     | Heartbeat
 )
@@ -307,6 +377,8 @@ JobMessage = (
     | OutputsCommitted
     | CommitProgress
     | CheckpointAnswered
+    | SavepointAnswered
+    | SavepointFinished
 )
 """Messages of a TaskManager about one job, under the epoch of the job's owner."""
 

@@ -11,6 +11,7 @@ from runtime.common.spark_environments import SparkOffer
 from runtime.common.states import JobStatus
 from runtime.gateways.delegation_tokens import DelegationTokenStatus
 from runtime.gateways.dispatcher import DispatcherGateway, JobSummary, SubmitJobRequest, SubmitJobResponse
+from runtime.gateways.operations import StreamOperation
 from runtime.gateways.resource_manager import TaskManagerInfo
 from runtime.jobgraph.graph import JobGraph
 
@@ -77,6 +78,9 @@ class DispatcherView(DispatcherGateway, Protocol):
 
     async def find_job(self, job_id: JobId, /) -> JobSummary | None:
         """One job, also an ended one that is not shown any more but whose id is remembered."""
+
+    async def find_operation(self, job_id: JobId, trigger_id: str, /) -> StreamOperation | None:
+        """A checkpoint on request, a savepoint or a stop, also of a job that has ended; None for an unknown one."""
 
     def job_owner(self, job_id: JobId, /) -> JobMasterInfo | None:
         """The process that owns the job; None while it has no owner, or after its end."""

@@ -156,7 +156,8 @@ class TaskDeploymentDescriptor:
     `deployed_millis`: the begin of its deployment by the owner's clock, for later owners; 0 from older processes.
     `is_first_to_begin`: no earlier attempt of the subtask has begun, under any ordinal (D-067); False from older
     processes. `committed_batch`: of a streaming query, the last batch that it has committed as far as the owner knows,
-    which its directory must have (R59); None before the first.
+    which its directory must have (R59); None before the first. `is_stopped`: the job was stopped with a savepoint: its
+    query finishes before it begins (R61).
     """
 
     attempt_id: ExecutionAttemptId
@@ -169,6 +170,7 @@ class TaskDeploymentDescriptor:
     deployed_millis: int = 0
     is_first_to_begin: bool = False
     committed_batch: int | None = None
+    is_stopped: bool = False
 
 
 class Fault(Enum):

@@ -107,6 +107,14 @@ class Keys:
         """One completed checkpoint; digits are padded, so that key order is their order."""
         return f"{self.checkpoints(job_id)}{number:0{_EVENT_DIGITS}d}"
 
+    def operations(self, job_id: JobId) -> str:
+        """Prefix of what clients have asked of the job's state. Not below `jobs`: it is asked about after the job."""
+        return f"{self.root}operations/{job_id}/"
+
+    def operation(self, job_id: JobId, trigger_id: str) -> str:
+        """One operation."""
+        return f"{self.operations(job_id)}{trigger_id}"
+
     def wanted(self, job_id: JobId) -> str:
         """The wish of a client: a cancel, or a move."""
         return f"{self.job(job_id)}wanted"

@@ -10,6 +10,7 @@ from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.gateways.checkpoints import QueryPosition
+from runtime.gateways.operations import StreamOperation
 from runtime.gateways.overview import Takeover
 
 
@@ -65,6 +66,13 @@ class CheckpointRecord:
     trigger_millis: int
     completed_millis: int
     positions: tuple[QueryPosition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRecord:
+    """`operations/<id>/<trigger id>`: a checkpoint on request, a savepoint or a stop of a streaming job (R61)."""
+
+    operation: StreamOperation
 
 
 @dataclass(frozen=True, slots=True)

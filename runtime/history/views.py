@@ -19,6 +19,7 @@ from runtime.gateways.dispatcher import (
     SubmitJobRequest,
     SubmitJobResponse,
 )
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.overview import JobActivity, JobMasterInfo
 from runtime.gateways.resource_manager import TaskManagerInfo
 from runtime.highavailability.jars import StoredJar
@@ -57,6 +58,16 @@ class HistoryDispatcher:
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
         """The archived execution graph. Raises NotFoundError."""
         return JobDetailsResponse(await self._catalogue.archive(request.job_id))
+
+    async def request_operation(self, request: TriggerOperation, /) -> StreamOperation:
+        """Refused."""
+        del request
+        _refuse()
+
+    async def find_operation(self, job_id: JobId, trigger_id: str, /) -> StreamOperation | None:
+        """None: a history server has the jobs only."""
+        del job_id, trigger_id
+        return None
 
     def job_summaries(self) -> Sequence[JobSummary]:
         """All jobs, newest first."""

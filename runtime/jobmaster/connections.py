@@ -29,6 +29,8 @@ from runtime.gateways.job_master import (
     JobMessage,
     OfferSlots,
     OutputsCommitted,
+    SavepointAnswered,
+    SavepointFinished,
     SlotsDraining,
     SlotsLost,
     TaskManagerToJobMaster,
@@ -218,6 +220,8 @@ class TaskManagerConnections:
                 | OutputsCommitted()
                 | CommitProgress()
                 | CheckpointAnswered()
+                | SavepointAnswered()
+                | SavepointFinished()
             ):
                 self._route_to_job(connection, message, "")
             case _:

@@ -20,7 +20,7 @@ from runtime.checkpoint.checkpoint_record import checkpoint_record
 from runtime.common.checkpoint_settings import NO_CHECKPOINTS, CheckpointSettings
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
-from runtime.common.errors import MessageTooLargeError, StaleTokenError
+from runtime.common.errors import ConflictError, MessageTooLargeError, StaleTokenError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
@@ -37,6 +37,7 @@ from runtime.gateways.job_master import (
     RegisterJob,
 )
 from runtime.gateways.kept_outputs import how_to_commit
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.highavailability.jobs.job_store import OwnerJobStore
 from runtime.highavailability.jobs.payloads import inline_payload
 from runtime.highavailability.record_codec import encode_record
@@ -47,6 +48,7 @@ from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.jobmaster.job_master_metrics import NO_JOB_MASTER_METRICS, JobMasterMetrics
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
+    AnswerOperation,
     DeclareRequirements,
     Effect,
     EndRunner,
@@ -57,6 +59,7 @@ from runtime.scheduler.core.effects import (
     WriteCheckpoint,
     WriteEvents,
     WriteFence,
+    WriteOperation,
     WriteResult,
 )
 from runtime.scheduler.core.failover.settings import DEFAULT_FAILOVER, FailoverSettings
@@ -64,7 +67,7 @@ from runtime.scheduler.core.job_events import encode_events
 
 logger = logging.getLogger(__name__)
 
-Write = WriteEvents | WriteCheckpoint | WriteResult
+Write = WriteEvents | WriteCheckpoint | WriteOperation | WriteResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class JobMaster:
     """Runs one job under one epoch. Implements `ConnectedJob`. A bug in here ends `run` and no other job."""
 
     __slots__ = (
+        "_asked",
         "_clock",
         "_connections",
         "_core",
@@ -146,6 +150,7 @@ class JobMaster:
         self._writes: deque[Write] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._timers: set[asyncio.TimerHandle] = set()
+        self._asked: dict[str, list[asyncio.Future[StreamOperation]]] = {}
         self._final: JobSummary | None = None
         self._failure: Exception | None = None
         self.initialized = asyncio.Event()
@@ -189,8 +194,35 @@ class JobMaster:
         finally:
             for timer in self._timers:
                 timer.cancel()
+            for trigger_id in list(self._asked):
+                self._answer(AnswerOperation(trigger_id, None, "the job's JobMaster has ended", is_for_now=True))
             if self._fence_keeper is not None:
                 self._fence_keeper.forget(self)
+
+    async def trigger(self, wanted: TriggerOperation) -> StreamOperation:
+        """Returns when the operation is durable (R61). Raises ConflictError where it is refused, UnavailableError."""
+        asked: asyncio.Future[StreamOperation] = asyncio.get_running_loop().create_future()
+        waiting = self._asked.setdefault(wanted.trigger_id, [])
+        waiting.append(asked)
+        self.post(ev.OperationWanted(wanted, self.moment()))
+        if self._core.is_over or self._failure is not None:
+            self._answer(AnswerOperation(wanted.trigger_id, None, "the job's JobMaster has ended", is_for_now=True))
+        try:
+            return await asked
+        finally:
+            if asked in waiting:
+                waiting.remove(asked)
+
+    def _answer(self, answer: AnswerOperation) -> None:
+        for asked in self._asked.pop(answer.trigger_id, ()):
+            if asked.done():
+                continue
+            if answer.operation is not None:
+                asked.set_result(answer.operation)
+            elif answer.is_for_now:
+                asked.set_exception(UnavailableError(answer.refusal))
+            else:
+                asked.set_exception(ConflictError(answer.refusal))
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
@@ -272,9 +304,11 @@ class JobMaster:
         match effect:
             case SendMessages(incarnation, messages):
                 self._send(incarnation, messages)
-            case WriteEvents() | WriteCheckpoint() | WriteResult():
+            case WriteEvents() | WriteCheckpoint() | WriteOperation() | WriteResult():
                 self._writes.append(effect)
                 self._wake()
+            case AnswerOperation():
+                self._answer(effect)
             case DeclareRequirements(requirements):
                 self._listener.requirements_changed(requirements)
             case PublishSummary(summary):
@@ -376,10 +410,18 @@ class JobMaster:
                     await self._store.write_checkpoint(self.job_id, self.epoch, number, record, subsumed)
 
                 return f"checkpoint {number}", attempt
+            case WriteOperation():
+                return f"operation {write.operation.trigger_id}", self._note_operation(write)
             case WriteResult(status):
                 return f"result {status.name}", self._store_result(write)
             case _:
                 assert_never(write)
+
+    def _note_operation(self, write: WriteOperation) -> Callable[[], Awaitable[None]]:
+        async def attempt() -> None:
+            await self._store.write_operation(self.job_id, self.epoch, write.operation, write.dropped)
+
+        return attempt
 
     def _append(self, write: WriteEvents) -> Callable[[], Awaitable[None]]:
         payload = inline_payload(encode_events(write.events))
@@ -409,6 +451,8 @@ def _written(write: Write, at: ev.Moment) -> ev.Event:
             return ev.EventsWritten(number, at)
         case WriteCheckpoint(checkpoint):
             return ev.CheckpointWritten(checkpoint.checkpoint_id, at)
+        case WriteOperation(operation, dropped):
+            return ev.OperationWritten(operation, dropped, at)
         case WriteResult():
             return ev.ResultWritten(at)
         case _:

@@ -29,6 +29,7 @@ from runtime.executiongraph.core.failures import system_failure
 from runtime.executiongraph.core.job_spans import job_spans
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.overview import Takeover
 from runtime.highavailability.jobs.job_store import OwnerJobStore
 from runtime.jobgraph.graph import JobGraph
@@ -150,6 +151,10 @@ class DefaultJobManagerRunner:
         """The job's `wanted` key says cancel, and why if no person wants it. Idempotent."""
         self._job_master.post(ev.CancelWanted(self._job_master.moment(), reason))
 
+    async def trigger_operation(self, wanted: TriggerOperation) -> StreamOperation:
+        """Returns when the operation is durable (R61). Raises ConflictError where it is refused, UnavailableError."""
+        return await self._job_master.trigger(wanted)
+
     def notify_resources(self, waiting: Waiting) -> None:
         """Why requirements are not fulfilled, "" when they are."""
         self._job_master.post(ev.ResourcesNotified(waiting, self._job_master.moment()))
@@ -230,6 +235,7 @@ class DefaultJobManagerRunner:
                 settled = await self._store.checkpointing(self.job_id) if has_queries else None
                 is_later = has_queries and not assignment.is_fresh
                 checkpoints = await self._store.checkpoints(self.job_id) if is_later else []
+                operations = await self._store.operations(self.job_id) if is_later else []
             except RetryableError as error:
                 delay = self._settings.graph_retry.delay(attempt, self._entropy)
                 attempt += 1
@@ -243,8 +249,8 @@ class DefaultJobManagerRunner:
                 delay = self._settings.graph_second_look
                 self._delayed(f"the job is looked for once more in {delay:g} s: {error}")
             else:
-                completed = tuple(map(checkpoint_of, checkpoints))
-                self._initialize(assignment, data, batches, takeovers, completed, settled)
+                known = tuple(map(checkpoint_of, checkpoints))
+                self._initialize(assignment, data, batches, takeovers, known, settled, tuple(operations))
                 return
             await asyncio.sleep(delay)
 
@@ -314,6 +320,7 @@ class DefaultJobManagerRunner:
         takeovers: tuple[Takeover, ...] = (),
         checkpoints: tuple[CompletedCheckpoint, ...] = (),
         settled: CheckpointSettings | None = None,
+        operations: tuple[StreamOperation, ...] = (),
     ) -> None:
         """Parse the graph, whose digest is verified."""
         try:
@@ -329,7 +336,7 @@ class DefaultJobManagerRunner:
         self._job_master.post(
             ev.JobGraphLoaded(graph, at, settled)
             if is_fresh
-            else ev.JobRead(graph, batches, at, takeovers, checkpoints, settled)
+            else ev.JobRead(graph, batches, at, takeovers, checkpoints, settled, operations)
         )
 
     def _may_run(self, assignment: AssignJob) -> bool:

@@ -51,6 +51,7 @@ from runtime.rest.routes.jobs import jobs_router
 from runtime.rest.routes.logs import logs_router
 from runtime.rest.routes.metric_values import metric_values_router
 from runtime.rest.routes.metrics import metrics_router
+from runtime.rest.routes.operations import operations_router
 from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.refused import refused_router
 from runtime.rest.routes.spark import spark_router
@@ -87,6 +88,7 @@ def create_app(
         spark_ui_router,
         streams_router,
         checkpoints_router,
+        operations_router,
         flame_graphs_router,
         vertices_router,
         cluster_router,

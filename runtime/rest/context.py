@@ -147,6 +147,8 @@ class RestContext:
     """The context of the trace of a job that is submitted, from its id and the header `traceparent` of its submit."""
     rpc_timeout: float = 10.0
     """Seconds within which other processes have to answer. A history server has none."""
+    savepoint_directory: str = ""
+    """Where savepoints are made whose request names no directory; "" for none."""
     stand_bys: Callable[[], Sequence[str]] = tuple
     """REST addresses of the JobManagers that stand by."""
 

@@ -64,6 +64,7 @@ from runtime.taskexecutor.core.events import (
     ContactRegained,
     DeletePartitions,
     Deregistered,
+    DoSavepoint,
     DrainChanged,
     Effect,
     EnvironmentRenewed,
@@ -100,6 +101,7 @@ from runtime.taskexecutor.endpoint_gateway import EndpointGateway
 from runtime.taskexecutor.job_departures import JobDepartures, remove_part
 from runtime.taskexecutor.outputs.committer import OutputCommitter
 from runtime.taskexecutor.outputs.output_turns import StoredJobs
+from runtime.taskexecutor.savepoints import Savepoints
 from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
 from runtime.taskexecutor.slot_reports import SlotReports
@@ -153,6 +155,7 @@ class TaskExecutor:
         self._outputs = OutputCommitter(
             self._scope, self._post, clock, contact, jobs=jobs, guard=guard, boot_clock=boot_clock
         )
+        self._savepoints = Savepoints(pool.queries, self._scope, self._post)
         unpacker_of = None if users is None else users.unpacker_of
         self._directories = JobDirectories(job_root, blobs, self._scope, settings.archives, unpacker_of)
         self._attempts = self._make_attempts(registration.task_manager_id, users)
@@ -441,7 +444,7 @@ class TaskExecutor:
                 self._attempts.cancel(slot_index, attempt_id)
             case ReportUnstarted():
                 self._report_unstarted(effect)
-            case AskPositions() | RenewEnvironment():
+            case AskPositions() | DoSavepoint() | RenewEnvironment():
                 self._spawn_for(effect)
             case FenceObeyed(job_id, revision):
                 assert self._contact is not None, revision
@@ -492,12 +495,16 @@ class TaskExecutor:
             case _:
                 assert_never(effect)
 
-    def _spawn_for(self, effect: AskPositions | RenewEnvironment) -> None:
-        if isinstance(effect, AskPositions):
-            asked = effect.message
-            self._scope.spawn(f"checkpoint {asked.checkpoint_id}", self._ask_positions(asked))
-        else:
-            self._scope.spawn("renew the environment", self._renew())
+    def _spawn_for(self, effect: AskPositions | DoSavepoint | RenewEnvironment) -> None:
+        match effect:
+            case AskPositions(asked):
+                self._scope.spawn(f"checkpoint {asked.checkpoint_id}", self._ask_positions(asked))
+            case DoSavepoint(order):
+                self._savepoints.obey(order)
+            case RenewEnvironment():
+                self._scope.spawn("renew the environment", self._renew())
+            case _:
+                assert_never(effect)
 
     async def _ask_positions(self, asked: TriggerCheckpoint) -> None:
         answers = await self._pool.positions(asked.attempts)

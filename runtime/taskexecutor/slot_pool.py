@@ -10,6 +10,7 @@ from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.gateways.job_master import CheckpointAnswer
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
 from runtime.taskexecutor.slots.attempt_views import AttemptViews
+from runtime.taskexecutor.slots.stream_queries import StreamQueries
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 
 
@@ -38,6 +39,10 @@ class SlotPool(Protocol):
     @property
     def views(self) -> AttemptViews | None:
         """Looks into attempts; None where there are no processes to look into."""
+
+    @property
+    def queries(self) -> StreamQueries | None:
+        """Streaming queries that run in slots; None where there are no processes."""
 
     async def positions(self, attempts: Sequence[ExecutionAttemptId], /) -> tuple[CheckpointAnswer, ...]:
         """How far the queries of these attempts have come for good, one answer for each."""

@@ -18,6 +18,7 @@ from runtime.aio.entropy import SeededEntropy
 from runtime.common.errors import ConflictError, StaleTokenError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
+from runtime.gateways.operations import OperationKind, OperationState, StreamOperation
 from runtime.highavailability.jobs.fences import OwnerFences, TaskManagerFences
 from runtime.highavailability.jobs.job_store import Cleaning, Submitted
 from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
@@ -175,6 +176,29 @@ async def test_events_are_written_once(box: Box) -> None:
     await box.owner.append_events(JOB, box.epoch, 1, inline_payload(b"one"))
     with pytest.raises(StaleTokenError, match="say something else"):
         await box.owner.append_events(JOB, box.epoch, 1, inline_payload(b"other"))
+
+
+async def test_an_operation_that_has_ended_stays_ended(box: Box) -> None:
+    begun = StreamOperation("b" * 32, OperationKind.STOP, OperationState.IN_PROGRESS, 1, 12, "/s/savepoint-1")
+    ended = replace(begun, state=OperationState.COMPLETED, ended_millis=34)
+    other = replace(begun, trigger_id="c" * 32, checkpoint_id=2)
+    async with box.late():
+        await box.owner.write_operation(JOB, box.epoch, begun, ())
+    await box.owner.write_operation(JOB, box.epoch, ended, ())
+    await box.owner.write_operation(JOB, box.epoch, ended, ())
+    await box.kv.arrive()
+    assert await box.owner.operations(JOB) == [ended]
+    with pytest.raises(StaleTokenError):
+        await box.owner.write_operation(JOB, box.epoch, begun, ())
+    async with box.late():
+        await box.owner.write_operation(JOB, box.epoch, other, (begun.trigger_id,))
+    await box.kv.arrive()
+    assert await box.owner.operations(JOB) == [other]
+    assert await box.owner.operation(JOB, begun.trigger_id) is None
+    with pytest.raises(StaleTokenError):
+        await box.owner.write_operation(JOB, box.epoch, ended, ())
+    with pytest.raises(StaleTokenError, match="owner's epoch"):
+        await box.owner.write_operation(JOB, box.epoch + 1, replace(other, state=OperationState.FAILED), ())
 
 
 async def test_a_lifted_fence_does_not_come_back(box: Box) -> None:

@@ -48,17 +48,32 @@ class WakeUp:
 Order = AskPositions | RecordCheckpoint | WakeUp
 
 
+@dataclass(frozen=True, slots=True)
+class RequestedCheckpoint:
+    """A checkpoint that was asked for. `checkpoint_id`: 0 before it has begun. `failure`: None until it has ended."""
+
+    checkpoint_id: int = 0
+    failure: str | None = None
+
+
 class CheckpointCoordinator:
     """The checkpoints of one job. Times are monotonic seconds, but for those in milliseconds, which people read."""
 
     def __init__(
-        self, settings: CheckpointSettings, now: float, *, completed: Sequence[CompletedCheckpoint] = ()
+        self,
+        settings: CheckpointSettings,
+        now: float,
+        *,
+        completed: Sequence[CompletedCheckpoint] = (),
+        taken: int = 0,
     ) -> None:
-        """`completed`: those that earlier owners have recorded, oldest first."""
+        """`completed`: those that earlier owners have recorded, oldest first. `taken`: no number up to it is free."""
         self.settings = settings
         self.statistics = CheckpointStatistics(completed)
         self._retained = list(completed)
-        self._next_id = 1 + max((one.checkpoint_id for one in completed), default=0)
+        self._next_id = 1 + max((taken, *(one.checkpoint_id for one in completed)))
+        self._requested: RequestedCheckpoint | None = None
+        self._is_paused = False
         self._due = now + settings.interval
         self._pending: PendingCheckpoint | None = None
         self._writing: CompletedCheckpoint | None = None
@@ -93,6 +108,30 @@ class CheckpointCoordinator:
             f"{self._failures_in_a_row} checkpoints in a row have failed, and "
             f"execution.checkpointing.tolerable-failed-checkpoints is {tolerable}{why}"
         )
+
+    # --- on request ---------------------------------------------------------------------------------------
+
+    def take_number(self) -> int:
+        """A number that no checkpoint has and none will have (R61)."""
+        number, self._next_id = self._next_id, self._next_id + 1
+        return number
+
+    def request(self) -> None:
+        """Make a checkpoint as soon as none is under way, whatever the interval says. `requested` tells its end."""
+        self._requested = RequestedCheckpoint()
+
+    def requested(self) -> RequestedCheckpoint | None:
+        """What has become of the last request, told once it has ended and once only; None before."""
+        if self._requested is None or self._requested.failure is None:
+            return None
+        ended, self._requested = self._requested, None
+        return ended
+
+    def pause(self, *, is_paused: bool, millis: int) -> None:
+        """While queries are held for a stop no checkpoint is made, which is no failure of any."""
+        if is_paused and not self._is_paused:
+            self._abort(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND, "The job is being stopped.", millis)
+        self._is_paused = is_paused
 
     def stop(self, millis: int) -> None:
         """The job is ending, or another owner has it: no checkpoint begins any more."""
@@ -130,6 +169,7 @@ class CheckpointCoordinator:
         self._failures_in_a_row = 0
         self._due = max(self._due, now + self.settings.min_pause)
         self.statistics.completed(done)
+        self._conclude(checkpoint_id, "")
 
     # --- what follows -------------------------------------------------------------------------------------
 
@@ -169,18 +209,29 @@ class CheckpointCoordinator:
         return self._writing
 
     def _begun(self, now: float, millis: int, queries: Mapping[ExecutionAttemptId, bool]) -> AskPositions | None:
-        if self._is_stopped or not self.settings.interval or self._pending is not None or self._writing is not None:
+        if self._is_stopped or self._is_paused or self._pending is not None or self._writing is not None:
             return None
-        if now < self._due or not queries:
+        is_due = bool(self.settings.interval) and now >= self._due and bool(queries)
+        is_requested = self._requested is not None and not self._requested.checkpoint_id
+        if not is_requested and not is_due:
             return None
-        self._due = now + self.settings.interval
-        if not all(queries.values()):
-            self.statistics.not_begun(CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING)
+        if is_due:
+            self._due = now + self.settings.interval
+        number = self.take_number() if queries and all(queries.values()) else 0
+        if is_requested:
+            self._requested = RequestedCheckpoint(number)
+        if not number:
+            reason = CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
+            self.statistics.not_begun(reason)
+            self._conclude(number, reason.value)
             return None
-        number, self._next_id = self._next_id, self._next_id + 1
         self._pending = PendingCheckpoint(number, millis, now + self.settings.timeout, frozenset(queries))
         self.statistics.begun()
         return AskPositions(number, tuple(queries))
+
+    def _conclude(self, number: int, why: str) -> None:
+        if self._requested is not None and self._requested.checkpoint_id == number:
+            self._requested = RequestedCheckpoint(number, why)
 
     def _abort(self, reason: CheckpointFailureReason, why: str, millis: int) -> None:
         pending, self._pending = self._pending, None
@@ -188,6 +239,7 @@ class CheckpointCoordinator:
             return
         message = f"{reason.value} {why}".strip()
         self._failures_in_a_row += reason.counts
+        self._conclude(pending.checkpoint_id, message)
         self.statistics.failed(
             FailedCheckpoint(
                 pending.checkpoint_id,
@@ -203,10 +255,12 @@ class CheckpointCoordinator:
         )
 
     def _wakes_next(self, now: float) -> float | None:
-        if self._is_stopped or not self.settings.interval:
+        if self._is_stopped:
             return None
         if self._pending is not None:
             return self._pending.deadline
+        if not self.settings.interval:
+            return None
         return self._due if self._due > now and self._writing is None else None
 
     def check_invariants(self) -> None:

@@ -11,6 +11,12 @@ CHECKPOINTS_DIR = string_option(
     "With TaskManagers on more than one host it must be shared, under one name for all of them.",
     default_text="<run>/checkpoints",
 )
+SAVEPOINTS_DIR = string_option(
+    "execution.checkpointing.savepoint-dir",
+    "",
+    "Directory below which savepoints are made whose request names none: a path, or a file: URL, that all TaskManagers "
+    "reach under one name. Without it a request has to name one.",
+)
 CHECKPOINT_INTERVAL = duration_option(
     "execution.checkpointing.interval",
     "0 ms",

@@ -100,6 +100,7 @@ class ExecutionGraph:
     __slots__ = (
         "counts",
         "epoch",
+        "finishes_queries",
         "is_committing",
         "job_graph",
         "job_id",
@@ -127,6 +128,8 @@ class ExecutionGraph:
         """The outcome is decided, and the outputs become visible (R26)."""
         self.takeovers: tuple[Takeover, ...] = ()
         self.namespace = DEFAULT_NAMESPACE
+        self.finishes_queries = False
+        """A stop with a savepoint is durable: queries finish, and begin no more (R61)."""
         self.scheduler_type = SchedulerType.DEFAULT
 
     @property

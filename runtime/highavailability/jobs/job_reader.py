@@ -10,6 +10,7 @@ from typing import TypeVar
 from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import JobId
 from runtime.common.namespaces import UNKNOWN_NAMESPACE
+from runtime.gateways.operations import StreamOperation
 from runtime.gateways.overview import Takeover
 from runtime.highavailability.jobs.payloads import Payloads
 from runtime.highavailability.keys import Keys
@@ -22,6 +23,7 @@ from runtime.highavailability.records import (
     EventsRecord,
     GraphRecord,
     JobRecordKind,
+    OperationRecord,
     OwnerRecord,
     Payload,
     ResultRecord,
@@ -135,6 +137,17 @@ class JobReader:
         key = self._keys.graph(job_id)
         answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
         return decode_record(GraphRecord, answer.kvs[0].value, key=key).checkpointing if answer.kvs else None
+
+    async def operations(self, job_id: JobId) -> Sequence[StreamOperation]:
+        """All operations of a job that are kept. Raises UnreadableRecordError."""
+        found, _ = await self._read_all(self._keys.operations(job_id))
+        return [decode_record(OperationRecord, kv.value, key=kv.key).operation for kv in found]
+
+    async def operation(self, job_id: JobId, trigger_id: str) -> StreamOperation | None:
+        """One operation, also of a job that has ended; None for an unknown one. Raises UnreadableRecordError."""
+        key = self._keys.operation(job_id, trigger_id)
+        answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
+        return decode_record(OperationRecord, answer.kvs[0].value, key=key).operation if answer.kvs else None
 
     async def takeovers(self, job_id: JobId) -> tuple[Takeover, ...]:
         """The job's changes of owner, oldest first; () when the record cannot be read."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import JobId
+from runtime.gateways.operations import StreamOperation
 from runtime.gateways.overview import Takeover
 from runtime.highavailability.records import (
     CheckpointRecord,
@@ -123,6 +124,9 @@ class LeaderJobStore(Protocol):
         Raises CompactedError when the reading takes too long.
         """
 
+    async def operation(self, job_id: JobId, trigger_id: str) -> StreamOperation | None:
+        """One operation, also of a job that has ended; None for an unknown one."""
+
     async def forget_done(self, jobs: Sequence[tuple[JobId, int]]) -> None:
         """Retention: delete `done/<id>`, of that revision. Idempotent."""
 
@@ -143,6 +147,17 @@ class OwnerJobStore(Protocol):
 
     async def checkpointing(self, job_id: JobId) -> CheckpointSettings | None:
         """What the job's submission has settled; None without it."""
+
+    async def write_operation(
+        self, job_id: JobId, epoch: int, operation: StreamOperation, dropped: Sequence[str]
+    ) -> None:
+        """Write `operations/<id>/<trigger id>` and delete those of `dropped`. Durable when it returns (R61).
+
+        One IN_PROGRESS is written where there is none, one that has ended in the place of it.
+        """
+
+    async def operations(self, job_id: JobId) -> Sequence[StreamOperation]:
+        """All operations of a job that are kept."""
 
     async def checkpoints(self, job_id: JobId) -> Sequence[CheckpointRecord]:
         """All completed checkpoints that are kept, oldest first."""

@@ -15,6 +15,7 @@ from typing import TypeGuard
 from runtime.common.entropy import Entropy
 from runtime.common.errors import BugError, ConflictError, StaleTokenError
 from runtime.common.ids import JobId
+from runtime.gateways.operations import OperationState, StreamOperation
 from runtime.highavailability.jobs.job_reader import JobReader
 from runtime.highavailability.jobs.job_store import AlreadyStored, Assigned, Cleaning, Submitted
 from runtime.highavailability.jobs.payloads import Payloads
@@ -39,6 +40,7 @@ from runtime.highavailability.records import (
     DoneRecord,
     EventsRecord,
     GraphRecord,
+    OperationRecord,
     OwnerRecord,
     Payload,
     ResultRecord,
@@ -256,11 +258,17 @@ class KvLeaderJobStore(JobReader):
     async def forget_done(self, jobs: Sequence[tuple[JobId, int]]) -> None:
         """Retention. Idempotent."""
         for start in range(0, len(jobs), CLEAN_JOBS_MAX):
-            some = [(self._keys.done(job_id), revision) for job_id, revision in jobs[start : start + CLEAN_JOBS_MAX]]
+            some = [
+                (self._keys.done(job_id), self._keys.operations(job_id), revision)
+                for job_id, revision in jobs[start : start + CLEAN_JOBS_MAX]
+            ]
             settled = await self._settle(
                 Txn(
                     conditions=(leads(self._term),),
-                    success=tuple(Txn((unchanged(key, revision),), (Delete(key),)) for key, revision in some),
+                    success=tuple(
+                        Txn((unchanged(key, revision),), (Delete(key), Delete(asked, is_prefix=True)))
+                        for key, asked, revision in some
+                    ),
                     failure=gets(self._term.key),
                 )
             )
@@ -325,6 +333,28 @@ class KvOwnerJobStore(JobReader):
         ):
             return
         raise _stale(f"checkpoint {number} of job {job_id}", epoch, owner, result)
+
+    async def write_operation(
+        self, job_id: JobId, epoch: int, operation: StreamOperation, dropped: Sequence[str]
+    ) -> None:
+        """Write an operation. A repeat that finds the same record has succeeded; a late one changes nothing (R33)."""
+        assert epoch > 0, f"job {job_id}: epoch {epoch}"
+        owner, result = self._keys.owner(job_id), self._keys.result(job_id)
+        key, value = self._keys.operation(job_id, operation.trigger_id), encode_record(OperationRecord(operation))
+        is_first = operation.state is OperationState.IN_PROGRESS
+        txn = Txn(
+            conditions=(unchanged(owner, epoch), absent(result), absent(key) if is_first else present(key)),
+            success=(Put(key, value), *(Delete(self._keys.operation(job_id, old)) for old in dropped)),
+            failure=gets(owner, result, key),
+        )
+        settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
+        if settled.result.succeeded:
+            return
+        current, ended, there = settled.answers()
+        is_ours = current is not None and current.mod_revision == epoch and ended is None
+        if is_ours and there is not None and there.value == value:
+            return
+        raise _stale(f"operation {operation.trigger_id} of job {job_id}", epoch, current, ended)
 
     async def write_result(self, job_id: JobId, epoch: int, result: ResultRecord) -> None:
         """Write the result, once. A repeat that finds the same result, or the job cleaned with it, has succeeded."""

@@ -21,12 +21,14 @@ from runtime.executiongraph.core.archive import archive, result_value
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.job_master import OfferSlots
+from runtime.gateways.operations import TriggerOperation
 from runtime.jobmaster.core.declared_requirements import DeclaredRequirements
 from runtime.jobmaster.core.publication import Publication
 from runtime.jobmaster.core.reasons import Reasons
 from runtime.jobmaster.core.recovery import Recovery
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
+    AnswerOperation,
     Effect,
     EndRunner,
     PublishSummary,
@@ -180,6 +182,7 @@ class JobMasterCore:
             case (
                 ev.EventsWritten()
                 | ev.CheckpointWritten()
+                | ev.OperationWritten()
                 | ev.WriteDelayed()
                 | ev.ResultWritten()
                 | ev.OwnershipLost()
@@ -187,7 +190,14 @@ class JobMasterCore:
                 self._on_store(event)
             case ev.FenceWritten() | ev.FenceConfirmed():
                 self._on_fence(event)
-            case ev.CancelWanted() | ev.DeadlineReached() | ev.RestartDue() | ev.ResourcesNotified() | ev.Ticked():
+            case (
+                ev.CancelWanted()
+                | ev.OperationWanted()
+                | ev.DeadlineReached()
+                | ev.RestartDue()
+                | ev.ResourcesNotified()
+                | ev.Ticked()
+            ):
                 self._on_control(event)
             case (
                 ev.TaskManagerSpoke()
@@ -210,6 +220,10 @@ class JobMasterCore:
                 self._reasons.store = NOT_WAITING
                 assert self._scheduler is not None, checkpoint_id
                 self._scheduler.checkpoint_written(checkpoint_id)
+            case ev.OperationWritten(operation, dropped):
+                self._reasons.store = NOT_WAITING
+                assert self._scheduler is not None, operation
+                self._scheduler.operation_written(operation, dropped)
             case ev.WriteDelayed(reason):
                 self._reasons.store = self._reasons.store or Waiting(WaitingKind.STORE, reason)
             case ev.ResultWritten():
@@ -224,6 +238,8 @@ class JobMasterCore:
         match event:
             case ev.CancelWanted(reason=reason):
                 self._cancel(reason)
+            case ev.OperationWanted(wanted):
+                self._on_operation_wanted(wanted)
             case ev.DeadlineReached():
                 if self._scheduler is not None:
                     self._scheduler.deadline_reached()
@@ -236,6 +252,14 @@ class JobMasterCore:
                     self._scheduler.ticked()
             case _:
                 assert_never(event)
+
+    def _on_operation_wanted(self, wanted: TriggerOperation) -> None:
+        if self._scheduler is not None and self._result is None:
+            self._scheduler.operation_wanted(wanted)
+            return
+        is_ending = self._result is not None
+        refusal = "the job is ending" if is_ending else "the job is being initialized: ask again when it runs"
+        self._context.effects.append(AnswerOperation(wanted.trigger_id, None, refusal, is_for_now=not is_ending))
 
     def _on_task_manager(self, event: ev.TaskManagerEvent) -> None:
         if self._recovery is not None:

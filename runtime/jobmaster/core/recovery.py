@@ -20,6 +20,8 @@ from runtime.gateways.job_master import (
     JobCensus,
     OfferSlots,
     OutputsCommitted,
+    SavepointAnswered,
+    SavepointFinished,
     SlotsDraining,
     SlotsLost,
     TaskProgresses,
@@ -168,6 +170,8 @@ class Recovery:
                     self._progress[one.attempt_id] = replace(event, message=replace(event.message, progresses=(one,)))
             case OutputsCommitted() | CommitProgress() | CheckpointAnswered():
                 return  # the outputs are asked to be moved again, checkpoints are made anew
+            case SavepointAnswered() | SavepointFinished():
+                return  # to an owner of before: what it has not completed fails (R61)
             case _:
                 assert_never(event.message)
 

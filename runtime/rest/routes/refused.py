@@ -27,30 +27,18 @@ class Refusal:
     sentence: str
 
 
-_NOT_ON_REQUEST = "Checkpoints are made by execution.checkpointing.interval only."
-_NO_SAVEPOINTS = (
-    "Jobs here have no savepoints: flinklike cancel (PATCH /jobs/<id>?mode=cancel) ends a job, and a job that is "
-    "submitted again begins from its sources"
+_STOP_ELSEWHERE = "Ask by POST /jobs/<id>/stop, or with flinklike stop: a GET stops nothing"
+_DISPOSE_ELSEWHERE = (
+    "The JobManager does not reach the storage of savepoints: flinklike savepoint dispose PATH deletes one, on a host "
+    "that does"
 )
-_NO_TRIGGER = "There is no savepoint operation with triggerId={trigger_id} for job {job_id}."
 _NO_RESCALES = "The job `{job_id}` has not enabled the `Adaptive` scheduler: its parallelism does not change."
 _FIXED = "the parallelism of a job that runs does not change here: cancel it, and submit it with another parallelism"
-_CHECKPOINT = "/jobs/{job_id}/checkpoints"
 _RESCALE = "/jobs/{job_id}/rescales"
 
 REFUSALS = (
-    Refusal("POST", _CHECKPOINT, ConflictError, f"{_NOT_ON_REQUEST} {_NO_SAVEPOINTS}."),
-    Refusal(
-        "GET",
-        f"{_CHECKPOINT}/{{trigger_id}}",
-        NotFoundError,
-        "There is no checkpoint operation with triggerId={trigger_id} for job {job_id}.",
-    ),
-    Refusal("POST", "/jobs/{job_id}/savepoints", ConflictError, f"{_NO_SAVEPOINTS}."),
-    Refusal("GET", "/jobs/{job_id}/savepoints/{trigger_id}", NotFoundError, _NO_TRIGGER),
-    Refusal("POST", "/jobs/{job_id}/stop", ConflictError, f"{_NO_SAVEPOINTS}."),
-    Refusal("GET", "/jobs/{job_id}/yarn-stop", ConflictError, f"{_NO_SAVEPOINTS}."),
-    Refusal("POST", "/savepoint-disposal", ConflictError, f"{_NO_SAVEPOINTS}."),
+    Refusal("GET", "/jobs/{job_id}/yarn-stop", ConflictError, f"{_STOP_ELSEWHERE}."),
+    Refusal("POST", "/savepoint-disposal", ConflictError, f"{_DISPOSE_ELSEWHERE}."),
     Refusal(
         "GET",
         "/savepoint-disposal/{trigger_id}",

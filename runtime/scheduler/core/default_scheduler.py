@@ -26,11 +26,14 @@ from runtime.gateways.job_master import (
     JobCensus,
     OfferSlots,
     OutputsCommitted,
+    SavepointAnswered,
+    SavepointFinished,
     SlotsDraining,
     SlotsLost,
     TaskProgresses,
     TaskReports,
 )
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.task import FailureInfo, TaskExecutionReport
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.acceptance import Acceptance, Batch
@@ -80,10 +83,11 @@ class DefaultScheduler:
         *,
         batches: int = 0,
         checkpoints: Sequence[CompletedCheckpoint] = (),
+        operations: Sequence[StreamOperation] = (),
     ) -> None:
         """`recovered`: what `batches` durable batches of events say of the job, None for a job that begins.
 
-        `checkpoints`: those that earlier owners have recorded.
+        `checkpoints`, `operations`: those that earlier owners have recorded.
         """
         started_millis = recovered.started_millis if recovered is not None else None
         is_committing = recovered is not None and recovered.is_committing
@@ -98,7 +102,7 @@ class DefaultScheduler:
         self._failover = Failover(graph, self._placement, self._acceptance, context.failures, context.settings)
         self._late_reports = LateReports(graph, self._placement, self._failover, outbox)
         self._timeout = ExecutionTimeout(graph, self._acceptance, started_millis)
-        self._checkpoints = StreamCheckpoints(context, self._acceptance, checkpoints)
+        self._checkpoints = StreamCheckpoints(context, self._acceptance, checkpoints, operations)
         self._end: JobEnd | None = None
 
     # --- the beginning ------------------------------------------------------------------------------------
@@ -122,7 +126,14 @@ class DefaultScheduler:
                 recovered.apply(event, at.millis)
         adoptions = adopt(graph, found.answers, at.millis)
         recovered.put_failed(at.millis)
-        scheduler = cls(context, recovered, batches=len(found.read.batches), checkpoints=found.read.checkpoints)
+        read = found.read
+        scheduler = cls(
+            context,
+            recovered,
+            batches=len(read.batches),
+            checkpoints=read.checkpoints,
+            operations=read.operations,
+        )
         scheduler.adopt(recovered, adoptions, found)
         return scheduler
 
@@ -131,6 +142,7 @@ class DefaultScheduler:
         self._failover.restore(recovered, self._context.at)
         for adoption in adoptions:
             self._placement.inherit(adoption, self._context.at)
+            self._checkpoints.found_held(adoption.answer.attempts)
         self._commit.adopt([adoption.answer.location for adoption in adoptions if adoption.answer.is_moving])
         self._placement.lost.update(dict.fromkeys(sorted(found.unheard)))
         self._graph.enter(JobStatus.CREATED, self._context.at.millis)
@@ -199,6 +211,7 @@ class DefaultScheduler:
                 self._offered(event, offered)
             case JobCensus() as census:
                 self._reconnection.counted(event.location, census)
+                self._checkpoints.found_held(census.attempts)
             case TaskReports(reports=reports):
                 for report in failures_last(reports):
                     self._reported(report)
@@ -212,7 +225,10 @@ class DefaultScheduler:
             case _:
                 self._answered(event.message)
 
-    def _answered(self, message: CommitProgress | OutputsCommitted | CheckpointAnswered) -> None:
+    def _answered(
+        self,
+        message: CommitProgress | OutputsCommitted | CheckpointAnswered | SavepointAnswered | SavepointFinished,
+    ) -> None:
         match message:
             case CommitProgress():
                 self._commit.progressed(message)
@@ -220,6 +236,8 @@ class DefaultScheduler:
                 self._outputs_committed(order, failure)
             case CheckpointAnswered():
                 self._checkpoints.answered(message)
+            case SavepointAnswered() | SavepointFinished():
+                self._checkpoints.savepoint_told(message)
             case _:
                 assert_never(message)
 
@@ -420,7 +438,7 @@ class DefaultScheduler:
         end = self._advance_alive() if self._graph.status in _ALIVE else None
         if self._graph.status in _ENDS and self._graph.is_stopped and self._acceptance.in_flight is None:
             end = JobEnd(_ENDS[self._graph.status], keeps_outputs=self._commit.is_decided)
-        if end is None:
+        if end is None and self._checkpoints.may_deploy:
             self._placement.release_idle()
         self._end = end
         return end
@@ -435,7 +453,7 @@ class DefaultScheduler:
                 return JobEnd(JobStatus.FINISHED) if is_over else None
         if problem := self._placement.schedule(at):
             self._fail(self._system_failure("MixedResultKindsError", problem, kind="USER"))
-        if self._placement.deploy(at) and self._graph.status is JobStatus.CREATED:
+        if self._checkpoints.may_deploy and self._placement.deploy(at) and self._graph.status is JobStatus.CREATED:
             self._run()
         if self._graph.is_finished:
             self._acceptance.make_due()
@@ -452,6 +470,14 @@ class DefaultScheduler:
     def checkpoint_written(self, checkpoint_id: int) -> None:
         """The record of a checkpoint is durable."""
         self._checkpoints.recorded(checkpoint_id)
+
+    def operation_wanted(self, wanted: TriggerOperation) -> None:
+        """A client wants a checkpoint, a savepoint, or a stop with one."""
+        self._checkpoints.operation_wanted(wanted)
+
+    def operation_written(self, operation: StreamOperation, dropped: Sequence[str]) -> None:
+        """The record of an operation is durable."""
+        self._checkpoints.operation_written(operation, dropped)
 
     def checkpoints(self) -> ArchivedCheckpoints | None:
         """What is shown of them; None for a job without streaming queries."""

@@ -10,6 +10,7 @@ from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.job_master import JobMasterToTaskManager
+from runtime.gateways.operations import StreamOperation
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.scheduler.core.job_events import JobEvent
 
@@ -36,6 +37,24 @@ class WriteCheckpoint:
 
     checkpoint: CompletedCheckpoint
     subsumed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOperation:
+    """Make an operation durable as it is here, drop the records of `dropped`, then say OperationWritten (R61)."""
+
+    operation: StreamOperation
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOperation:
+    """Answer those who want an operation: it is durable, or it is refused, for now if `is_for_now`."""
+
+    trigger_id: str
+    operation: StreamOperation | None
+    refusal: str = ""
+    is_for_now: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +112,8 @@ Effect = (
     SendMessages
     | WriteEvents
     | WriteCheckpoint
+    | WriteOperation
+    | AnswerOperation
     | WriteResult
     | DeclareRequirements
     | PublishSummary

@@ -13,6 +13,7 @@ from runtime.common.ids import Incarnation
 from runtime.common.waiting import Waiting
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import CommitOutputs, DeployTasks, JobMessage
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.overview import Takeover
 from runtime.gateways.task import FailureInfo
 from runtime.jobgraph.graph import JobGraph
@@ -53,6 +54,7 @@ class JobRead:
     takeovers: tuple[Takeover, ...] = ()
     checkpoints: tuple[CompletedCheckpoint, ...] = ()
     checkpointing: CheckpointSettings | None = None
+    operations: tuple[StreamOperation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,15 @@ class CheckpointWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationWritten:
+    """The record of an operation is durable, and those of `dropped` are gone."""
+
+    operation: StreamOperation
+    dropped: tuple[str, ...]
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
 class WriteDelayed:
     """The store does not take the write in flight; the JobMaster repeats it without limit (R2, R20)."""
 
@@ -204,6 +215,14 @@ class CancelWanted:
 
     at: Moment
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationWanted:
+    """A client wants a checkpoint, a savepoint, or a stop with one."""
+
+    wanted: TriggerOperation
+    at: Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +257,7 @@ class Ticked:
 RecoveryEvent = JobRead | InitializationFailed | TaskManagersRegistered
 InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDelayed
 TaskManagerEvent = TaskManagerSpoke | TaskManagerDisconnected | TaskManagerLost | TaskManagerDied | SendFailed
-StoreEvent = EventsWritten | CheckpointWritten | WriteDelayed | ResultWritten | OwnershipLost
+StoreEvent = EventsWritten | CheckpointWritten | OperationWritten | WriteDelayed | ResultWritten | OwnershipLost
 FenceEvent = FenceWritten | FenceConfirmed
-ControlEvent = CancelWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked
+ControlEvent = CancelWanted | OperationWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked
 Event = InitializationEvent | RecoveryEvent | TaskManagerEvent | FenceEvent | StoreEvent | ControlEvent

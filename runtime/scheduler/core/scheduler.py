@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -9,6 +10,7 @@ from runtime.common.ids import Incarnation
 from runtime.common.states import JobStatus, SchedulerType
 from runtime.common.waiting import Waiting
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
+from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
@@ -90,6 +92,12 @@ class Scheduler(Protocol):
 
     def checkpoint_written(self, checkpoint_id: int) -> None:
         """The record of a checkpoint is durable."""
+
+    def operation_wanted(self, wanted: TriggerOperation) -> None:
+        """A client wants a checkpoint, a savepoint, or a stop with one."""
+
+    def operation_written(self, operation: StreamOperation, dropped: Sequence[str]) -> None:
+        """The record of an operation is durable."""
 
     def deadline_reached(self) -> None:
         """The execution timeout of the job is over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import assert_never
 
 from runtime.checkpoint.core.checkpoint_archive import archived_checkpoints
 from runtime.checkpoint.core.checkpoint_coordinator import (
@@ -13,6 +14,15 @@ from runtime.checkpoint.core.checkpoint_coordinator import (
     WakeUp,
 )
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
+from runtime.checkpoint.core.stream_operations import (
+    CopyQueries,
+    EndOperation,
+    FinishCopies,
+    OperationOrder,
+    RecordOperation,
+    StreamOperations,
+    WakeUpOperation,
+)
 from runtime.common.ids import ExecutionAttemptId, Incarnation, VertexId
 from runtime.common.states import ExecutionState
 from runtime.common.stream_progress import NO_BATCH
@@ -20,28 +30,49 @@ from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.checkpoints import QueryPosition
-from runtime.gateways.job_master import CheckpointAnswered
+from runtime.gateways.job_master import (
+    CheckpointAnswered,
+    EndSavepoint,
+    FinishSavepoint,
+    HeldAttempt,
+    SavepointAnswered,
+    SavepointFinished,
+    TriggerSavepoint,
+)
+from runtime.gateways.operations import OperationKind, StreamOperation, TriggerOperation
 from runtime.gateways.task import TaskProgress
 from runtime.scheduler.core.acceptance import Acceptance
-from runtime.scheduler.core.effects import ScheduleRestart, WriteCheckpoint
+from runtime.scheduler.core.effects import AnswerOperation, ScheduleRestart, WriteCheckpoint, WriteOperation
 from runtime.scheduler.core.job_context import JobContext
 from runtime.scheduler.core.job_events import BatchCommitted
+
+NO_QUERIES = "the job has no streaming query: there is no state of which a checkpoint or savepoint could be made"
 
 
 class StreamCheckpoints:
     """Of one job under one owner. A job without streaming queries has no coordinator, and costs nothing here."""
 
-    __slots__ = ("_acceptance", "_context", "_coordinator", "_graph")
+    __slots__ = ("_acceptance", "_context", "_coordinator", "_graph", "_operations")
 
     def __init__(
-        self, context: JobContext, acceptance: Acceptance, completed: Sequence[CompletedCheckpoint] = ()
+        self,
+        context: JobContext,
+        acceptance: Acceptance,
+        completed: Sequence[CompletedCheckpoint] = (),
+        operations: Sequence[StreamOperation] = (),
     ) -> None:
         self._context = context
         self._acceptance = acceptance
         self._graph: ExecutionGraph = context.graph
         self._coordinator: CheckpointCoordinator | None = None
+        self._operations: StreamOperations | None = None
         if any(vertex.vertex.stream_sink is not None for vertex in self._graph.vertices.values()):
-            self._coordinator = CheckpointCoordinator(context.checkpointing, context.at.monotonic, completed=completed)
+            taken = max((one.checkpoint_id for one in operations), default=0)
+            self._coordinator = CheckpointCoordinator(
+                context.checkpointing, context.at.monotonic, completed=completed, taken=taken
+            )
+            self._operations = StreamOperations(self._graph.job_id, self._coordinator, operations)
+            self._graph.finishes_queries = self._operations.is_stopped
         for position in completed[-1].positions if completed else ():
             self._committed(position.vertex_id, position.subtask_index, position.batch_id)
 
@@ -112,7 +143,7 @@ class StreamCheckpoints:
 
     def disconnected(self, incarnation: Incarnation) -> None:
         """The stream to a TaskManager has ended, and what was said on it of a checkpoint may be lost."""
-        if self._coordinator is None:
+        if self._coordinator is None or self._operations is None:
             return
         there = [
             attempt_id
@@ -123,6 +154,7 @@ class StreamCheckpoints:
         ]
         why = "The stream to a TaskManager of its queries has ended."
         self._coordinator.interrupted(there, why, self._context.at.millis)
+        self._operations.interrupted(there, why)
 
     def recorded(self, checkpoint_id: int) -> None:
         """The record of a checkpoint is durable."""
@@ -137,14 +169,17 @@ class StreamCheckpoints:
 
     def stop(self) -> None:
         """The job is ending."""
-        if self._coordinator is not None:
+        if self._coordinator is not None and self._operations is not None:
             self._coordinator.stop(self._context.at.millis)
+            self._operations.stop()
+            self._advance_operations()
 
     def advance(self) -> None:
-        """Complete, end or begin a checkpoint, and send what it asks for."""
+        """Complete, end or begin a checkpoint or an operation, and send what it asks for."""
         if self._coordinator is None:
             return
         at = self._context.at
+        self._advance_operations()
         for order in self._coordinator.advance(at.monotonic, at.millis, self._queries()):
             match order:
                 case AskPositions(checkpoint_id, attempts):
@@ -166,6 +201,106 @@ class StreamCheckpoints:
         ]
         return min(running, default=None)
 
+    # --- operations (R61) ---------------------------------------------------------------------------------
+
+    @property
+    def may_deploy(self) -> bool:
+        """False for the moment in which it is not known whether the job is stopped."""
+        return self._operations is None or self._operations.may_deploy
+
+    def operation_wanted(self, wanted: TriggerOperation) -> None:
+        """A client wants one. It is answered at once if it is known or refused, else when its record is durable."""
+        refusal = NO_QUERIES if self._operations is None else self._operations.refusal(wanted)
+        if self._operations is None or refusal:
+            self._context.effects.append(AnswerOperation(wanted.trigger_id, None, refusal))
+        elif (known := self._operations.known(wanted.trigger_id)) is not None:
+            self._context.effects.append(AnswerOperation(wanted.trigger_id, known))
+        else:
+            self._order(self._operations.want(wanted, self._context.at.millis))
+
+    def operation_written(self, operation: StreamOperation, dropped: Sequence[str]) -> None:
+        """The record of an operation is durable."""
+        assert self._operations is not None, operation
+        self._operations.recorded(operation, dropped)
+        self._graph.finishes_queries = self._operations.is_stopped
+        self._context.effects.append(AnswerOperation(operation.trigger_id, operation))
+        self._context.changes += 1
+
+    def savepoint_told(self, message: SavepointAnswered | SavepointFinished) -> None:
+        """A TaskManager has copied queries, or made the last step, or cannot."""
+        if self._operations is None:
+            return
+        if isinstance(message, SavepointFinished):
+            self._operations.finished(message.operation, message.failure, self._context.at.millis)
+            return
+        for answer in message.answers:
+            self._operations.answered(message.operation, answer.attempt_id, answer.declined)
+
+    def found_held(self, attempts: Sequence[HeldAttempt]) -> None:
+        """A census names them: what is held here for an operation that is over waits for a word."""
+        if self._operations is not None:
+            self._operations.found_held({one.attempt_id: one.hold for one in attempts if one.hold})
+
+    def _advance_operations(self) -> None:
+        assert self._operations is not None
+        assert self._coordinator is not None
+        at = self._context.at
+        self._order(self._operations.advance(at.monotonic, at.millis, self._queries()))
+        self._coordinator.pause(is_paused=self._operations.holds, millis=at.millis)
+
+    def _order(self, orders: Sequence[OperationOrder]) -> None:
+        for order in orders:
+            match order:
+                case CopyQueries(operation, attempts):
+                    self._copy(operation, attempts)
+                case FinishCopies(operation, attempt_id):
+                    self._finish(operation, attempt_id)
+                case EndOperation(operation, attempts):
+                    self._end(operation, attempts, finishes=order.finishes, discards=order.discards)
+                case RecordOperation(operation, dropped):
+                    self._context.effects.append(WriteOperation(operation, dropped))
+                case WakeUpOperation(due):
+                    self._context.effects.append(ScheduleRestart(due))
+                case _:
+                    assert_never(order)
+
+    def _copy(self, operation: StreamOperation, attempts: Sequence[ExecutionAttemptId]) -> None:
+        job_id, epoch, part = self._graph.job_id, self._graph.epoch, part_of(operation.directory)
+        holds = operation.kind is OperationKind.STOP
+        for incarnation, asked in self._by_place(attempts).items():
+            self._context.outbox.to(incarnation).savepoints.append(
+                TriggerSavepoint(
+                    job_id, epoch, operation.trigger_id, part, tuple(asked), holds=holds, drains=operation.drains
+                )
+            )
+
+    def _finish(self, operation: StreamOperation, attempt_id: ExecutionAttemptId) -> None:
+        for incarnation in self._by_place([attempt_id]):
+            self._context.outbox.to(incarnation).savepoints.append(
+                FinishSavepoint(
+                    self._graph.job_id,
+                    self._graph.epoch,
+                    operation.trigger_id,
+                    part_of(operation.directory),
+                    operation.directory,
+                    operation.checkpoint_id,
+                    operation.trigger_millis,
+                    self._graph.name,
+                )
+            )
+
+    def _end(
+        self, operation: StreamOperation, attempts: Sequence[ExecutionAttemptId], *, finishes: bool, discards: bool
+    ) -> None:
+        job_id, epoch = self._graph.job_id, self._graph.epoch
+        part = part_of(operation.directory) if discards else ""
+        for incarnation, there in self._by_place(attempts).items():
+            self._context.outbox.to(incarnation).savepoints.append(
+                EndSavepoint(job_id, epoch, operation.trigger_id, tuple(there), finishes=finishes, part=part)
+            )
+
+    # --- the graph ----------------------------------------------------------------------------------------
+
     def _queries(self) -> dict[ExecutionAttemptId, bool]:
         """Current attempts of queries that have not finished, and whether they are RUNNING."""
         return {
@@ -180,9 +315,8 @@ class StreamCheckpoints:
         found: dict[Incarnation, list[ExecutionAttemptId]] = {}
         for attempt_id in attempts:
             execution = self._graph.execution(attempt_id)
-            assert execution is not None, attempt_id
-            assert execution.location is not None, attempt_id
-            found.setdefault(execution.location.incarnation, []).append(attempt_id)
+            if execution is not None and execution.location is not None:  # else it was replaced, and nothing of it runs
+                found.setdefault(execution.location.incarnation, []).append(attempt_id)
         return found
 
     def _is_query(self, execution: Execution) -> bool:
@@ -190,5 +324,12 @@ class StreamCheckpoints:
 
     def check_invariants(self) -> None:
         """Raises AssertionError when the coordinator contradicts itself."""
-        if self._coordinator is not None:
+        if self._coordinator is not None and self._operations is not None:
             self._coordinator.check_invariants()
+            self._operations.check_invariants()
+
+
+def part_of(directory: str) -> str:
+    """Where a savepoint is written before it is whole (R60)."""
+    target, _, name = directory.rpartition("/")
+    return f"{target}/.{name}.part"

@@ -16,15 +16,20 @@ from runtime.gateways.job_master import (
     CommitProgress,
     DeployTasks,
     EndJob,
+    EndSavepoint,
+    FinishSavepoint,
     FreeSlots,
     JobCensus,
     OfferSlots,
     OutputsCommitted,
     RegisterJob,
     ReleasePartitions,
+    SavepointAnswered,
+    SavepointFinished,
     SlotsDraining,
     SlotsLost,
     TriggerCheckpoint,
+    TriggerSavepoint,
 )
 from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotsFreed
 from runtime.gateways.task import (
@@ -46,10 +51,23 @@ OwnerMessage = (
     | ReleasePartitions
     | CommitOutputs
     | TriggerCheckpoint
+    | TriggerSavepoint
+    | FinishSavepoint
+    | EndSavepoint
     | EndJob
 )
 
-OwnerNews = JobCensus | OfferSlots | SlotsLost | SlotsDraining | OutputsCommitted | CommitProgress | CheckpointAnswered
+OwnerNews = (
+    JobCensus
+    | OfferSlots
+    | SlotsLost
+    | SlotsDraining
+    | OutputsCommitted
+    | CommitProgress
+    | CheckpointAnswered
+    | SavepointAnswered
+    | SavepointFinished
+)
 
 # --- events -----------------------------------------------------------------------------------------------
 
@@ -121,6 +139,13 @@ class PositionsTold:
     job_id: JobId
     checkpoint_id: int
     answers: tuple[CheckpointAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointTold:
+    """What was done here for a savepoint of a job."""
+
+    message: SavepointAnswered | SavepointFinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +250,7 @@ Event = (
     | AttemptProgressed
     | AttemptEnded
     | PositionsTold
+    | SavepointTold
     | OutputsMoved
     | MoveProgressed
     | ClusterChanged
@@ -322,6 +348,13 @@ class AskPositions:
 
 
 @dataclass(frozen=True, slots=True)
+class DoSavepoint:
+    """Do what an owner says about a savepoint; what is done is said as SavepointTold."""
+
+    message: TriggerSavepoint | FinishSavepoint | EndSavepoint
+
+
+@dataclass(frozen=True, slots=True)
 class ReportUnstarted:
     """Make the terminal report of an attempt that never ran, and post it as AttemptReported."""
 
@@ -395,6 +428,7 @@ Effect = (
     | RunAttempt
     | CancelAttempt
     | AskPositions
+    | DoSavepoint
     | ReportUnstarted
     | DeletePartitions
     | MoveOutputs

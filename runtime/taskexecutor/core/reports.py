@@ -67,6 +67,7 @@ class _Facts:
     ordinal: int
     deployed_millis: int
     running_millis: int = 0
+    hold: str = ""
 
 
 class AttemptLedger:
@@ -117,6 +118,11 @@ class AttemptLedger:
         """STARTED -> CANCELING."""
         self._move(attempt_id, AttemptState.CANCELING)
 
+    def hold(self, attempt_id: ExecutionAttemptId, operation: str) -> None:
+        """Its query is held for this operation, or is about to be; "": the word of its owner has come (R61)."""
+        if (fact := self._facts.get(attempt_id.job_id, {}).get(attempt_id)) is not None:
+            fact.hold = operation
+
     def record(self, report: TaskExecutionReport) -> bool:
         """Keep a report. False when it says nothing new: the attempt is unknown, or has had its terminal report."""
         attempt_id = report.attempt_id
@@ -164,7 +170,8 @@ class AttemptLedger:
                 continue
             shown = _NOT_REPORTED.get(state) or reports[attempt_id].state
             fact, place = facts[attempt_id], places.get(attempt_id)
-            yield HeldAttempt(attempt_id, fact.ordinal, shown, place, fact.deployed_millis, fact.running_millis)
+            hold = fact.hold if state is AttemptState.STARTED else ""
+            yield HeldAttempt(attempt_id, fact.ordinal, shown, place, fact.deployed_millis, fact.running_millis, hold)
 
     def pending(self, job_id: JobId) -> Sequence[TaskExecutionReport]:
         """What a new stream to the owner begins with: last news of every attempt that is not acknowledged."""

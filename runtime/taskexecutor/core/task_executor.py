@@ -18,12 +18,15 @@ from runtime.gateways.job_master import (
     CommitOutputs,
     DeployTasks,
     EndJob,
+    EndSavepoint,
+    FinishSavepoint,
     FreeSlots,
     RegisterJob,
     ReleasePartitions,
     SlotsDraining,
     SlotsLost,
     TriggerCheckpoint,
+    TriggerSavepoint,
 )
 from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotStatus
 from runtime.gateways.task import TaskExecutionReport
@@ -41,6 +44,7 @@ from runtime.taskexecutor.core.events import (
     ContactRegained,
     DeletePartitions,
     Deregistered,
+    DoSavepoint,
     DrainChanged,
     Effect,
     EnvironmentRenewed,
@@ -59,6 +63,7 @@ from runtime.taskexecutor.core.events import (
     PositionsTold,
     Refused,
     Released,
+    SavepointTold,
     SlotTimedOut,
     StartSlotTimer,
     TellResourceManager,
@@ -113,7 +118,7 @@ class TaskExecutorCore:
                 effects = self._on_owner_message(owner, message)
             case CensusRequested():
                 effects = self._on_census_requested(event)
-            case AttemptReported() | AttemptProgressed() | AttemptEnded() | PositionsTold():
+            case AttemptReported() | AttemptProgressed() | AttemptEnded() | PositionsTold() | SavepointTold():
                 effects = self._on_attempt(event)
             case SlotTimedOut(allocation_id):
                 effects = self._on_slot_timed_out(allocation_id)
@@ -361,11 +366,17 @@ class TaskExecutorCore:
     def _on_release_message(
         self,
         job: Job,
-        message: AcknowledgeReports | FreeSlots | ReleasePartitions | CommitOutputs | TriggerCheckpoint | EndJob,
+        message: AcknowledgeReports
+        | FreeSlots
+        | ReleasePartitions
+        | CommitOutputs
+        | TriggerCheckpoint
+        | TriggerSavepoint
+        | FinishSavepoint
+        | EndSavepoint
+        | EndJob,
     ) -> list[Effect]:
         match message:
-            case TriggerCheckpoint():
-                return [AskPositions(message)]
             case AcknowledgeReports():
                 return self._deployments.acknowledge(job, message.attempts)
             case FreeSlots():
@@ -378,11 +389,30 @@ class TaskExecutorCore:
             case EndJob():
                 return self._end_job(job.job_id, is_over=True, keeps_outputs=message.keeps_outputs)
             case _:
-                assert_never(message)
+                return self._on_stream_message(message)
+
+    def _on_stream_message(
+        self, message: TriggerCheckpoint | TriggerSavepoint | FinishSavepoint | EndSavepoint
+    ) -> list[Effect]:
+        """A hold is known before it takes effect, so that a new owner hears of it (R61)."""
+        match message:
+            case TriggerCheckpoint():
+                return [AskPositions(message)]
+            case TriggerSavepoint(holds=True):
+                for attempt_id in message.attempts:
+                    self.ledger.hold(attempt_id, message.operation)
+            case EndSavepoint():
+                for attempt_id in message.attempts:
+                    self.ledger.hold(attempt_id, "")
+            case _:
+                pass
+        return [DoSavepoint(message)]
 
     # --- attempts -------------------------------------------------------------------------------------------
 
-    def _on_attempt(self, event: AttemptReported | AttemptProgressed | AttemptEnded | PositionsTold) -> list[Effect]:
+    def _on_attempt(
+        self, event: AttemptReported | AttemptProgressed | AttemptEnded | PositionsTold | SavepointTold
+    ) -> list[Effect]:
         match event:
             case AttemptReported(report):
                 return self._on_report(report)
@@ -394,6 +424,10 @@ class TaskExecutorCore:
                 job = self.jobs.get(job_id)
                 told = None if job is None else CheckpointAnswered(job_id, job.epoch, checkpoint_id, answers)
                 return [] if job is None or told is None else self._owners.tell(job, told)
+            case SavepointTold(message):
+                job = self.jobs.get(message.job_id)
+                # The answer to an owner of before: its operation is over.
+                return [] if job is None or job.epoch != message.epoch else self._owners.tell(job, message)
             case _:
                 assert_never(event)
 

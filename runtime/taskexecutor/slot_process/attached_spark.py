@@ -262,6 +262,15 @@ class AttachedSpark:
         batches, rows, last_batch = map(int, str(self._slot.endedStream(str(run_id), timeout_millis)).split())
         return batches, rows, last_batch
 
+    def after_stream(self) -> tuple[str, str]:
+        """What follows on the end of a query: nothing if nobody holds it, else "drain" or "hold", and the hold's id."""
+        what, _, hold = str(self._slot.afterStream()).partition(" ")
+        return what, hold
+
+    def release_stream(self) -> None:
+        """The query that was held is started again."""
+        self._slot.releaseStream()
+
     def left_behind(self) -> str:
         """Processes that functions or scripts of the session have started and that are alive, in words."""
         session = self.session

@@ -70,6 +70,19 @@ class Channel:
                     return None
                 self._read()
 
+    def take_unless_cancelled(self, kind: FrameKind) -> Frame | None:
+        """Wait for the next frame of this kind; None when the task is cancelled, or the TaskManager does not listen."""
+        with self._read_lock:
+            while not self._is_cancelled:
+                for frame in self._frames:
+                    if frame.kind is kind:
+                        self._frames.remove(frame)
+                        return frame
+                if self._is_ended:
+                    return None
+                self._read()
+        return None
+
     @property
     def is_cancelled(self) -> bool:
         """True once the running task is being cancelled. Never waits."""

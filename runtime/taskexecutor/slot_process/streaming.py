@@ -2,6 +2,9 @@
 
 The query itself runs in Spark's JVM, in the session of this process. Spark's JVM is asked from outside what it does
 (`spark_host/stream_progress.py`); this process only waits, and serves the calls of functions for batches.
+
+For a stop with a savepoint the JVM ends the query between two batches (`jvm/HeldQueries.java`). This process holds
+then: it waits for the word of the job's owner, to end or to go on, and does neither by itself (R61).
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from runtime.jobgraph.graph import Operator
 from runtime.jobgraph.streams import StreamSinkSpec
 from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
 from runtime.taskexecutor.slot_process.causes import StateNotFoundError, TaskError
+from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.restoring import restore
 from runtime.taskexecutor.slot_process.script import returned_by
 from runtime.taskexecutor.slot_process.spark_attachment import is_data_frame
-from runtime.taskexecutor.slot_protocol.wire import WorkOrder
+from runtime.taskexecutor.slot_protocol.wire import FrameKind, WorkOrder, decode_fields
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,6 +30,7 @@ Function = Callable[..., Any]
 
 _END_TIMEOUT_MILLIS = 10_000
 """How long Spark may take to tell its listeners of the end of a query."""
+_AVAILABLE_NOW = {"availableNow": True}
 
 
 def run_query(
@@ -35,11 +40,14 @@ def run_query(
     inputs: Sequence[Any],
     order: WorkOrder,
     attached: AttachedSpark,
+    channel: Channel,
 ) -> dict[str, int]:
     """Run the query of the vertex to its end: `{"batches", "rows", "last_batch"}` of this attempt.
 
     Raises TaskError for functions that make no query, and what ended the query.
     """
+    if order.is_stopped:
+        return _Ended().value  # R61: what is behind the savepoint belongs to whoever is restored from it
     values: list[Any] = []
     for operator, function, context in zip(operators[:-1], functions, contexts, strict=False):
         arguments = [values[read] if read >= 0 else inputs[-1 - read] for read in operator.inputs or ()]
@@ -53,15 +61,64 @@ def run_query(
             "ctx.spark.readStream..., and each function behind it a DataFrame that is made of its input"
         )
         raise TaskError(message)
-    writer = _writer(sink, spec, functions[-1], contexts[-1], frame)
+    attached.follow_streams()
     directory = query_directory(order, spec)
     _require_state(attached, directory, sink.name, order.committed_batch)
-    restore(order, spec.uid, directory, writer)
-    attached.follow_streams()
-    query = writer.option("checkpointLocation", directory).queryName(sink.name).start()
-    query.awaitTermination()
-    batches, rows, last_batch = attached.ended_stream(query.runId, _END_TIMEOUT_MILLIS)
-    return {"batches": batches, "rows": rows, "last_batch": last_batch}
+
+    def run(trigger: dict[str, Any] | None) -> Any:
+        writer = _writer(sink, spec, functions[-1], contexts[-1], frame)
+        if trigger is not None:
+            writer = writer.trigger(**trigger)
+        restore(order, spec.uid, directory, writer)
+        query = writer.option("checkpointLocation", directory).queryName(sink.name).start()
+        query.awaitTermination()
+        return query.runId
+
+    trigger = None if spec.trigger is None else {**spec.trigger.as_keywords()}
+    return _run_until_released(run, trigger, attached, channel)
+
+
+class _Ended:
+    """What the runs of a query have done in this attempt."""
+
+    def __init__(self) -> None:
+        self.value = {"batches": 0, "rows": 0, "last_batch": -1}
+
+    def add(self, batches: int, rows: int, last_batch: int) -> None:
+        self.value["batches"] += batches
+        self.value["rows"] += rows
+        self.value["last_batch"] = max(self.value["last_batch"], last_batch)
+
+
+def _run_until_released(
+    run: Callable[[dict[str, Any] | None], Any],
+    trigger: dict[str, Any] | None,
+    attached: AttachedSpark,
+    channel: Channel,
+) -> dict[str, int]:
+    """Run the query, and again as often as the job's owner lets it go on."""
+    ended = _Ended()
+    following = trigger
+    while True:
+        ended.add(*attached.ended_stream(run(following), _END_TIMEOUT_MILLIS))
+        following = trigger
+        what, hold = attached.after_stream()
+        if what == "drain":
+            following = dict(_AVAILABLE_NOW)
+        elif what == "" or not _is_to_go_on(channel, hold):
+            return ended.value
+        else:
+            attached.release_stream()
+
+
+def _is_to_go_on(channel: Channel, hold: str) -> bool:
+    """Wait for the word of the owner for this hold, however long that takes. Raises TaskError for a cancelled task."""
+    while (frame := channel.take_unless_cancelled(FrameKind.RELEASE)) is not None:
+        word = decode_fields(frame.payload)
+        if word.get("hold") == hold:
+            return not word.get("finishes", False)
+    message = "the query was held, and its task is cancelled"
+    raise TaskError(message)
 
 
 def query_directory(order: WorkOrder, spec: StreamSinkSpec) -> str:
@@ -107,7 +164,4 @@ def _writer(
             raise TaskError(message)
     if spec.output_mode:
         writer = writer.outputMode(spec.output_mode)
-    if spec.trigger is not None:
-        keywords: dict[str, Any] = {**spec.trigger.as_keywords()}
-        writer = writer.trigger(**keywords)
     return writer

@@ -144,7 +144,7 @@ class TaskRunner:
 
         contexts = [SlotTaskContext(state, operator.name) for operator in operators]
         attached = self._attachment.ensure()
-        ended = run_query(operators, functions, contexts, exchange.read_inputs(), order, attached)
+        ended = run_query(operators, functions, contexts, exchange.read_inputs(), order, attached, self._channel)
         if order.outputs:
             result.partitions = exchange.write_outputs(operators[-1].name, ended)
         else:

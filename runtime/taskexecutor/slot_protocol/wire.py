@@ -50,6 +50,7 @@ class FrameKind(IntEnum):
     NO_SPARK = 2
     RUN = 3
     CANCEL = 4
+    RELEASE = 5
     ATTACHED = 11
     ATTACH_FAILED = 12
     NEED_SPARK = 13
@@ -130,6 +131,7 @@ class WorkOrder:
     its first session, and says so. `checkpoint_directory`: below which streaming queries of the job keep their state.
     `committed_batch`: what the directory of the query must have, None for nothing (R59).
     `savepoint`: what they are started from, b"" for nothing.
+    `is_stopped`: the job was stopped with a savepoint, so that its query ends before it begins.
     """
 
     attempt_id: ExecutionAttemptId
@@ -159,6 +161,7 @@ class WorkOrder:
     checkpoint_directory: str = ""
     committed_batch: int | None = None
     savepoint: bytes = b""
+    is_stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from runtime.taskexecutor.slots.spark_users import SparkUsers
 from runtime.taskexecutor.slots.spark_wishes import is_script, spark_wish
 from runtime.taskexecutor.slots.stacks import stacks_of
 from runtime.taskexecutor.slots.stream_positions import positions_of
+from runtime.taskexecutor.slots.stream_queries import StreamQueries
 from runtime.taskexecutor.slots.template_handle import ProcessExit
 from runtime.taskexecutor.slots.templates import RESTART_PAUSE, Templates
 from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
@@ -80,6 +81,7 @@ class SlotProcessPool:
             settings, clock, self._running_attempts, self._kept_attempts, lambda: self._templates.current
         )
         self.views = AttemptViews(self._running_attempts, clock, environments)
+        self.queries = StreamQueries(self._running_attempts)
         self._spark_users = None
         if spark is not None:
             self._spark_users = SparkUsers(

@@ -108,6 +108,12 @@ class RunningAttempt:
         task = self.work.task
         return task.task.is_exclusive and task.ordinal > FIRST_ORDINAL and not task.is_first_to_begin
 
+    @property
+    def query_directory(self) -> str:
+        """Where the query of a streaming task keeps its state (R59)."""
+        task = self.work.task
+        return f"{self._order.checkpoint_directory}/{task.task.stream_uid}/{task.attempt_id.subtask_index}"
+
     def begin(self) -> bytes:
         """The WorkOrder for the slot process, which begins with it."""
         self.begun_millis = self._clock.epoch_millis()
@@ -299,6 +305,7 @@ def work_order(work: SlotWork) -> WorkOrder:
         remote=work.remote,
         committed_batch=task.committed_batch,
         savepoint=job.savepoint,
+        is_stopped=task.is_stopped,
     )
 
 

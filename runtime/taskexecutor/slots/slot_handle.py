@@ -271,6 +271,10 @@ class SlotProcess(asyncio.Protocol):
         """Set the task's `cancelled`."""
         self._write(Frame(FrameKind.CANCEL))
 
+    def release(self, hold: str, *, finishes: bool) -> None:
+        """Tell it that the query which it holds has to end, or goes on (R61)."""
+        self._write(Frame(FrameKind.RELEASE, encode_fields(hold=hold, finishes=finishes)))
+
     async def strays(self) -> str:
         """R29: a sentence about what has left this process, or another slot's, and is not reaped; or about its end."""
         return await self._template.strays(self.pid)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from runtime.aio.watch import Watch
 from runtime.common.errors import PermanentError, RetryableError
-from runtime.common.stream_progress import StreamPosition
+from runtime.common.stream_progress import StreamLook, StreamPosition
 from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.taskexecutor.spark.spark_answers import WorkAsked
@@ -144,6 +144,12 @@ class SparkEnvironment(Protocol):
 
     async def stream_positions(self, session_id: str) -> tuple[StreamPosition, ...]:
         """The positions of the session's streaming queries. Raises SparkLostError, ValueError."""
+
+    async def look_at_stream(self, session_id: str, hold: str, *, drains: bool) -> StreamLook:
+        """How far the session's query is; with the id of a hold, have it end between two batches. Idempotent.
+
+        Raises SparkLostError, ValueError.
+        """
 
     async def jvm_figures(self, key: str) -> SparkJvmFigures | None:
         """Heap, garbage collection and conf of the JVM, named `key`; None without a JVM of the TaskManager."""

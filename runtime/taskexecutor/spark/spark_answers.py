@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from runtime.common.masking import masked
 from runtime.common.printable import printable
-from runtime.common.stream_progress import StreamPosition, StreamProgress
+from runtime.common.stream_progress import StreamLook, StreamPosition, StreamProgress
 from runtime.gateways.process import ConfValue
 from runtime.gateways.spark_work import (
     NAME_LENGTH_MAX,
@@ -29,6 +29,7 @@ _PROGRESS_MAX = 1 << 62
 _STREAMS_MAX = 20
 _PHASES_MAX = 20
 _ID_LENGTH_MAX = 60
+_SINK_LENGTH_MAX = 4096
 _STAGES_READ_MAX = 1000
 
 
@@ -52,6 +53,7 @@ class _Told:
 _TOLD = TypeAdapter(_Told)
 _PROGRESS = TypeAdapter(dict[str, SparkProgress])
 _POSITIONS = TypeAdapter(tuple[StreamPosition, ...])
+_LOOK = TypeAdapter(StreamLook)
 
 JVM_FIGURES = ("heap_used", "heap_committed", "heap_max", "non_heap_used", "threads", "gc_count", "gc_millis")
 _FIGURES = TypeAdapter(dict[str, int])
@@ -93,11 +95,26 @@ def read_positions(value: Any) -> tuple[StreamPosition, ...]:
     """The positions of a session's queries. Raises ValueError."""
     found = _POSITIONS.validate_json(value)
     for position in found:
-        numbers = (position.batch_id, position.state_rows, position.state_bytes)
-        is_id = len(position.query_id) <= _ID_LENGTH_MAX and printable(position.query_id) == position.query_id
-        if not is_id or not all(-1 <= number < _PROGRESS_MAX for number in numbers):
-            message = f"no position: {position}"[:500]
-            raise ValueError(message)
+        _check_position(position)
+    return found
+
+
+def _check_position(position: StreamPosition) -> None:
+    numbers = (position.batch_id, position.state_rows, position.state_bytes)
+    is_id = len(position.query_id) <= _ID_LENGTH_MAX and printable(position.query_id) == position.query_id
+    if not is_id or not all(-1 <= number < _PROGRESS_MAX for number in numbers):
+        message = f"no position: {position}"[:500]
+        raise ValueError(message)
+
+
+def read_look(value: Any) -> StreamLook:
+    """How far a session's query is. Raises ValueError."""
+    found = _LOOK.validate_json(value)
+    if found.position is not None:
+        _check_position(found.position)
+    if len(found.sink) > _SINK_LENGTH_MAX:
+        message = f"the description of a sink is longer than {_SINK_LENGTH_MAX} characters"
+        raise ValueError(message)
     return found
 
 

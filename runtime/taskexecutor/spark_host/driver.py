@@ -142,6 +142,10 @@ class Driver:
         """The last committed batches of a session's streaming queries, as JSON, in one call."""
         return str(self.jvm.org.apache.spark.SlotSession.positions(tag))
 
+    def look_at_stream(self, tag: str, hold: str, *, drains: bool) -> str:
+        """How far a session's query is, and with its end for a hold, as JSON, in one call (`jvm/HeldQueries.java`)."""
+        return str(self.jvm.org.apache.spark.SlotSession.look(tag, hold, drains))
+
     def page(self, target: str, prefix: str) -> str:
         """Spark's own page at a path, as `jvm/SparkPages.java` answers, in base64 (R58)."""
         answer = self.jvm.org.apache.spark.SparkPages.answer

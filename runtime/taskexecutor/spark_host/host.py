@@ -132,6 +132,7 @@ class SparkHost:
         looks: dict[str, Callable[..., Any]] = {
             "work": self._driver.work_of,
             "positions": self._driver.positions_of,
+            "stream": self._driver.look_at_stream,
             "progress": lambda: self._progress,
             "threads": self._threads,
             "figures": self._driver.figures,

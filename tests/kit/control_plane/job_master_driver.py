@@ -55,6 +55,7 @@ from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
+    AnswerOperation,
     DeclareRequirements,
     Effect,
     EndRunner,
@@ -65,6 +66,7 @@ from runtime.scheduler.core.effects import (
     WriteCheckpoint,
     WriteEvents,
     WriteFence,
+    WriteOperation,
     WriteResult,
 )
 from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettings
@@ -179,6 +181,8 @@ class JobMasterDriver:
         self.pending_events: WriteEvents | None = None
         self.pending_result: WriteResult | None = None
         self.pending_checkpoints: list[WriteCheckpoint] = []
+        self.pending_operations: list[WriteOperation] = []
+        self.answers: list[AnswerOperation] = []
         self.durable: list[tuple[JobEvent, ...]] = []
         self.requirements: list[JobRequirements] = []
         self.summaries: list[JobSummary] = []
@@ -217,8 +221,10 @@ class JobMasterDriver:
                 self.sent.append((incarnation, messages))
                 for message in messages if incarnation not in self.cut else ():
                     self._deliver(incarnation, message)
-            case WriteEvents() | WriteCheckpoint() | WriteResult():
+            case WriteEvents() | WriteCheckpoint() | WriteOperation() | WriteResult():
                 self._record_write(effect)
+            case AnswerOperation():
+                self.answers.append(effect)
             case DeclareRequirements(requirements):
                 self.requirements.append(requirements)
             case PublishSummary(summary):
@@ -231,7 +237,7 @@ class JobMasterDriver:
                 timers = self.deadlines if isinstance(effect, ScheduleDeadline) else self.restarts
                 timers.append(effect.at)
 
-    def _record_write(self, effect: WriteEvents | WriteCheckpoint | WriteResult) -> None:
+    def _record_write(self, effect: WriteEvents | WriteCheckpoint | WriteOperation | WriteResult) -> None:
         match effect:
             case WriteEvents():
                 assert self.pending_events is None, "two writes in flight"
@@ -239,6 +245,8 @@ class JobMasterDriver:
                 self.pending_events = effect
             case WriteCheckpoint():
                 self.pending_checkpoints.append(effect)
+            case WriteOperation():
+                self.pending_operations.append(effect)
             case WriteResult():
                 assert self.pending_events is None, "two writes in flight"
                 assert self.pending_result is None, "two results"

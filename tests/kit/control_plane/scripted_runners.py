@@ -15,6 +15,7 @@ from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.stored_jobs import encode_summary, unowned_archive
 from runtime.gateways.dispatcher import AssignJob, JobSummary, TaskCounts
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
+from runtime.gateways.operations import OperationState, StreamOperation, TriggerOperation
 from runtime.gateways.resource_manager import (
     JobRequirements,
     ResourceProfile,
@@ -104,6 +105,9 @@ class ScriptedRunner:
     def cancel_job(self, reason: str = "") -> None:
         self.reasons.append(reason)
         self.finish(JobStatus.CANCELED)
+
+    async def trigger_operation(self, wanted: TriggerOperation) -> StreamOperation:
+        return StreamOperation(wanted.trigger_id, wanted.kind, OperationState.IN_PROGRESS, 1, 1000)
 
     def notify_resources(self, waiting: Waiting) -> None:
         self.reasons.append(waiting.reason)

@@ -51,6 +51,7 @@ class TestingSlotPool:
             del self.slots[slot_index], self._ending[attempt_id]
 
     views = None
+    queries = None
 
     async def positions(self, attempts: Sequence[ExecutionAttemptId], /) -> tuple[CheckpointAnswer, ...]:
         """No query runs here."""

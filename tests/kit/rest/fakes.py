@@ -44,6 +44,7 @@ from runtime.gateways.dispatcher import (
     TaskCounts,
     is_same_run,
 )
+from runtime.gateways.operations import OperationState, StreamOperation, TriggerOperation
 from runtime.gateways.overview import JobActivity, JobMasterInfo, Takeover
 from runtime.gateways.process import (
     ConfValue,
@@ -172,6 +173,7 @@ class FakeDispatcher:
         self.graphs: dict[JobId, ArchivedExecutionGraph] = {}
         self.submitted: list[SubmitJobRequest] = []
         self.cancelled: list[JobId] = []
+        self.operations: dict[tuple[JobId, str], StreamOperation] = {}
         self.heartbeats: list[tuple[JobId, int]] = []
         self.polled: list[tuple[dict[JobId, int], str]] = []
         self.moves: list[tuple[JobId, Incarnation]] = []
@@ -248,6 +250,22 @@ class FakeDispatcher:
         if request.job_id not in self.graphs:
             raise NotFoundError(f"Job {request.job_id} not found")
         return JobDetailsResponse(self.graphs[request.job_id].to_json())
+
+    async def request_operation(self, request: TriggerOperation, /) -> StreamOperation:
+        """Remember it: IN_PROGRESS until a test says otherwise."""
+        if self.refusal is not None:
+            raise self.refusal
+        key = (request.job_id, request.trigger_id)
+        if key not in self.operations:
+            directory = f"{request.target}/savepoint-{request.job_id[:6]}-000000000001" if request.target else ""
+            self.operations[key] = StreamOperation(
+                request.trigger_id, request.kind, OperationState.IN_PROGRESS, 7, 1000, directory, request.drains
+            )
+        return self.operations[key]
+
+    async def find_operation(self, job_id: JobId, trigger_id: str, /) -> StreamOperation | None:
+        """One of them."""
+        return self.operations.get((job_id, trigger_id))
 
     def job_summaries(self) -> Sequence[JobSummary]:
         """All of them."""

@@ -321,6 +321,7 @@ class SimulatedSlotPool:
             yield nothing
 
     views = None
+    queries = None
 
     def figures(self) -> tuple[SlotFigures, ...]:
         """Nobody looks."""

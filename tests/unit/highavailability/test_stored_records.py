@@ -20,6 +20,7 @@ from runtime.common.ids import ClusterUuid, Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
 from runtime.gateways.checkpoints import QueryPosition
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
+from runtime.gateways.operations import OperationKind, OperationState, StreamOperation
 from runtime.gateways.overview import Takeover
 from runtime.highavailability import records
 from runtime.highavailability.leadership import cluster
@@ -36,6 +37,19 @@ SAMPLES: tuple[Any, ...] = (
     records.OwnerRecord(PROCESS, "host:1", (Takeover(12, PROCESS, "host:2", PROCESS, "host:1", "reason"),)),
     records.EventsRecord(POINTER),
     records.CheckpointRecord(7, 12, 34, (QueryPosition(VertexId("2" * 32), 3, "orders", "query", 41, 5, 6, 33),)),
+    records.OperationRecord(
+        StreamOperation(
+            "b" * 32,
+            OperationKind.STOP,
+            OperationState.FAILED,
+            7,
+            12,
+            "/s/savepoint-1",
+            drains=True,
+            ended_millis=34,
+            cause="because",
+        )
+    ),
     records.ResultRecord(JobStatus.FAILED, b"\xff", PAYLOAD),
     records.DoneRecord("d", JobStatus.FINISHED, b"s", "key", 1, 2, "s"),
     records.WantedRecord(wants_cancel=True, client="me", move_to=PROCESS, move_epoch=7, reason="because"),

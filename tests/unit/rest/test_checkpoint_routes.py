@@ -139,8 +139,6 @@ async def test_what_there_is_not(http: httpx.AsyncClient, fakes: RestFakes) -> N
     assert (await http.get(f"{BELOW}/details/six")).status_code == 400
     fakes.dispatcher.put(JOB, JobStatus.FINISHED)
     assert (await http.get(BELOW)).status_code == 404
-    answer = await http.post(BELOW, json={})
-    assert (answer.status_code, "execution.checkpointing.interval" in answer.text) == (409, True)
 
 
 async def test_before_the_first_summaries_tell_of_none(http: httpx.AsyncClient, fakes: RestFakes) -> None:

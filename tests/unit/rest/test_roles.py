@@ -102,15 +102,15 @@ SENSITIVE = {
     **{
         (method, f"/jobs/{{job_id}}/{what}"): Access(Role.SUBMITTER, is_own=True)
         for method, what in (
-            ("POST", "checkpoints"),
-            ("POST", "savepoints"),
-            ("POST", "stop"),
             ("GET", "yarn-stop"),
             ("PATCH", "rescaling"),
             ("PUT", "resource-requirements"),
             ("POST", "coordinators/{operator_id}"),
         )
     },
+    ("POST", "/jobs/{job_id}/checkpoints"): Access(Role.SUBMITTER, is_own=True, action="checkpoint"),
+    ("POST", "/jobs/{job_id}/savepoints"): Access(Role.SUBMITTER, is_own=True, action="savepoint"),
+    ("POST", "/jobs/{job_id}/stop"): Access(Role.SUBMITTER, is_own=True, action="stop"),
     ("POST", "/savepoint-disposal"): Access(Role.SUBMITTER),
     ("DELETE", "/datasets/{dataset_id}"): Access(Role.SUBMITTER),
     ("DELETE", "/jars/{jar_id}"): Access(Role.SUBMITTER, action="delete-jar"),

@@ -71,6 +71,7 @@ class DeploymentFactory:
             deployed_millis=execution.timestamps.get(ExecutionState.DEPLOYING, 0),
             is_first_to_begin=execution.is_first_to_begin,
             committed_batch=vertex.committed.get(index),
+            is_stopped=self._graph.finishes_queries and vertex.vertex.stream_sink is not None,
         )
 
 

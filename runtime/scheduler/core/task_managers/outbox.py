@@ -1,7 +1,7 @@
 """What one event makes a job send to each TaskManager: gathered, so that it leaves in one write and in a safe order.
 
 The order within one TaskManager: answers to offers, the job, deployments, cancels, acknowledgements, the commit,
-releases, freed slots, the checkpoint, the end of the job.
+releases, freed slots, the checkpoint, savepoints, the end of the job.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from runtime.gateways.job_master import (
     CommitOutputs,
     DeployTasks,
     EndJob,
+    EndSavepoint,
+    FinishSavepoint,
     FreeSlots,
     JobMasterToTaskManager,
     RegisterJob,
     ReleasePartitions,
     TriggerCheckpoint,
+    TriggerSavepoint,
 )
 from runtime.gateways.task import JobInformation, OutputDirectory, TaskDeploymentDescriptor
 from runtime.scheduler.core.effects import SendMessages
@@ -54,6 +57,7 @@ class Letter:
         "keeps_outputs",
         "rejected",
         "released",
+        "savepoints",
     )
 
     def __init__(self) -> None:
@@ -68,6 +72,7 @@ class Letter:
         self.released: list[PartitionId] = []
         self.freed: list[AllocationId] = []
         self.checkpoint: tuple[int, tuple[ExecutionAttemptId, ...]] | None = None
+        self.savepoints: list[TriggerSavepoint | FinishSavepoint | EndSavepoint] = []
         self.ends = False
         self.keeps_outputs = False
 
@@ -123,5 +128,6 @@ class Outbox:
             yield FreeSlots(job_id, epoch, tuple(letter.freed))
         if letter.checkpoint is not None:
             yield TriggerCheckpoint(job_id, epoch, *letter.checkpoint)
+        yield from letter.savepoints
         if letter.ends:
             yield EndJob(job_id, epoch, letter.keeps_outputs)

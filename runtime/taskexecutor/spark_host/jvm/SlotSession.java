@@ -359,6 +359,22 @@ public final class SlotSession {
     return open == null ? "[]" : SlotStreams.positions(tag, open.state, open.context);
   }
 
+  /** How far the query of a session is, and is with ending between two batches if there is a hold (`HeldQueries`). */
+  public static String look(String tag, String hold, boolean drains) throws Exception {
+    SlotSession open = withTag(tag);
+    return open == null ? "{\"phase\":\"none\",\"position\":null}" : HeldQueries.look(tag, open.state, open.context, hold, drains);
+  }
+
+  /** What follows when the query of the session has ended without a failure. */
+  public String afterStream() {
+    return HeldQueries.ended(tag);
+  }
+
+  /** The query that was held is started again. */
+  public void releaseStream() {
+    HeldQueries.forget(tag);
+  }
+
   /** Cancel the Spark jobs that the session has now; how many there were. */
   public int cancelJobs(String reason) throws Exception {
     scala.concurrent.Future cancelled = original.cancelJobsWithTagWithFuture(tag, reason);
@@ -484,6 +500,7 @@ public final class SlotSession {
   public String release() {
     OPEN.remove(tag, this);
     SlotStreams.forget(tag);
+    HeldQueries.forget(tag);
     print(null);
     List problems = new ArrayList();
     context.release(problems);

@@ -124,17 +124,53 @@ public final class SlotStreams extends StreamingQueryListener {
     for (int i = 0; i < running.length; i++) {
       StreamingQuery query = (StreamingQuery) running[i];
       if (query.sparkSession().sparkContext() == context) {
-        Object log = query.getClass().getMethod("commitLog", new Class[0]).invoke(query, new Object[0]);
-        Option latest = (Option) log.getClass().getMethod("getLatestBatchId", new Class[0]).invoke(log, new Object[0]);
-        Seen seen = seenOf(tag, String.valueOf(query.runId()));
         out.append(out.length() == 1 ? "" : ",");
-        out.append("{\"query_id\":\"").append(query.id());
-        out.append("\",\"batch_id\":").append(latest.isEmpty() ? "-1" : String.valueOf(latest.get()));
-        out.append(",\"state_rows\":").append(stateOf(seen, false));
-        out.append(",\"state_bytes\":").append(stateOf(seen, true)).append('}');
+        position(tag, query, out);
       }
     }
     return out.append(']').toString();
+  }
+
+  static void position(String tag, StreamingQuery query, StringBuilder out) throws Exception {
+    Object log = HeldQueries.call(query, "commitLog");
+    Option latest = (Option) log.getClass().getMethod("getLatestBatchId", new Class[0]).invoke(log, new Object[0]);
+    Seen seen = seenOf(tag, String.valueOf(query.runId()));
+    out.append("{\"query_id\":\"").append(query.id());
+    out.append("\",\"batch_id\":").append(latest.isEmpty() ? "-1" : String.valueOf(latest.get()));
+    out.append(",\"state_rows\":").append(stateOf(seen, false));
+    out.append(",\"state_bytes\":").append(stateOf(seen, true)).append('}');
+  }
+
+  /** The one query that the session runs; null for none, or several. */
+  static StreamingQuery runningOf(SharedState state, SparkContext context) {
+    StreamingQuery found = null;
+    Object[] running = state.activeStreamingQueries().values().toArray();
+    for (int i = 0; i < running.length; i++) {
+      StreamingQuery query = (StreamingQuery) running[i];
+      if (query.sparkSession().sparkContext() == context) {
+        if (found != null) {
+          return null;
+        }
+        found = query;
+      }
+    }
+    return found;
+  }
+
+  /** A text as JSON. */
+  static String quoted(String text) {
+    StringBuilder out = new StringBuilder("\"");
+    for (int i = 0; i < text.length(); i++) {
+      char one = text.charAt(i);
+      if (one == '"' || one == '\\') {
+        out.append('\\').append(one);
+      } else if (one < ' ') {
+        out.append(' ');
+      } else {
+        out.append(one);
+      }
+    }
+    return out.append('"').toString();
   }
 
   private static Seen seenOf(String tag, String runId) {

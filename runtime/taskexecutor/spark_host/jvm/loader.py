@@ -57,6 +57,7 @@ SOURCES: tuple[str, ...] = (
     "SlotHadoopConf",
     "SlotLogs",
     "SlotOutput",
+    "HeldQueries",
     "SlotStreams",
     "SlotSession",
     "SlotFileSystems",

@@ -1,4 +1,4 @@
-"""`flinklike savepoint`: looks at savepoints, and deletes them, where this host reaches their directory."""
+"""`flinklike savepoint inspect|list|dispose`: savepoints in directories that this host reaches."""
 
 from __future__ import annotations
 
@@ -17,19 +17,12 @@ from runtime.checkpoint.savepoint.savepoint_form import Savepoint, SavepointQuer
 from runtime.common.errors import FlinklikeError
 from runtime.common.stream_progress import NO_BATCH
 
-savepoints = typer.Typer(
-    name="savepoint",
-    help="Look at savepoints, and delete them, where this host reaches them.",
-    no_args_is_help=True,
-)
-
 _HEAD = ("uid", "subtask", "batch", "watermark", "state rows", "files", "size", "offsets")
 _LIST_HEAD = ("savepoint", "job", "name", "made", "queries", "size")
 _OFFSETS_SHOWN = 60
 Place = Annotated[Path, typer.Argument(help="directory of a savepoint")]
 
 
-@savepoints.command()
 def inspect(path: Place, as_json: AsJson = False) -> None:
     """Show what a savepoint holds: for each query the batch it ends with, its watermark, its state and its offsets."""
     savepoint = _read(path)
@@ -42,7 +35,6 @@ def inspect(path: Place, as_json: AsJson = False) -> None:
     console.print(render.table(_HEAD, [_row(query) for query in savepoint.queries]))
 
 
-@savepoints.command("list")
 def list_savepoints(
     directory: Annotated[Path, typer.Argument(help="directory of savepoints")], as_json: AsJson = False
 ) -> None:
@@ -68,7 +60,6 @@ def list_savepoints(
         raise typer.Exit(1)
 
 
-@savepoints.command()
 def dispose(path: Place) -> None:
     """Delete a savepoint, and nothing else: a directory that holds more is left as it is."""
     try:

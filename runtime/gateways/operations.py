@@ -1,0 +1,60 @@
+"""What a client asks of the state of a streaming job, and what is stored of it: a checkpoint, a savepoint, a stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from runtime.common.ids import JobId
+
+TRIGGER_ID_LENGTH_MAX = 64
+TARGET_LENGTH_MAX = 1024
+
+
+class OperationKind(Enum):
+    """CHECKPOINT: the last batches of all queries are recorded. SAVEPOINT: they are copied too. STOP: the job finishes
+    with it."""
+
+    CHECKPOINT = "CHECKPOINT"
+    SAVEPOINT = "SAVEPOINT"
+    STOP = "STOP"
+
+
+class OperationState(Enum):
+    """IN_PROGRESS until its outcome is durable."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerOperation:
+    """`trigger_id` is the client's: the same one asks once. `target`: the directory below which a savepoint is made.
+
+    `drains`: a STOP whose queries first read what is there.
+    """
+
+    job_id: JobId
+    trigger_id: str
+    kind: OperationKind
+    target: str = ""
+    drains: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOperation:
+    """An operation as it is stored. `checkpoint_id`: its number among the job's checkpoints, which no other one has.
+
+    `directory`: of the savepoint, "" for a checkpoint. `cause`: why it has failed. Times are milliseconds since 1970.
+    """
+
+    trigger_id: str
+    kind: OperationKind
+    state: OperationState
+    checkpoint_id: int
+    trigger_millis: int
+    directory: str = ""
+    drains: bool = False
+    ended_millis: int = 0
+    cause: str = ""

@@ -1,0 +1,44 @@
+"""Flink's bodies of operations, from what is stored of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runtime.gateways.operations import OperationState, StreamOperation
+from runtime.rest.bodies.java_throwable import serialized_throwable
+from runtime.rest.bodies.schema import operations as schema
+
+_CLASS = "org.apache.flink.runtime.checkpoint.CheckpointException"
+
+
+def savepoint_operation(of: StreamOperation) -> schema.SavepointOperation:
+    """The body of GET /jobs/:id/savepoints/:triggerid."""
+    outcome: schema.SavepointOutcome | None = None
+    if of.state is OperationState.COMPLETED:
+        outcome = {"location": Path(of.directory).as_uri()}
+    elif of.state is OperationState.FAILED:
+        outcome = {"failure-cause": _cause(of)}
+    return {"status": _status(of), "operation": outcome}
+
+
+def checkpoint_operation(of: StreamOperation) -> schema.CheckpointOperation:
+    """The body of GET /jobs/:id/checkpoints/:triggerid."""
+    outcome: schema.CheckpointOutcome | None = None
+    if of.state is OperationState.COMPLETED:
+        outcome = {"checkpointId": of.checkpoint_id}
+    elif of.state is OperationState.FAILED:
+        outcome = {"failureCause": _cause(of)}
+    return {"status": _status(of), "operation": outcome}
+
+
+def _status(of: StreamOperation) -> schema.OperationStatus:
+    return {"id": "IN_PROGRESS" if of.state is OperationState.IN_PROGRESS else "COMPLETED"}
+
+
+def _cause(of: StreamOperation) -> schema.CauseOfOperation:
+    trace = f"{_CLASS}: {of.cause}"
+    return {
+        "class": _CLASS,
+        "stack-trace": trace,
+        "serialized-throwable": serialized_throwable(_CLASS, of.cause, trace),
+    }
