@@ -35,7 +35,8 @@ def checkpoints(job: Job, address: Address = None, token_file: TokenFile = None,
 def _lines(body: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
     counts = body["counts"]
     told = [f"{counts[name]} {name.replace('_', ' ')}" for name in ("completed", "failed", "in_progress", "restored")]
-    yield f"every {render.duration_text(config['interval'])}: {', '.join(told)}"
+    often = f"every {render.duration_text(config['interval'])}" if config["interval"] else "none by themselves"
+    yield f"{often}: {', '.join(told)}"
     if (restored := body["latest"]["restored"]) is not None:
         when = render.time_text(restored["restore_timestamp"])
         if restored["is_savepoint"]:

@@ -249,9 +249,11 @@ class ArchivedExecutionGraph:
 
     @property
     def has_checkpointing(self) -> bool:
-        """True for a job with streaming queries whose checkpoints are recorded, be it on request."""
+        """True for a job with streaming queries whose checkpoints are recorded, or that went on from a savepoint."""
         found = self.checkpoints
-        return found is not None and (found.interval_millis > 0 or bool(found.history))
+        if found is None:
+            return False
+        return found.interval_millis > 0 or bool(found.history) or bool(found.restored_savepoint)
 
     @property
     def start_millis(self) -> int:

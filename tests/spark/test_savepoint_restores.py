@@ -130,7 +130,7 @@ def test_an_older_savepoint_puts_the_table_back(scene: Scene) -> None:
     assert scene.rows == [0, 1, 2, 3]
     assert scene.run(second, path=path) == {"batches": 2, "rows": 2, "last_batch": 3}
     assert scene.rows == [0, 1, 2, 3]
-    assert "2 files that were written behind it are no part of the table any more" in scene.log(second)
+    assert "2 file(s) that were written behind it are no part of the table any more" in scene.log(second)
 
 
 def test_state_comes_from_the_savepoint(scene: Scene) -> None:

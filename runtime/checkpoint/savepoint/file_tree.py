@@ -188,6 +188,7 @@ def _copied(path: str, descriptor: int, target: Path) -> SavepointFile:
         out.flush()
         os.fsync(out.fileno())
     seen = os.fstat(descriptor)
+    target.chmod(stat.S_IMODE(seen.st_mode) & 0o777)
     os.utime(target, ns=(seen.st_atime_ns, seen.st_mtime_ns))
     return placed
 

@@ -23,7 +23,7 @@ _Number = Annotated[int, Path(ge=0, le=(1 << 63) - 1)]
 
 
 async def _found(context: RestContext, job_id: str) -> ArchivedCheckpoints:
-    """NotFoundError where none are recorded: without streaming queries, or with the interval 0."""
+    """NotFoundError where there are none: without streaming queries, or with the interval 0 and no savepoint."""
     graph = await archived_graph(context, parse_job_id(job_id))
     if graph.checkpoints is None or not graph.has_checkpointing:
         raise NotFoundError(NOT_ENABLED)

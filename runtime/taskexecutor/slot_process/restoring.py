@@ -28,6 +28,12 @@ def restore(order: WorkOrder, uid: str, directory: str, writer: DataStreamWriter
     settings = parse_query_settings(order.savepoint)
     if settings is None:
         return
+    if order.user is not None:
+        message = (
+            "a query is not started from a savepoint where slots have users of their own (taskmanager.slots.uids): its "
+            "directory is of Spark's user, and no task may write there"
+        )
+        raise InvalidInputError(message)
     path = local_path(settings.path)
     query = QueryToRestore(
         local_path(directory),
@@ -55,8 +61,8 @@ def _tell(path: Path, uid: str, restored: RestoredQuery) -> None:
     if restored.orphans:
         more = len(restored.orphans) - _ORPHANS_SHOWN
         _logger.warning(
-            "the log of the sink of %r was put back to that batch; %d files that were written behind it are no part of "
-            "the table any more, and can be deleted: %s%s",
+            "the log of the sink of %r was put back to that batch; %d file(s) that were written behind it are no part "
+            "of the table any more, and can be deleted: %s%s",
             uid,
             len(restored.orphans),
             ", ".join(restored.orphans[:_ORPHANS_SHOWN]),

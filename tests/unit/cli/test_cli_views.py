@@ -145,6 +145,11 @@ def test_checkpoints(flinklike: RunCommand, server: RestThread) -> None:
     assert re.search(r" 5\.00 s +0/2 +0 B +Checkpoint was declined\. orders", lines[2])
     body = json.loads(flinklike("checkpoints", JOB, "--json").out)
     assert (body["counts"]["total"], body["config"]["interval"]) == (4, 10_000)
+    begun = ArchivedCheckpoints(0, 600_000, 0, 0, restored_count=1, restored_millis=9, restored_savepoint="/s/1")
+    server.do(lambda: put_checkpoints(server.dispatcher, JOB, begun))
+    every, told = flinklike("checkpoints", JOB).out.splitlines()
+    assert every == "none by themselves: 0 completed, 0 failed, 0 in progress, 1 restored"
+    assert re.match(r"restored \d{4}-.* queries were started from savepoint /s/1$", told)
     server.do(lambda: put_checkpoints(server.dispatcher, JOB, ArchivedCheckpoints(10_000, 600_000, 0, 0)))
     assert flinklike("checkpoints", JOB).out.count("\n") == 1
     server.put(JOB, JobStatus.RUNNING)

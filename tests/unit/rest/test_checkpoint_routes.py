@@ -141,6 +141,16 @@ async def test_what_there_is_not(http: httpx.AsyncClient, fakes: RestFakes) -> N
     assert (await http.get(BELOW)).status_code == 404
 
 
+async def test_the_savepoint_that_a_job_was_started_from(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    """Also where no checkpoints are made."""
+    from_savepoint = ArchivedCheckpoints(0, 600_000, 0, 0, restored_millis=9, restored_savepoint="/s/savepoint-1")
+    put_checkpoints(fakes.dispatcher, JOB, from_savepoint)
+    body = (await http.get(f"/jobs/{JOB}/checkpoints")).json()
+    assert body["latest"]["restored"] == {
+        "id": 0, "restore_timestamp": 9, "is_savepoint": True, "external_path": "/s/savepoint-1",
+    }  # fmt: skip
+
+
 async def test_before_the_first_summaries_tell_of_none(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     put_checkpoints(fakes.dispatcher, JOB, ArchivedCheckpoints(10_000, 600_000, 0, 0))
     body = (await http.get(BELOW)).json()
