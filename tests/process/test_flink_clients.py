@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.process, pytest.mark.extended, pytest.mark.timeout(180
 OPTIONS = {"taskmanager.spark.enabled": "false", "taskmanager.numberOfTaskSlots": "2"}
 NO_OP = job_graph("no-op", "tests.benchmarks.programs:no_op")
 NAP = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 600})
-NO_SAVEPOINTS = "Jobs here have no savepoints"
+NO_QUERIES = "the job has no streaming query"
 NOT_HERE = {
     "cluster.delete_dataset", "jobs.rescale", "jobs.create_savepoint", "jobs.stop",
     "jobs.get_checkpointing_configuration", "jobs.get_checkpoints", "jobs.get_checkpoint_ids",
@@ -68,9 +68,18 @@ def test_the_command_line(cluster: ScriptCluster, client: FlinklikeClient, tmp_p
 
     code, text = told("list")
     assert (code, f"{job} : nap (RUNNING)" in text) == (0, True), text
-    for action, *more in (("stop",), ("stop", "-d"), ("savepoint",), ("checkpoint",), ("cancel", "-s")):
-        code, text = told(action, *more, job)
-        assert (code, NO_SAVEPOINTS in text) == (1, True), text
+    code, text = told("stop", job)
+    assert (code, "No savepoint directory configured" in text) == (1, True), text
+    place = str(tmp_path / "savepoints")
+    for command in (
+        ("stop", "-p", place, job),
+        ("stop", "-d", "-p", place, job),
+        ("savepoint", job, place),
+        ("checkpoint", job),
+        ("cancel", "-s", place, job),
+    ):
+        code, text = told(*command)
+        assert (code, NO_QUERIES in text) == (1, True), text
     code, text = told("cancel", job)
     assert (code, f"Cancelled job {job}" in text) == (0, True), text
     assert client.wait_for_result(job).status is JobStatus.CANCELED
