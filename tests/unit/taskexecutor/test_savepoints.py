@@ -1,0 +1,212 @@
+"""Savepoints at a TaskManager: queries are copied, held until a word, and what is none is removed (R60, R61)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from runtime.aio.scope import ServiceScope
+from runtime.aio.watch import Watch
+from runtime.checkpoint.savepoint.savepoint_files import read_savepoint
+from runtime.common.errors import NotFoundError
+from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
+from runtime.common.stream_progress import NO_BATCH, QueryPhase, StreamLook, StreamPosition
+from runtime.gateways.job_master import (
+    EndSavepoint,
+    FinishSavepoint,
+    SavepointAnswered,
+    SavepointFinished,
+    TriggerSavepoint,
+)
+from runtime.taskexecutor.core.events import DoSavepoint, SavepointTold, TellOwner
+from runtime.taskexecutor.savepoints import SavepointOrder, Savepoints
+from runtime.taskexecutor.slots.stream_queries import QueryPlace, StreamQueries
+from tests.kit.control_plane.task_messages import deploy
+from tests.unit.taskexecutor.test_task_executor_core import Driver, only
+
+JOB = JobId("a" * 32)
+OPERATION = "b" * 32
+
+
+def attempt(number: int) -> ExecutionAttemptId:
+    return ExecutionAttemptId(JOB, VertexId(f"{number:032x}"), 0, 1, number)
+
+
+class Queries(StreamQueries):
+    """Queries with directories of their own, without processes."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(list)
+        self.root = root
+        self.phase = QueryPhase.HELD
+        self.batch = 1
+        self.gone: set[ExecutionAttemptId] = set()
+        self.released: list[tuple[ExecutionAttemptId, str, bool]] = []
+        for number in (1, 2):
+            own = root / f"q{number}" / "0"
+            for name in ("offsets", "commits"):
+                (own / name).mkdir(parents=True)
+                for batch in range(3):
+                    (own / name / str(batch)).write_text("v1\n{}\n{}\n")
+            (own / "metadata").write_text('{"id":"query"}')
+
+    def place(self, attempt_id: ExecutionAttemptId) -> QueryPlace:
+        if attempt_id in self.gone:
+            raise NotFoundError("no query of it runs here")
+        uid = f"q{attempt_id.counter}"
+        return QueryPlace(self.root / uid / "0", uid, 0, 1)
+
+    async def look(self, attempt_id: ExecutionAttemptId, hold: str = "", *, drains: bool = False) -> StreamLook:
+        self.place(attempt_id)
+        phase = self.phase if hold else QueryPhase.RUNNING
+        return StreamLook(phase, StreamPosition("query", self.batch), "ForeachBatchSink")
+
+    def release(self, attempt_id: ExecutionAttemptId, hold: str, *, finishes: bool) -> None:
+        self.released.append((attempt_id, hold, finishes))
+
+
+class Bench:
+    """Savepoints over two queries, and what they say."""
+
+    def __init__(self, root: Path, scope: ServiceScope) -> None:
+        self.queries = Queries(root / "checkpoints")
+        self.said: Watch[list[SavepointAnswered | SavepointFinished]] = Watch([])
+        self.savepoints = Savepoints(self.queries, scope, self._say)
+        self.directory = root / "saved" / "savepoint-aaaaaa-000000000001"
+        self.part = self.directory.with_name(f".{self.directory.name}.part")
+
+    def _say(self, told: SavepointTold) -> None:
+        self.said.set([*self.said.value, told.message])
+
+    def trigger(self, *numbers: int, holds: bool = False) -> None:
+        attempts = tuple(map(attempt, numbers))
+        self.obey(TriggerSavepoint(JOB, 7, OPERATION, str(self.part), attempts, holds=holds))
+
+    def finish(self, number: int = 5) -> None:
+        self.obey(FinishSavepoint(JOB, 7, OPERATION, str(self.part), str(self.directory), number, 1000, "job"))
+
+    def end(self, *numbers: int, finishes: bool = False, discards: bool = False) -> None:
+        attempts, part = tuple(map(attempt, numbers)), str(self.part) if discards else ""
+        self.obey(EndSavepoint(JOB, 7, OPERATION, attempts, finishes=finishes, part=part))
+
+    def obey(self, order: SavepointOrder) -> None:
+        self.savepoints.obey(order)
+
+    async def heard(self, count: int) -> list[SavepointAnswered | SavepointFinished]:
+        return await self.said.wait_until(lambda said: len(said) >= count)
+
+
+@pytest_asyncio.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    scope = ServiceScope("test")
+    await scope.open()
+    yield Bench(tmp_path, scope)
+    await scope.close()
+
+
+@pytest.mark.asyncio
+async def test_queries_are_copied_and_the_savepoint_is_made_visible_last(bench: Bench) -> None:
+    bench.trigger(1, 2)
+    answers = [one for told in await bench.heard(2) if isinstance(told, SavepointAnswered) for one in told.answers]
+    assert {(one.attempt_id, one.position and one.position.batch_id, one.declined) for one in answers} == {
+        (attempt(1), 1, ""),
+        (attempt(2), 1, ""),
+    }
+    assert not bench.directory.exists()
+    bench.finish()
+    last = (await bench.heard(3))[-1]
+    assert isinstance(last, SavepointFinished)
+    assert last.failure == ""
+    found = read_savepoint(bench.directory)
+    assert (found.job_id, found.checkpoint_id, found.job_name) == (JOB, 5, "job")
+    assert {(one.uid, one.snapshot.batch_id) for one in found.queries} == {("q1", 1), ("q2", 1)}
+    assert sorted(one.name for one in bench.directory.iterdir()) == ["_metadata", "q1", "q2"]
+    bench.finish()
+    assert (await bench.heard(4))[-1] == last, "a repeat finds it"
+    bench.finish(number=6)
+    assert isinstance(other := (await bench.heard(5))[-1], SavepointFinished)
+    assert "is another savepoint" in other.failure
+
+
+@pytest.mark.asyncio
+async def test_what_is_not_held_yet_is_not_copied(bench: Bench) -> None:
+    bench.queries.phase = QueryPhase.ENDING
+    bench.trigger(1, holds=True)
+    await asyncio.sleep(0.2)
+    assert not bench.part.exists()
+    bench.queries.phase = QueryPhase.HELD
+    await bench.heard(1)
+    assert (bench.part / "q1" / "0" / "commits" / "1").exists()
+    bench.end(1, finishes=True)
+    assert bench.queries.released == [(attempt(1), OPERATION, True)]
+
+
+@pytest.mark.asyncio
+async def test_what_cannot_be_copied_is_declined(bench: Bench) -> None:
+    bench.queries.batch = NO_BATCH
+    bench.queries.gone = {attempt(2)}
+    bench.trigger(1, 2)
+    told = await bench.heard(2)
+    declined = {
+        one.attempt_id: one.declined for each in told if isinstance(each, SavepointAnswered) for one in each.answers
+    }
+    assert "has not committed a batch yet" in declined[attempt(1)]
+    assert "no query of it runs here" in declined[attempt(2)]
+    bench.finish()
+    last = (await bench.heard(3))[-1]
+    assert isinstance(last, SavepointFinished)
+    assert "cannot be written" in last.failure
+
+
+@pytest.mark.asyncio
+async def test_what_was_copied_for_nothing_goes(bench: Bench) -> None:
+    bench.trigger(1)
+    await bench.heard(1)
+    foreign = bench.part / "q9" / "0"
+    foreign.mkdir(parents=True)
+    bench.end(1, discards=True)
+    for _ in range(200):
+        if not (bench.part / "q1").exists() and not (bench.part / ".queries").exists():
+            break
+        await asyncio.sleep(0.01)
+    assert [one.name for one in bench.part.iterdir()] == ["q9"], "of others nothing is deleted"
+    assert bench.queries.released == [(attempt(1), OPERATION, False)]
+
+
+@pytest.mark.asyncio
+async def test_an_operation_that_is_over_says_nothing_more(bench: Bench) -> None:
+    bench.queries.phase = QueryPhase.ENDING
+    bench.trigger(1, holds=True)
+    await asyncio.sleep(0.05)
+    bench.end(1)
+    bench.queries.phase = QueryPhase.HELD
+    await asyncio.sleep(0.2)
+    assert bench.said.value == []
+    assert not bench.part.exists()
+
+
+def test_a_census_names_what_is_held() -> None:
+    driver = Driver()
+    driver.activate()
+    driver.says(deploy(1, 0))
+    running = next(slot.running for slot in driver.core.slots if slot.running is not None)
+    job_id = running.job_id
+
+    def holds() -> list[str]:
+        found = driver.core.ledger.unacknowledged(job_id, {})
+        return [one.hold for one in found]
+
+    order = TriggerSavepoint(job_id, 1, OPERATION, "/s/.x.part", (running,), holds=True)
+    assert only(driver.says(order), DoSavepoint) == [DoSavepoint(order)]
+    assert holds() == [OPERATION]
+    end = EndSavepoint(job_id, 1, OPERATION, (running,))
+    assert only(driver.says(end), DoSavepoint) == [DoSavepoint(end)]
+    assert holds() == [""]
+    told = SavepointAnswered(job_id, 1, OPERATION, ())
+    assert [one.message for one in only(driver.handle(SavepointTold(told)), TellOwner)] == [told]
+    stale = SavepointAnswered(job_id, 0, OPERATION, ())
+    assert driver.handle(SavepointTold(stale)) == []
