@@ -63,6 +63,8 @@ class JobOptions(TypedDict, total=False):
     """What the cluster does when user code fails: 'restart', 'final' or 'final-when-exclusive'. None: its default."""
     configuration: Mapping[str, str] | None
     """Options of the cluster that the job has for itself: `execution.checkpointing.interval` and others."""
+    checkpoint_name: str
+    """Streaming queries keep their state under this name, not under the job's id: the next job of the name goes on."""
 
 
 def check_names(what: str, given: Mapping[str, Any], known: type) -> None:
@@ -127,6 +129,7 @@ def assemble(
         restart_strategy=restart_strategy_of(options.get("restart_strategy")),
         user_failures=user_failures_of(options.get("user_failures")),
         configuration=dict(options.get("configuration") or {}),
+        checkpoint_name=options.get("checkpoint_name", ""),
         client_version=VERSION,
     )
     _check(graph)

@@ -333,6 +333,8 @@ class JobRun:
                 self._keep(job_id, is_unanswered=True)
             raise
         except JobConflictError:
+            if self._status(job_id) is None:
+                raise  # it is in the way of another job, not of one with its id
             # An earlier try's request has arrived after all, with the code that it had pickled.
             page = self.access.job_url(job_id)
             self._log.info("Adopting job %s, which an earlier try submitted: %s", job_id, page)

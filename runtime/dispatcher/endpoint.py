@@ -252,18 +252,18 @@ class Dispatcher(ABC):
         """Make a job durable and have it run, of which another process says that it is valid."""
         self._check_open()
         _check_digest(request)
-        return await self._submit(request, _job_name(request))
+        return await self._submit(request, _head(request))
 
     async def submit_verified(self, request: SubmitJobRequest, graph: JobGraph, /) -> SubmitJobResponse:
         """The same for a graph that this process has parsed and digested: neither is done again."""
         self._check_open()
-        return await self._submit(request, graph.name)
+        return await self._submit(request, _Head(name=graph.name, checkpoint_name=graph.checkpoint_name))
 
-    async def _submit(self, request: SubmitJobRequest, name: str) -> SubmitJobResponse:
+    async def _submit(self, request: SubmitJobRequest, head: _Head) -> SubmitJobResponse:
         source = ev.JobSource(
             job_id=request.job_id,
             digest=request.digest,
-            name=name,
+            name=head.name,
             graph=request.graph,
             graph_key="",
             submit_millis=self._services.clock.epoch_millis(),
@@ -272,6 +272,7 @@ class Dispatcher(ABC):
             namespace=request.namespace or DEFAULT_NAMESPACE,
             trace=request.trace,
             program_run=request.program_run,
+            checkpoint_name=head.checkpoint_name,
         )
         clock, metrics = self._services.clock, self._services.metrics
         begin = clock.monotonic()
@@ -512,16 +513,17 @@ def _check_digest(request: SubmitJobRequest) -> None:
         raise InvalidInputError(message)
 
 
-class _Named(BaseModel):
-    """The name alone: REST has read the whole graph before."""
+class _Head(BaseModel):
+    """Its names alone: REST has read the whole graph before."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     name: str
+    checkpoint_name: str = ""
 
 
-def _job_name(request: SubmitJobRequest) -> str:
+def _head(request: SubmitJobRequest) -> _Head:
     try:
-        return _Named.model_validate_json(request.graph).name
+        return _Head.model_validate_json(request.graph)
     except ValidationError as error:
         message = f"job {request.job_id}: the job graph is not a JSON object with a name"
         raise InvalidInputError(message) from error

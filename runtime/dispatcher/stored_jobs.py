@@ -46,6 +46,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
         namespace=graph.namespace,
         trace=graph.trace,
         program_run=graph.program_run,
+        checkpoint_name=graph.checkpoint_name,
     )
     owner = None
     if stored.owner is not None:

@@ -103,6 +103,7 @@ class JobTransactions:
             source.trace,
             source.program_run,
             self._services.checkpointing(source.graph),
+            source.checkpoint_name,
         )
         outcome = await self._store.submit(source.job_id, record, owner)
         match outcome:

@@ -113,6 +113,7 @@ class JobInformation:
     may run one after another in the same slot process. `secrets` are names: the values never leave the TaskManager,
     which has some of them for one `namespace` only; "" from older owners means the default one. `jars` are for the
     class path of the job's Spark. `savepoint`: what streaming queries are started from (jobgraph's form), b"" for none.
+    `checkpoint_name` names the state of its streaming queries; "": its id does (R59).
     """
 
     job_id: JobId
@@ -131,6 +132,7 @@ class JobInformation:
     namespace: str = ""
     jars: tuple[BlobReference, ...] = ()
     savepoint: bytes = b""
+    checkpoint_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

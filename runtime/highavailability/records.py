@@ -29,6 +29,7 @@ class GraphRecord:
 
     `trace`: the context of the job's trace, "" where nobody is told traces. `program_run`: as in SubmitJobRequest.
     `checkpointing`: what holds for a streaming job under every owner; None for other jobs, and in earlier releases.
+    `checkpoint_name`: that of the graph (R59).
     """
 
     graph: Payload
@@ -40,6 +41,7 @@ class GraphRecord:
     trace: str = ""
     program_run: str = ""
     checkpointing: CheckpointSettings | None = None
+    checkpoint_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

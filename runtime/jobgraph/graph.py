@@ -184,6 +184,8 @@ class JobGraph(JobGraphModel):
     restart_strategy: RestartStrategyField | None = None
     user_failures: UserFailures | None = None
     configuration: Annotated[dict[str, str], FailFast()] = Field(default_factory=dict, exclude_if=_is_empty)
+    checkpoint_name: str = Field(default="", exclude_if=lambda name: not name)
+    """Names the directory of the state of all streaming queries of the job, in place of its id; "": the id does."""
     client_version: str = ""
     savepoint: SavepointRestoreSettings | None = Field(default=None, exclude_if=lambda savepoint: savepoint is None)
 

@@ -57,6 +57,15 @@ class StreamSinkSpec(JobGraphModel):
     is_batch_function: bool = False
 
 
+def checkpoint_name_problems(name: str) -> Iterator[str]:
+    """The problem of a name for the state of a job's queries, if it has one."""
+    if len(name) > UID_LENGTH_MAX or not _UID.match(name):
+        yield (
+            f"checkpoint name {name[:80]!r} names a directory: it has 1 to {UID_LENGTH_MAX} letters, digits, blanks "
+            "and '_.=@+-', and begins with a letter, a digit or '_'"
+        )
+
+
 def sink_spec_problems(label: str, spec: StreamSinkSpec) -> Iterator[str]:
     """Every problem of a stream sink as one sentence each."""
     if len(spec.uid) > UID_LENGTH_MAX or not _UID.match(spec.uid):

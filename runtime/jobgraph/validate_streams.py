@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from runtime.jobgraph.graph import JobGraph, JobVertex, Operator, OperatorKind
 from runtime.jobgraph.savepoints import savepoint_problems
-from runtime.jobgraph.streams import sink_spec_problems
+from runtime.jobgraph.streams import checkpoint_name_problems, sink_spec_problems
 
 _INNER = frozenset({OperatorKind.MAP, OperatorKind.APPLY})
 
@@ -19,6 +19,18 @@ def stream_problems(graph: JobGraph) -> Iterator[str]:
         if count > 1:
             yield f"stream uid {uid[:80]!r} is used more than once: each query has a state of its own"
     yield from savepoint_problems(graph.savepoint, graph.queries)
+    if graph.checkpoint_name:
+        yield from checkpoint_name_problems(graph.checkpoint_name)
+        if not uids:
+            yield (
+                f"checkpoint name {graph.checkpoint_name[:80]!r} has no effect: the job has no stream sink, and a "
+                "query that a script starts keeps its state where the script says"
+            )
+        if graph.savepoint is not None:
+            yield (
+                f"the job goes on from what lies under its checkpoint name {graph.checkpoint_name[:80]!r}, so it "
+                "cannot be started from a savepoint: leave out one of them"
+            )
     for vertex in graph.vertices:
         yield from _vertex_problems(graph, vertex)
 

@@ -96,6 +96,29 @@ def test_the_long_job(airflow_database: None, cluster: ScriptCluster) -> None:
     assert jobs_of(cluster, "long-job") == ["FINISHED"]
 
 
+def test_a_stream_is_fed_watched_stopped_and_checked(airflow_database: None, cluster: ScriptCluster) -> None:
+    del airflow_database
+    run = run_dag("stream_orders", {"files": 6, "pause": 0.2})
+    assert str(run.state) == "success"
+    found = xcom(run, "compare")
+    assert found["orders"] == xcom(run, "orders_come") == 301
+    assert found["windows"] >= 3 * 9, "ten minutes of three shops, of which the ends may be cut"
+    assert xcom(run, "orders_are_kept")["ledger"]["rows"] == 301
+    assert jobs_of(cluster, "orders-as-they-come") == ["CANCELED"]
+    assert xcom(run, "stop") == {xcom(run, "stream"): "CANCELED"}
+
+
+def test_each_run_reads_what_has_come_since_the_one_before(airflow_database: None, cluster: ScriptCluster) -> None:
+    del airflow_database
+    seen = []
+    for orders in (100, 10):
+        run = run_dag("ingest_orders", {"orders": orders})
+        assert str(run.state) == "success"
+        seen.append((xcom(run, "ingest")["rows"], xcom(run, "ingest")["last_batch"], xcom(run, "in_table")))
+    assert seen == [(100, 0, {"rows": 100, "orders": 100}), (10, 1, {"rows": 110, "orders": 110})]
+    assert jobs_of(cluster, "ingest-orders") == ["FINISHED"] * 2
+
+
 def jobs_of(cluster: ScriptCluster, name: str) -> list[str]:
     with cluster.connect() as client:
         return [one["state"] for one in client.get("/jobs/overview")["jobs"] if one["name"] == name]
@@ -104,8 +127,10 @@ def jobs_of(cluster: ScriptCluster, name: str) -> list[str]:
 def test_every_dag_is_tested() -> None:
     assert {path.stem for path in (Path(__file__).resolve().parents[2] / "dags").glob("*.py")} == {
         "deferred_long_job",
+        "ingest_orders",
         "mapped_partitions",
         "migrated_spark_submit",
+        "stream_orders",
         "tpch_revenue",
         "word_count",
     }

@@ -10,7 +10,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 
 from airflow_flinklike.decorators.branch import FlinklikeBranchOperator
 from airflow_flinklike.decorators.sensor import FlinklikePokeOperator
-from airflow_flinklike.exceptions import JobCanceledError, JobFailedError, JobNotFoundError, PipelineError
+from airflow_flinklike.exceptions import (
+    JobCanceledError,
+    JobConflictError,
+    JobFailedError,
+    JobNotFoundError,
+    PipelineError,
+)
 from airflow_flinklike.operators.adoption import SharedTask, TaskLife, number_after
 from airflow_flinklike.sensors.stream import FlinklikeStreamSensor
 from airflow_flinklike.task_instance.stored_job import STORE_KEY
@@ -148,6 +154,14 @@ def test_what_contradicts_itself_is_refused_when_the_dag_is_parsed(fields: dict[
 def test_what_needs_the_value_waits_for_the_end(operator: Any) -> None:
     with pytest.raises(PipelineError, match="task 'run': "):
         operator(task_id="run", python_callable=lambda: True, wait_for="running")
+
+
+def test_a_job_that_another_one_keeps_away_is_no_job_of_an_earlier_try(
+    rest: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "submit", lambda _: (409, {"errors": ["job x may work on the checkpoints 'orders'"]}))
+    with pytest.raises(JobConflictError, match="may work on the checkpoints 'orders'"):
+        submit("hang").execute(context())
 
 
 # --- one job for all runs -------------------------------------------------------------------------------------

@@ -127,6 +127,36 @@ def test_a_query_does_not_begin_anew_where_its_batches_are_not(slots: SlotBox, j
     assert refused(0) is None, "it goes on"
 
 
+def test_the_next_job_goes_on_under_the_name_of_the_one_before(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
+    parts = query(files, rows_of, trigger=NOW, is_batch_function=True)
+    write(tmp_path / "in", "1.json", range(10))
+    named: dict[str, Any] = {"params": params, "checkpoint_name": f"orders of {job}"}
+    assert run(slots, slots.work(*parts, job_id=job, **named))[1] == {"batches": 1, "rows": 10, "last_batch": 0}
+    write(tmp_path / "in", "2.json", range(5))
+    other = JobId(f"{next(_jobs):032x}")
+    assert run(slots, slots.work(*parts, job_id=other, **named))[1] == {"batches": 1, "rows": 5, "last_batch": 1}
+    own = slots.directory / "checkpoints" / "named" / "default" / f"orders of {job}"
+    assert sorted(one.name for one in (own / "sink").iterdir()) == ["0", "_parallelism=1"]
+    assert not (slots.directory / "checkpoints" / job).exists()
+
+
+def test_state_of_another_parallelism_is_not_taken_for_that_of_this(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
+    parts = query(files, rows_of, trigger=NOW, is_batch_function=True)
+    write(tmp_path / "in", "1.json", range(10))
+    named: dict[str, Any] = {"params": params, "checkpoint_name": f"orders {job}", "job_id": job}
+    for subtask in range(2):
+        run(slots, slots.work(*parts, **named, subtask=subtask, parallelism=2))
+    listener, running = slots.begin(slots.work(*parts, **named, parallelism=1))
+    slots.end(running)
+    failure = listener.terminal.failure
+    assert failure is not None
+    assert not failure.is_recoverable
+    assert "is of 2 subtasks, and the query has 1: give it parallelism 2, or the job another" in failure.message
+    assert len((tmp_path / "out").read_text().splitlines()) == 20
+
+
 def test_each_subtask_and_each_uid_has_a_directory(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
     params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
     write(tmp_path / "in", "1.json", range(3))

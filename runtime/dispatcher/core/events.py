@@ -37,6 +37,7 @@ class JobSource:
     namespace: str = DEFAULT_NAMESPACE
     trace: str = ""
     program_run: str = ""
+    checkpoint_name: str = ""
 
     def is_same(self, other: JobSource) -> bool:
         """The same content, or the same run of a program (R54), of the same submitter (R48)."""

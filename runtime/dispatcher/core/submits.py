@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from runtime.common.errors import BackpressureError
+from runtime.common.errors import BackpressureError, ConflictError
 from runtime.common.ids import JobId
 from runtime.dispatcher.core import answers
 from runtime.dispatcher.core import effects as ef
@@ -64,7 +64,7 @@ class Submits:
             return self._again(entry, source, request)
         if finished is not None:
             return [answers.answer_finished(request, source, finished)]
-        refusal = self._refusal(request, source)
+        refusal = self._of_checkpoints(request, source) or self._refusal(request, source)
         if refusal is not None:
             return [refusal]
         entry = new_entry(source)
@@ -127,6 +127,27 @@ class Submits:
             counter[key] += by
             if not counter[key]:
                 del counter[key]
+
+    def _of_checkpoints(self, request: int, source: ev.JobSource) -> ef.DispatcherEffect | None:
+        """Why the job cannot have the state of its name now: another one may have queries on it (R59).
+
+        The jobs of this term are all that there are, and no other term writes one (R1). A job with a result runs no
+        query any more (R16). Which state a job uses whose graph cannot be read, nobody knows.
+        """
+        name = source.checkpoint_name
+        if not name:
+            return None
+        for other in self._jobs:
+            if other.phase.state in {JobPhase.TERMINAL, JobPhase.DONE}:
+                continue
+            there = other.source
+            if (there.namespace, there.checkpoint_name) == (source.namespace, name) or not there.digest:
+                message = (
+                    f"submit refused: job {there.job_id} ({there.name[:80]}), which has not ended, may work on the "
+                    f"checkpoints {name!r}: cancel it, wait for its end, or give this job another checkpoint_name"
+                )
+                return ef.Refuse(request, ConflictError(message))
+        return None
 
     def _refusal(self, request: int, source: ev.JobSource) -> ef.DispatcherEffect | None:
         """Why a submit has to wait; None when it has not."""

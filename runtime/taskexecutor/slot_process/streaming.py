@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from runtime.common.errors import NonRecoverableError
 from runtime.jobgraph.graph import Operator
 from runtime.jobgraph.streams import StreamSinkSpec
 from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Function = Callable[..., Any]
+
+_PARALLELISM = "_parallelism="
+"""Beginning of the name of an empty directory beside those of the subtasks."""
 
 _END_TIMEOUT_MILLIS = 10_000
 """How long Spark may take to tell its listeners of the end of a query."""
@@ -61,6 +65,8 @@ def run_query(
             "ctx.spark.readStream..., and each function behind it a DataFrame that is made of its input"
         )
         raise TaskError(message)
+    if order.is_checkpoint_named:
+        _keep_parallelism(order, spec, attached)
     attached.follow_streams()
     directory = query_directory(order, spec)
     _require_state(attached, directory, sink.name, order.committed_batch)
@@ -138,6 +144,31 @@ def _require_state(attached: AttachedSpark, directory: str, name: str, committed
         "its sources"
     )
     raise StateNotFoundError(message)
+
+
+def _keep_parallelism(order: WorkOrder, spec: StreamSinkSpec, attached: AttachedSpark) -> None:
+    """Mark the state of a uid with its parallelism, since each subtask finds its own by number.
+
+    Raises NonRecoverableError where an earlier job had another one: batches would be lost.
+    """
+    spark = attached.spark
+    paths = _jvm_of(spark).org.apache.hadoop.fs
+    of_uid = paths.Path(f"{order.checkpoint_directory}/{spec.uid}")
+    files = of_uid.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001 - as below
+    mark = f"{_PARALLELISM}{order.parallelism}"
+    names = [one.getPath().getName() for one in files.listStatus(of_uid)] if files.exists(of_uid) else []
+    if others := [name for name in names if name.startswith(_PARALLELISM) and name != mark]:
+        before = others[0].removeprefix(_PARALLELISM)
+        message = (
+            f"the state of {spec.uid!r} in {of_uid} is of {before} subtasks, and the query has {order.parallelism}: "
+            f"give it parallelism {before}, or the job another checkpoint_name, under which it begins anew"
+        )
+        raise NonRecoverableError(message)
+    files.mkdirs(paths.Path(of_uid, mark))
+
+
+def _jvm_of(spark: Any) -> Any:
+    return spark._jvm  # noqa: SLF001 - PySpark has no other way to Hadoop's file systems
 
 
 def _streaming_frame(operator: Operator, value: Any) -> Any:

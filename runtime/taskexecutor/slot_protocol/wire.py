@@ -128,7 +128,8 @@ class WorkOrder:
     logs. `ships_files`: the job brings files or an environment, so that its Python workers must be its own. `brought`:
     names in its directory that the job has brought. `user`: the user of the slot; None: the TaskManager's user. `jars`:
     for the class path of a Java application. `may_move`: a script that needs another Spark for its static conf ends at
-    its first session, and says so. `checkpoint_directory`: below which streaming queries of the job keep their state.
+    its first session, and says so. `checkpoint_directory`: below which streaming queries of the job keep their state;
+    `is_checkpoint_named`: other jobs do so before and after it.
     `committed_batch`: what the directory of the query must have, None for nothing (R59).
     `savepoint`: what they are started from, b"" for nothing.
     `is_stopped`: the job was stopped with a savepoint, so that its query ends before it begins.
@@ -162,6 +163,7 @@ class WorkOrder:
     committed_batch: int | None = None
     savepoint: bytes = b""
     is_stopped: bool = False
+    is_checkpoint_named: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,18 @@ from functools import cached_property
 from runtime.common.accumulators import UserAccumulator
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId
+from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
 from runtime.common.states import ExecutionState
 from runtime.gateways.spark_work import SparkWork
-from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics, TaskProgress
+from runtime.gateways.task import (
+    FailureInfo,
+    JobInformation,
+    OutputDirectory,
+    TaskExecutionReport,
+    TaskMetrics,
+    TaskProgress,
+)
 from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.containment.shared_memory import HeldFiles
 from runtime.taskexecutor.slot_protocol.failures import of_system
@@ -76,9 +84,11 @@ class RunningAttempt:
 
     @cached_property
     def _order(self) -> WorkOrder:
-        order, job_id = work_order(self.work), self.work.job.job_id
         return replace(
-            order, may_move=self.may_move, checkpoint_directory=f"{self._checkpoint_directory.rstrip('/')}/{job_id}"
+            work_order(self.work),
+            may_move=self.may_move,
+            checkpoint_directory=f"{self._checkpoint_directory.rstrip('/')}/{checkpoints_of(self.work.job)}",
+            is_checkpoint_named=bool(self.work.job.checkpoint_name),
         )
 
     def move(self, spec: EnvironmentSpec) -> None:
@@ -274,6 +284,13 @@ class RunningAttempt:
             accumulators=self._accumulators if state.is_terminal else (),
             spark_work=self.spark_work,
         )
+
+
+def checkpoints_of(job: JobInformation) -> str:
+    """Where a job's queries keep their state, below the TaskManager's directory for that (R59). No id is `named`."""
+    if not job.checkpoint_name:
+        return job.job_id
+    return f"named/{job.namespace or DEFAULT_NAMESPACE}/{job.checkpoint_name}"
 
 
 def work_order(work: SlotWork) -> WorkOrder:

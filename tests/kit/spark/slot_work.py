@@ -107,6 +107,7 @@ def slot_work(
     python_path: tuple[Path, ...] = (),
     secrets: Mapping[str, str] | None = None,
     savepoint: bytes = b"",
+    checkpoint_name: str = "",
 ) -> SlotWork:
     """One attempt of a chain, with a fresh attempt id."""
     work = directory / "jobs" / job_id / "work"
@@ -125,6 +126,7 @@ def slot_work(
         wheels=(),
         reuse_key=reuse_key,
         savepoint=savepoint,
+        checkpoint_name=checkpoint_name,
     )
     vertex_id: VertexId = vertex_id_of(vertex)
     task = TaskDeploymentDescriptor(

@@ -202,3 +202,21 @@ def test_the_cluster_checks_how_a_query_hangs_together(change_of: dict[str, Any]
     broken = graph.model_copy(update={"vertices": (vertex.model_copy(update={"operators": operators}),)})
     with pytest.raises(InvalidInputError, match=expected):
         check_job_graph(broken.without_caches())
+
+
+def test_a_name_for_the_state_is_that_of_a_directory_and_of_queries() -> None:
+    def graph(name: str) -> JobGraph:
+        pipeline = Pipeline("p", checkpoint_name=name)
+        pipeline.stream_source("s", read).stream_sink("t", write)
+        return pipeline.job_graph()
+
+    assert graph("orders of 2026").checkpoint_name == "orders of 2026"
+    assert parse_job_graph(graph("orders").canonical_json()).checkpoint_name == "orders"
+    assert "checkpoint_name" not in graph("").document(), "as earlier releases write it"
+    for name in ("../x", "a/b", ".", "x" * 201, "a\n"):
+        with pytest.raises(PipelineError, match="names a directory: it has 1 to 200 letters"):
+            graph(name)
+    without = Pipeline("p", checkpoint_name="orders")
+    without.source("s", read)
+    with pytest.raises(PipelineError, match="checkpoint name 'orders' has no effect: the job has no stream sink"):
+        without.job_graph()

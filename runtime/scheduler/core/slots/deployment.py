@@ -100,6 +100,7 @@ def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) 
         secrets=graph.secrets,
         namespace=namespace,
         savepoint=dump_query_settings(graph.savepoint, graph.queries),
+        checkpoint_name=graph.checkpoint_name,
     )
 
 
