@@ -27,6 +27,7 @@ from tests.benchmarks import (
     scheduler_core,
     soak,
     spark,
+    streaming,
     traces,
     triggers,
 )
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     **dashboard.BENCHMARKS,
     **denials.BENCHMARKS,
     **hostile.BENCHMARKS,
+    **streaming.BENCHMARKS,
     "scheduler-core": scheduler_core.scheduler_core,
     "job-lists": job_lists.job_lists,
     "rpc-stream": rpc_stream.rpc_stream,

@@ -18,7 +18,7 @@ from tests.kit.spark.spark_box import QUICK_JVM
 
 CLUSTER = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 SPARK = [*CLUSTER, pytest.mark.spark, pytest.mark.timeout(1500)]
-SPARK_NAMES = ("slot-memory", "spark", "start", "environments")
+SPARK_NAMES = ("slot-memory", "spark", "start", "environments", "streaming")
 
 EXPECTED: Mapping[str, tuple[str, ...]] = {
     "no-op": (
@@ -86,6 +86,13 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "20 FlinklikeSubmitOperators at once, trigger to the last end",
     ),
     "soak": ("listeners, after the first third of 54 jobs", "listeners, at the end", "heap MB, at the end"),
+    "streaming": (
+        "submit to first batch p50",
+        "cancel to the first batch of the next job under the same name p50",
+        "wish to fail to the first batch of the next attempt p50",
+        "plain Spark, warm session: stop to the first batch of the next start p50",
+        "CPU of the TaskManager with 2 idle queries that look each second",
+    ),
     "etcd-writes": ("guarded put, grouped, 16 callers: per second", "no-op job, 1 callers: etcd transactions"),
 }
 MARKS: Mapping[str, list[pytest.MarkDecorator]] = {

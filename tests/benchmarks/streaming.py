@@ -1,0 +1,215 @@
+"""Streaming queries: submit to first batch, stop and failure to the next first batch, and what idle ones cost.
+
+Beside them a plain Spark that stops and starts the same query in a warm session of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+
+from airflow_flinklike import FixedDelayRestartStrategy, Pipeline
+from runtime.jobgraph.graph import JobGraph
+from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster, job_ids, result, submit, until_running
+from tests.benchmarks.measure import Report, Target, job_prefix
+from tests.kit.spark.plain_spark import plain_spark_environment
+
+_CODE = "tests.benchmarks.stream_programs"
+_LONGEST = 120.0
+_QUIET = 5.0
+_CPU_MAX = Target("15", "15")
+
+_PLAIN = """
+import json, sys, time
+from pyspark.sql import SparkSession
+directory, rounds = sys.argv[1], int(sys.argv[2])
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config(
+    "spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
+stamps = []
+def stamp(batch, batch_id):
+    batch.count()
+    stamps.append(time.time())
+def start():
+    rates = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    return rates.writeStream.foreachBatch(stamp).option("checkpointLocation", directory).start()
+def first(since):
+    while not stamps or stamps[-1] < since:
+        time.sleep(0.002)
+    return next(one for one in stamps if one >= since) - since
+begun = time.time()
+query = start()
+starts, stops = [first(begun)], []
+for _ in range(rounds):
+    begun = time.time()
+    query.stop()
+    del stamps[:]
+    query = start()
+    stops.append(first(begun))
+query.stop()
+print(json.dumps({"start": starts, "stop": stops}))
+"""
+
+
+def streaming(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
+    """Figures of queries with work, then of queries without."""
+    rounds, queries, seconds = (2, 2, 2.0) if small else (10, 20, 60.0)
+    asyncio.run(_batches(cluster, report, rounds))
+    plain = _plain(cluster.run / "plain", rounds)
+    report.add_distribution("plain Spark, warm session: stop to the first batch of the next start", plain["stop"], "s")
+    report.add("plain Spark, warm session: first start to its first batch", plain["start"][0], "s")
+    asyncio.run(_idle(cluster, report, queries, seconds))
+
+
+# --- batches --------------------------------------------------------------------------------------------------
+
+
+async def _batches(cluster: ScriptCluster, report: Report, rounds: int) -> None:
+    first, stopped, failed = list[float](), list[float](), list[float]()
+    stamps = cluster.run / "stamps"
+    graph = _working(stamps)
+    ids = iter(job_ids(job_prefix(), 1 + rounds))
+    async with cluster.client() as client:
+        job_id = next(ids)
+        first.append(await _first_batch(client, job_id, graph, stamps, time.time()))
+        for _ in range(rounds):
+            begun = time.time()
+            _wish_to_fail(stamps).touch()
+            failed.append(await _stamped(stamps, begun, after_raise=True) - begun)
+            begun = time.time()
+            await _cancel(client, job_id)
+            stamps.unlink()
+            submitted = time.time()
+            job_id = next(ids)
+            spent = await _first_batch(client, job_id, graph, stamps, submitted)
+            first.append(spent)
+            stopped.append(submitted - begun + spent)
+        await _cancel(client, job_id)
+    report.add_distribution("submit to first batch", first, "s")
+    report.add_distribution("cancel to the first batch of the next job under the same name", stopped, "s")
+    report.add_distribution("wish to fail to the first batch of the next attempt", failed, "s")
+
+
+async def _first_batch(client: httpx.AsyncClient, job_id: str, graph: JobGraph, stamps: Path, begun: float) -> float:
+    await submit(client, job_id, graph)
+    return await _stamped(stamps, begun) - begun
+
+
+async def _stamped(stamps: Path, since: float, *, after_raise: bool = False) -> float:
+    """When the first batch since then was; of one that was to fail, the first behind the failure."""
+    is_due = not after_raise
+    async with asyncio.timeout(_LONGEST):
+        while True:
+            if not is_due and not _is_wished(stamps):
+                is_due, since = True, time.time()
+            if is_due and (found := _batches_since(stamps, since)):
+                return found[0]
+            await asyncio.sleep(0.003)
+
+
+def _wish_to_fail(stamps: Path) -> Path:
+    return Path(f"{stamps}.raise")
+
+
+def _is_wished(stamps: Path) -> bool:
+    return _wish_to_fail(stamps).exists()
+
+
+def _batches_since(stamps: Path, since: float) -> list[float]:
+    """The times of the batches; the line that is being written is left out."""
+    text = stamps.read_text() if stamps.exists() else ""
+    times = [float(line.split()[0]) for line in text.split("\n")[:-1]]
+    return [at for at in times if at >= since]
+
+
+async def _cancel(client: httpx.AsyncClient, job_id: str) -> None:
+    answer = await client.patch(f"/jobs/{job_id}")
+    assert answer.status_code == 202, answer.text
+    ended = await result(client, job_id)
+    assert ended["application-status"] == "CANCELED", ended
+
+
+def _working(stamps: Path) -> JobGraph:
+    pipeline = Pipeline(
+        "benchmark-stream",
+        params={"stamps": str(stamps)},
+        checkpoint_name="benchmark",
+        restart_strategy=FixedDelayRestartStrategy(attempts=1000, delay_seconds=0),
+        user_failures="restart",
+    )
+    pipeline.stream_source("rates", f"{_CODE}:rates").stream_sink("stamp", f"{_CODE}:stamp", foreach_batch=True)
+    return pipeline.build().graph
+
+
+def _plain(directory: Path, rounds: int) -> dict[str, Sequence[float]]:
+    command = [sys.executable, "-c", _PLAIN, str(directory), str(rounds)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=plain_spark_environment())
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Sequence[float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+# --- idle queries ---------------------------------------------------------------------------------------------
+
+
+async def _idle(cluster: ScriptCluster, report: Report, queries: int, seconds: float) -> None:
+    """Queries that look for something new, each second or as often as they like, and find nothing."""
+    empty = cluster.run / "empty"
+    empty.mkdir()
+    async with cluster.client() as client:
+        await asyncio.sleep(_QUIET)
+        report.add("CPU of the TaskManager without a query", await _cpu(cluster, seconds), "%")
+        for trigger, words in (("1 second", "each second"), (None, "without an interval")):
+            graph = _waiting(empty, queries, trigger)
+            (job_id,) = job_ids(job_prefix(), 1)
+            await submit(client, job_id, graph)
+            await until_running(client, [job_id])
+            await _all_run(client, job_id, queries)
+            await asyncio.sleep(_QUIET)
+            target = _CPU_MAX if trigger is not None else Target()
+            name = f"CPU of the TaskManager with {queries} idle queries that look {words}"
+            report.add(name, await _cpu(cluster, seconds), "%", target)
+            await _cancel(client, job_id)
+
+
+async def _all_run(client: httpx.AsyncClient, job_id: str, queries: int) -> None:
+    async with asyncio.timeout(_LONGEST + 5 * queries):
+        while True:
+            answer = await client.get(f"/jobs/{job_id}")
+            (vertex,) = answer.json()["vertices"]
+            if vertex["tasks"]["RUNNING"] == queries:
+                return
+            await asyncio.sleep(0.2)
+
+
+async def _cpu(cluster: ScriptCluster, seconds: float) -> float:
+    """Percent of one core, of the TaskManager with all below it."""
+    before = cluster.cpu()["taskmanager"]
+    await asyncio.sleep(seconds)
+    return 100 * (cluster.cpu()["taskmanager"] - before) / seconds
+
+
+def _waiting(empty: Path, queries: int, trigger: str | None) -> JobGraph:
+    pipeline = Pipeline("benchmark-idle-streams", params={"empty": str(empty)}, parallelism=queries)
+    source = pipeline.stream_source("nothing", f"{_CODE}:nothing")
+    source.stream_sink("drop", f"{_CODE}:drop", foreach_batch=True, trigger=trigger)
+    return pipeline.build().graph
+
+
+OPTIONS = {
+    "taskmanager.numberOfTaskSlots": "20",
+    "taskmanager.memory.task.size": "10 gb",
+    "taskmanager.spark.class-archive": "true",
+}
+SMALL_OPTIONS = {
+    "taskmanager.numberOfTaskSlots": "2",
+    "taskmanager.spark.warm-up.count": "1",
+    "taskmanager.spark.class-archive": "false",
+}
+BENCHMARKS = {"streaming": ClusterBenchmark("Streaming queries", OPTIONS, SMALL_OPTIONS, streaming)}
