@@ -14,6 +14,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.states import JobType
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 from runtime.jobgraph.parsing import check_job_graph, parse_job_graph
+from runtime.jobgraph.savepoints import SavepointRestoreSettings
 from runtime.jobgraph.streams import StreamTrigger, TriggerKind
 
 
@@ -220,3 +221,12 @@ def test_a_name_for_the_state_is_that_of_a_directory_and_of_queries() -> None:
     without.source("s", read)
     with pytest.raises(PipelineError, match="checkpoint name 'orders' has no effect: the job has no stream sink"):
         without.job_graph()
+
+
+def test_a_name_and_a_savepoint_are_two_places_to_go_on_from() -> None:
+    pipeline = Pipeline("p", checkpoint_name="orders")
+    pipeline.stream_source("s", read).stream_sink("t", write)
+    settings = SavepointRestoreSettings(path="/savepoints/savepoint-1")
+    both = pipeline.job_graph().model_copy(update={"savepoint": settings})
+    with pytest.raises(InvalidInputError, match="cannot be started from a savepoint: leave out one of them"):
+        check_job_graph(both.without_caches())
