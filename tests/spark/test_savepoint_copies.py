@@ -39,6 +39,12 @@ CONFS = {
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
     },
+    "rocksdb-with-ids": {
+        PROVIDER: f"{STATE}.RocksDBStateStoreProvider",
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
+    },
 }
 COPIES = 10
 FILES = 16

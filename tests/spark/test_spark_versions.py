@@ -17,6 +17,7 @@ CONTRACT = (
     "tests/spark/test_accumulators.py",
     "tests/spark/test_planner_workers.py",
     "tests/spark/test_streaming_workers.py",
+    "tests/spark/test_savepoint_restores.py",
     "tests/process/test_script_jobs.py::test_an_application_with_everything",
     "tests/process/test_environments_of_jobs.py",
     "tests/process/test_jar_applications.py::test_an_application_has_its_conf_files_and_jars",

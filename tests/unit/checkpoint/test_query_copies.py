@@ -37,6 +37,24 @@ def test_a_copy_ends_with_the_committed_batch(tmp_path: Path) -> None:
     assert snapshot.operators == (StateOperator(operator_id=0, name="stateStoreSave", partitions=2),)
 
 
+def test_stores_of_a_join_and_schemas_of_later_batches(tmp_path: Path) -> None:
+    source = query_directory(tmp_path / "query", batches=3, with_state=False)
+    stores = source / "state" / "0" / "1"
+    for version in (1, 2, 3):
+        write(stores / "left-keyToNumValues" / f"{version}.delta", "x")
+        write(stores / "left-keyToNumValues" / f"{version}.delta.crc", "x")
+    for name in ("0_5f1c-a", "2_9e3b-b"):
+        write(source / "state" / "0" / "_stateSchema" / "default" / name, "x")
+    write(source / "state" / "0" / "_metadata" / "v2" / "0", 'v2\n{"operatorInfo":{"operatorId":0,"operatorName":"j"}}')
+    write(source / "state" / "0" / "_metadata" / "v2" / "2", 'v2\n{"operatorInfo":{"operatorId":0,"operatorName":"k"}}')
+    snapshot = copy_query(source, tmp_path / "copy", 1, None)
+    assert files(tmp_path / "copy" / "state" / "0") == [
+        "1/left-keyToNumValues/1.delta", "1/left-keyToNumValues/2.delta", "_metadata/v2/0",
+        "_stateSchema/default/0_5f1c-a",
+    ]  # fmt: skip
+    assert [one.name for one in snapshot.operators] == ["j"]
+
+
 def test_the_log_of_a_file_sink_ends_there_too(tmp_path: Path) -> None:
     source = query_directory(tmp_path / "query", batches=6)
     sink = sink_directory(tmp_path / "table", batches=7)
