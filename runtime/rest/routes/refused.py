@@ -27,7 +27,7 @@ class Refusal:
     sentence: str
 
 
-_STOP_ELSEWHERE = "Ask by POST /jobs/<id>/stop, or with flinklike stop: a GET stops nothing"
+_STOP_ELSEWHERE = "Nothing stops by a GET: POST /jobs/<id>/stop, or flinklike stop, does it"
 _DISPOSE_ELSEWHERE = (
     "The JobManager does not reach the storage of savepoints: flinklike savepoint dispose PATH deletes one, on a host "
     "that does"

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from runtime.common.ids import JobId
+from runtime.gateways.operations import OperationKind, OperationState, StreamOperation
 from runtime.gateways.task_executor import SampledStack
 from tests.kit.rest.fakes import FakeTaskExecutor
 from tests.kit.rest.server import TOKEN, RestThread
@@ -35,6 +36,8 @@ VALUES = {
 BODIES: dict[str, dict[str, Any]] = {
     "POST /jars/upload": {"files": {"jarfile": ("etl.py", b"print(1)")}},
     "PATCH /jobs/:jobid/clientHeartbeat": {"json": {"expiredTimestamp": 0}},
+    "POST /jobs/:jobid/savepoints": {"json": {"target-directory": "/s"}},
+    "POST /jobs/:jobid/stop": {"json": {"targetDirectory": "/s"}},
 }
 
 
@@ -74,9 +77,12 @@ def test_a_route_is_answered_as_its_row_says(route: str, prefix: str, rest: tupl
 
 
 @pytest.fixture
-def rest(shared: RestThread) -> tuple[RestThread, str]:
-    """With a streaming job that runs, and a program."""
+def rest(shared: RestThread, request: pytest.FixtureRequest) -> tuple[RestThread, str]:
+    """With a streaming job that runs, an operation of it, and a program."""
     shared.do(lambda: put_checkpoints(shared.dispatcher, JOB, CHECKPOINTS))
+    kind = OperationKind.CHECKPOINT if "checkpoints" in request.node.name else OperationKind.SAVEPOINT
+    asked = StreamOperation("e" * 32, kind, OperationState.IN_PROGRESS, 1, 1000, "/s/savepoint-1")
+    shared.do(lambda: shared.dispatcher.operations.update({(JOB, asked.trigger_id): asked}))
     headers = {"authorization": f"Bearer {TOKEN}"}
     stored = httpx.post(f"{shared.address}/jars/upload", headers=headers, **BODIES["POST /jars/upload"])
     return shared, stored.json()["filename"].rpartition("/")[2]
