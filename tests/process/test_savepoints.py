@@ -143,8 +143,19 @@ def test_a_job_is_stopped_with_a_savepoint_and_an_owner_that_dies_fails_the_stop
     assert [one.name for one in (tmp_path / "savepoints").iterdir()] == [path.name], "nothing of the failed one is left"
     assert job.operation(SECOND)["operation"] == {"location": location}
     client.post(f"/jobs/{job.job_id}/stop", {"triggerId": SECOND, "targetDirectory": target})
+    goes_on(job, path)
     with pytest.raises(JobConflictError, match="is FINISHED"):
         client.post(f"/jobs/{job.job_id}/stop", {"targetDirectory": target})
+
+
+def goes_on(job: Stopped, savepoint: Path) -> None:
+    """Another job, which begins behind the savepoint: with what came after the stop, and nothing before."""
+    program = f"{job.place / 'job.py'}:build"
+    run = job.cluster.cli("run", "-d", "--from-savepoint", str(savepoint), "--param", f"place={job.place}", program)
+    assert run.returncode == 0, run.stderr
+    job.open(3)
+    job.wait(lambda: "3 9" in job.written(), "the batch behind the savepoint")
+    assert job.written() == ["0 1", "1 2", "2 3", "3 9"]
 
 
 def owner_pids(cluster: ScriptCluster, owner: dict[str, Any]) -> set[str]:
