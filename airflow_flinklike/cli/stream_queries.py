@@ -32,10 +32,18 @@ def _rows(vertex: Mapping[str, Any], now_millis: int) -> Iterator[tuple[str, ...
         if not subtask["queries"]:
             yield (name, f"none yet, {subtask['status']}", *[""] * (len(_HEAD) - 2))
         for query in subtask["queries"]:
-            yield _row(name, query, now_millis)
+            yield _row(name, query, now_millis, _stalled(subtask, query, now_millis))
 
 
-def _row(name: str, query: Mapping[str, Any], now_millis: int) -> tuple[str, ...]:
+def _stalled(subtask: Mapping[str, Any], query: Mapping[str, Any], now_millis: int) -> str:
+    """What there is to say of a query that does not get on; "" of others, and by clusters of earlier releases."""
+    if not subtask.get("stalled") or not query.get("busy-since"):
+        return ""
+    tasks = f", Spark {subtask['tasks-completed']}/{subtask['tasks-total']} tasks" if subtask["tasks-total"] else ""
+    return f"STALLED for {render.duration_text(max(0, now_millis - query['busy-since']))}{tasks}"
+
+
+def _row(name: str, query: Mapping[str, Any], now_millis: int, stalled: str) -> tuple[str, ...]:
     progressed, backlog = query["progressed"], query["backlog"]
     ago = f"{render.duration_text(max(0, now_millis - progressed))} ago" if progressed else ""
     return (
@@ -48,5 +56,5 @@ def _row(name: str, query: Mapping[str, Any], now_millis: int) -> tuple[str, ...
         f"{query['state-rows']} rows, {render.size_text(query['state-bytes'])}" if query["state-bytes"] else "",
         str(backlog) if backlog >= 0 else "",
         render.time_text(query["watermark"]) if query["watermark"] else "",
-        f"{ago}, idle" if query["idle"] else ago,
+        ", ".join(filter(None, (ago, "idle" if query["idle"] else "", stalled))),
     )

@@ -60,7 +60,8 @@ class StreamProgress:
     the source (offsets, files); -1 where the source does not say. `progressed_millis`: when that batch ended.
     `has_triggered`: its first trigger is over, so that it has restored what it began with. `committed_batch`: the last
     batch that its directory has for good; None before the first, and where Spark commits later than it tells
-    (`asyncProgressTrackingEnabled`).
+    (`asyncProgressTrackingEnabled`). `busy_since_millis`: since when it is in one trigger, once that takes ten seconds;
+    0 before, and while it waits for the next one.
     """
 
     query_id: str
@@ -80,3 +81,4 @@ class StreamProgress:
     has_triggered: bool = False
     is_idle: bool = False
     committed_batch: int | None = None
+    busy_since_millis: int = 0

@@ -25,7 +25,7 @@ from runtime.config.configuration import Configuration
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
 from runtime.config.options import taskmanager as tm
-from runtime.config.options.checkpointing import SAVEPOINTS_DIR
+from runtime.config.options.checkpointing import SAVEPOINTS_DIR, STREAM_STALL_TIMEOUT
 from runtime.dispatcher.leader_process import TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
 from runtime.entrypoint import process_options as options
@@ -390,6 +390,7 @@ def _rest(
         metrics=_metrics(context, leading),
         stand_bys=leading.stand_bys,
         savepoint_directory=configuration.get(SAVEPOINTS_DIR),
+        stream_stall_millis=options.millis(configuration, STREAM_STALL_TIMEOUT),
         spark_ui=spark_ui(configuration, context.clock, maker_of_pages),
         new_trace=context.tracing.new_trace,
     )

@@ -149,6 +149,8 @@ class RestContext:
     """Seconds within which other processes have to answer. A history server has none."""
     savepoint_directory: str = ""
     """Where savepoints are made whose request names no directory; "" for none."""
+    stream_stall_millis: int = 600_000
+    """In one trigger for longer, a streaming query is stalled."""
     stand_bys: Callable[[], Sequence[str]] = tuple
     """REST addresses of the JobManagers that stand by."""
 

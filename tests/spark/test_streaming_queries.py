@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -196,6 +197,41 @@ def test_a_query_runs_from_its_first_trigger_on(slots: SlotBox, job: JobId, tmp_
     slots.end(running)
     assert listener.terminal.state is ExecutionState.CANCELED
     assert_no_query(slots)
+
+
+def waiting(ctx: Any, batch: Any, batch_id: int) -> None:
+    while not Path(ctx.params["gate"]).exists():
+        time.sleep(0.1)
+
+
+def test_a_batch_that_does_not_end_says_since_when(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    write(tmp_path / "in", "1.json", range(3))
+    params = {"in": str(tmp_path / "in"), "gate": str(tmp_path / "gate")}
+    parts = query(files, waiting, trigger=OFTEN, is_batch_function=True)
+    begun = time.time()
+    listener, running = slots.begin(slots.work(*parts, job_id=job, params=params))
+
+    def busy_since() -> set[int]:
+        return {stream.busy_since_millis for one in listener.progresses.value for stream in one.streams}
+
+    wait_until(lambda: max(busy_since(), default=0) > 0)
+    (since,) = busy_since() - {0}
+    assert begun < since / 1000 < time.time() - 9
+    (tmp_path / "gate").touch()
+    wait_until(lambda: [one.streams[0].busy_since_millis for one in listener.progresses.value if one.streams][-1] == 0)
+    slots.do(slots.pool.cancel(0, listener.reports[0].attempt_id))
+    slots.end(running)
+
+
+def test_a_query_that_commits_later_than_it_tells(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    def nothing(_ctx: Any, df: Any) -> Any:
+        return df.writeStream.format("noop").option("asyncProgressTrackingEnabled", "true")
+
+    listener, running = slots.begin(slots.work(*query(rates, nothing, trigger=OFTEN), job_id=job))
+    wait_until(lambda: any(stream.batches > 2 for one in listener.progresses.value for stream in one.streams))
+    assert {stream.committed_batch for one in listener.progresses.value for stream in one.streams} == {None}
+    slots.do(slots.pool.cancel(0, listener.reports[0].attempt_id))
+    slots.end(running)
 
 
 def assert_no_query(slots: SlotBox) -> None:

@@ -49,3 +49,8 @@ CHECKPOINT_RETENTION = choice_option(
     "DELETE_ON_CANCELLATION",
     "RETAIN_ON_CANCELLATION",
 )
+STREAM_STALL_TIMEOUT = duration_option(
+    "execution.streaming.stall-timeout",
+    "10 min",
+    "A streaming query that is in one trigger for longer is shown as stalled. Nothing else follows from it.",
+)

@@ -12,28 +12,33 @@ NOT_SAID = -1
 """The backlog of sources that do not say what is left."""
 
 
-def streams_of_job(graph: ArchivedExecutionGraph, now: int) -> schema.StreamsOfJob:
-    """The body of GET /jobs/:id/streams: vertices that are streaming queries, or run some."""
+def streams_of_job(graph: ArchivedExecutionGraph, now: int, stall_millis: int) -> schema.StreamsOfJob:
+    """The body of GET /jobs/:id/streams: vertices that are streaming queries, or run some.
+
+    `stall_millis`: in one trigger for longer is stalled.
+    """
     return {
         "jid": graph.job_id,
         "now": now,
         "job-type": graph.job_type.value,
-        "vertices": [_of_vertex(vertex) for vertex in graph.vertices if vertex.has_streams],
+        "vertices": [_of_vertex(vertex, now - stall_millis) for vertex in graph.vertices if vertex.has_streams],
     }
 
 
-def _of_vertex(vertex: ArchivedVertex) -> schema.StreamsOfVertex:
+def _of_vertex(vertex: ArchivedVertex, stalled_before: int) -> schema.StreamsOfVertex:
     return {
         "id": vertex.id,
         "name": vertex.name,
         "uid": vertex.stream_uid,
         "parallelism": vertex.parallelism,
-        "subtasks": [_of_subtask(subtask) for subtask in vertex.subtasks],
+        "subtasks": [_of_subtask(subtask, stalled_before) for subtask in vertex.subtasks],
     }
 
 
-def _of_subtask(subtask: ArchivedSubtask) -> schema.StreamsOfSubtask:
+def _of_subtask(subtask: ArchivedSubtask, stalled_before: int) -> schema.StreamsOfSubtask:
     attempt = subtask.current
+    is_live = not attempt.state.is_terminal
+    progress = attempt.progress if is_live else None
     return {
         "subtask": subtask.index,
         "attempt": attempt.attempt,
@@ -41,6 +46,9 @@ def _of_subtask(subtask: ArchivedSubtask) -> schema.StreamsOfSubtask:
         "endpoint": attempt.endpoint,
         "taskmanager-id": attempt.task_manager_id,
         "queries": stream_queries(attempt.streams),
+        "stalled": is_live and any(0 < one.busy_since_millis < stalled_before for one in attempt.streams),
+        "tasks-completed": progress.spark_tasks_completed if progress is not None else 0,
+        "tasks-total": progress.spark_tasks_total if progress is not None else 0,
     }
 
 
@@ -67,6 +75,7 @@ def _query(one: StreamProgress) -> schema.StreamQuery:
         "progressed": one.progressed_millis,
         "has-triggered": one.has_triggered,
         "idle": one.is_idle,
+        "busy-since": one.busy_since_millis,
     }
 
 

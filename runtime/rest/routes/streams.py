@@ -23,6 +23,7 @@ def streams_router(context: RestContext) -> APIRouter:
     async def of_job(job_id: str) -> Response:
         """Each query of the current attempts: its last batch, rates, state and backlog; of other jobs none."""
         graph = await archived_graph(context, parse_job_id(job_id))
-        return JsonAnswer(stream_bodies.streams_of_job(graph, context.clock.epoch_millis()))
+        now = context.clock.epoch_millis()
+        return JsonAnswer(stream_bodies.streams_of_job(graph, now, context.stream_stall_millis))
 
     return router

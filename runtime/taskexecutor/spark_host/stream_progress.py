@@ -50,6 +50,7 @@ def _progress(told: Mapping[str, Any]) -> StreamProgress:
         progressed_millis=_end_millis(spark.get("timestamp"), trigger_millis),
         has_triggered=bool(told["has_triggered"]),
         is_idle=bool(told["is_idle"]),
+        busy_since_millis=int(told["busy_since"]),
         committed_batch=None if (committed := int(told["committed"])) == NO_BATCH else committed,
     )
 

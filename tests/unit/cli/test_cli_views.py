@@ -129,6 +129,11 @@ def test_info_has_a_line_for_each_query(flinklike: RunCommand, server: RestThrea
     assert "streams" not in json.loads(flinklike("info", OTHER, "--json").out)
 
 
+def test_info_says_for_how_long_a_query_is_stalled(flinklike: RunCommand, server: RestThread) -> None:
+    server.do(lambda: put_streams(server.dispatcher, JOB, told(busy_since_millis=1_700_000_000_000)))
+    assert re.search(r" ago, STALLED for \d+ h", flinklike("info", JOB).out)
+
+
 def test_checkpoints(flinklike: RunCommand, server: RestThread) -> None:
     server.do(lambda: put_checkpoints(server.dispatcher, JOB, CHECKPOINTS))
     every, restored, head, *lines = flinklike("checkpoints", JOB).out.splitlines()

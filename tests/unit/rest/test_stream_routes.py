@@ -33,6 +33,7 @@ QUERY = {
     "progressed": 2000,
     "has-triggered": True,
     "idle": False,
+    "busy-since": 0,
 }
 
 pytestmark = pytest.mark.asyncio
@@ -70,8 +71,24 @@ async def test_of_a_job(http: httpx.AsyncClient) -> None:
         "endpoint": "127.0.0.1:1",
         "taskmanager-id": "tm-1",
         "queries": [QUERY],
+        "stalled": False,
+        "tasks-completed": 0,
+        "tasks-total": 0,
     }
     assert (second["subtask"], second["queries"]) == (1, []), "it has told of none yet"
+
+
+@pytest.mark.parametrize(
+    ("busy_for", "is_running", "expected"),
+    [(0, True, False), (590, True, False), (610, True, True), (610, False, False)],
+)
+async def test_a_query_that_is_long_in_one_trigger_is_stalled(
+    http: httpx.AsyncClient, fakes: RestFakes, busy_for: int, is_running: bool, expected: bool
+) -> None:
+    since = fakes.context().clock.epoch_millis() - busy_for * 1000 if busy_for else 0
+    fakes.dispatcher.graphs[JOB] = streaming_graph(JOB, told(busy_since_millis=since), is_running=is_running)
+    first = (await http.get(f"/jobs/{JOB}/streams")).json()["vertices"][0]["subtasks"][0]
+    assert (first["stalled"], first["queries"][0]["busy-since"]) == (expected, since)
 
 
 async def test_a_job_without_queries_has_none(http: httpx.AsyncClient, fakes: RestFakes) -> None:

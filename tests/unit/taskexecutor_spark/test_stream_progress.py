@@ -21,13 +21,19 @@ SPARK = {
 
 def told(progress: Any, tag: str = "t") -> dict[str, Any]:
     own = {"query_id": "q", "run_id": "r", "batches": 5, "rows": 50, "has_triggered": True, "is_idle": False}
-    return {"tag": tag, **own, "committed": -1 if progress is None else progress["batchId"], "progress": progress}
+    return {
+        "tag": tag,
+        **own,
+        "busy_since": 7,
+        "committed": -1 if progress is None else progress["batchId"],
+        "progress": progress,
+    }
 
 
 def test_a_report_of_spark() -> None:
     (one,) = streams_by_tag([told(SPARK)])["t"]
     assert (one.batch_id, one.batches, one.rows, one.trigger_millis) == (4, 5, 50, 340)
-    assert one.committed_batch == 4
+    assert (one.committed_batch, one.busy_since_millis) == (4, 7)
     assert one.phases == (StreamPhase("addBatch", 300), StreamPhase("triggerExecution", 340))
     assert (one.input_rows_per_second, one.processed_rows_per_second) == (0.0, 12.5)
     assert (one.state_rows, one.state_bytes, one.backlog) == (7, 111, 5)

@@ -23,11 +23,13 @@ StreamQuery = TypedDict(
         "progressed": int,
         "has-triggered": bool,
         "idle": bool,
+        "busy-since": int,
     },
 )
 """As of its last completed batch. `batch-id` -1: none yet. `backlog` -1: the sources do not say what is left.
 
-`batches` and `rows` are those of the attempt. `watermark` and `progressed` 0: there is none, or not yet.
+`batches` and `rows` are those of the attempt. `watermark` and `progressed` 0: there is none, or not yet. `busy-since`:
+when the trigger began that it is in, 0 as long as that takes less than ten seconds.
 """
 
 StreamsOfSubtask = TypedDict(
@@ -39,8 +41,14 @@ StreamsOfSubtask = TypedDict(
         "endpoint": str,
         "taskmanager-id": str,
         "queries": list[StreamQuery],
+        "stalled": bool,
+        "tasks-completed": int,
+        "tasks-total": int,
     },
 )
+"""`stalled`: a query of it is in one trigger for longer than `execution.streaming.stall-timeout`. Tasks are Spark's, of
+the jobs that run now.
+"""
 
 
 class StreamsOfVertex(TypedDict):

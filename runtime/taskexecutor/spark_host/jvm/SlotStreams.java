@@ -20,6 +20,9 @@ public final class SlotStreams extends StreamingQueryListener {
 
   private static final String COMMITS_LATER = "AsyncProgressTrackingMicroBatchExecution";
 
+  /** A trigger that takes longer than these milliseconds is told while it runs. */
+  private static final long LONG_TRIGGER = 10000L;
+
   private final Map queries = new ConcurrentHashMap();
   private final SharedState state;
 
@@ -36,6 +39,7 @@ public final class SlotStreams extends StreamingQueryListener {
     boolean isIdle;
     boolean isEnded;
     boolean commitsLater;
+    volatile long movedMillis = System.currentTimeMillis(); // the end of a batch, of a look that found nothing, or a pause
     StreamingQueryProgress last;
   }
 
@@ -67,8 +71,9 @@ public final class SlotStreams extends StreamingQueryListener {
       seen.rows += progress.numInputRows();
       seen.id = String.valueOf(progress.id());
       seen.name = progress.name();
-      seen.commitsLater = seen.last == null ? commitsLater(String.valueOf(progress.runId())) : seen.commitsLater;
+      seen.commitsLater = seen.last == null ? commitsLater(progress) : seen.commitsLater;
       seen.last = progress;
+      seen.movedMillis = System.currentTimeMillis();
       seen.hasTriggered = true;
       seen.isIdle = false;
       seen.notifyAll();
@@ -78,6 +83,7 @@ public final class SlotStreams extends StreamingQueryListener {
   public void onQueryIdle(QueryIdleEvent event) {
     Seen seen = of(String.valueOf(event.runId()));
     seen.id = String.valueOf(event.id());
+    seen.movedMillis = System.currentTimeMillis();
     seen.hasTriggered = true;
     seen.isIdle = true;
   }
@@ -91,9 +97,19 @@ public final class SlotStreams extends StreamingQueryListener {
   }
 
   /** True for a query that tells of batches before its commit log has them. */
-  private boolean commitsLater(String runId) {
-    Object query = state.activeStreamingQueries().get(UUID.fromString(runId));
+  private boolean commitsLater(StreamingQueryProgress progress) {
+    Object query = state.activeStreamingQueries().get(progress.id()); // by the query's id, not that of the run
     return query != null && query.getClass().getName().endsWith(COMMITS_LATER);
+  }
+
+  /** Since when a query is in one trigger, in milliseconds since 1970; 0 for one that is not, or not for long. */
+  private long busySince(Seen seen) {
+    StreamingQuery query = seen.id == null ? null : (StreamingQuery) state.activeStreamingQueries().get(UUID.fromString(seen.id));
+    long now = System.currentTimeMillis();
+    if (query == null || !query.status().isTriggerActive()) {
+      seen.movedMillis = now;
+    }
+    return now - seen.movedMillis > LONG_TRIGGER ? seen.movedMillis : 0;
   }
 
   private Seen of(String runId) {
@@ -215,6 +231,7 @@ public final class SlotStreams extends StreamingQueryListener {
           out.append(",\"rows\":").append(seen.rows);
           out.append(",\"has_triggered\":").append(seen.hasTriggered);
           out.append(",\"is_idle\":").append(seen.isIdle);
+          out.append(",\"busy_since\":").append(busySince(seen));
           out.append(",\"committed\":").append(seen.last == null || seen.commitsLater ? -1 : seen.last.batchId());
           out.append(",\"progress\":").append(seen.last == null ? "null" : seen.last.json()).append('}');
         }

@@ -81,8 +81,15 @@ function queryRow({ name, subtask, query, key }, now) {
     query["state-bytes"] ? `${size(query["state-bytes"])}, ${counted(query["state-rows"], "row")}` : "",
     query.backlog < 0 ? "" : number(query.backlog),
     query.watermark > 0 ? [time(query.watermark), ` (${duration(Math.max(0, now - query.watermark))} behind)`] : "",
-    [time(query.progressed, "none yet"), query.idle ? " idle" : ""],
+    [time(query.progressed, "none yet"), query.idle ? " idle" : "", stalled(subtask, query, now)],
   );
+}
+
+/** What a query that does not get on is in. @param {any} subtask @param {any} query @param {number} now */
+function stalled(subtask, query, now) {
+  if (!subtask.stalled || !query["busy-since"]) return "";
+  const tasks = subtask["tasks-total"] ? `, ${number(subtask["tasks-completed"])} of ${counted(subtask["tasks-total"], "task")} of Spark` : "";
+  return h("span", { class: "state bad", title: "In one trigger for longer than execution.streaming.stall-timeout" }, ` stalled for ${duration(Math.max(0, now - query["busy-since"]))}${tasks}`);
 }
 
 /** @param {any} one */
