@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from runtime.common.checkpoint_settings import CheckpointRetention
 from runtime.common.ids import VertexId
 from runtime.gateways.checkpoints import QueryPosition
 
@@ -72,6 +73,7 @@ class ArchivedCheckpoints:
     `history` is newest first, with the one under way. Counts are those since the first owner, as far as records tell;
     `failed_count` is of this owner. The summaries are of the last completed ones. `restored_savepoint`: what queries
     were started from, as long as none has gone on behind a checkpoint, which is `restored` then.
+    `retention`: of directories.
     """
 
     interval_millis: int
@@ -90,6 +92,7 @@ class ArchivedCheckpoints:
     restored: ArchivedCheckpoint | None = None
     restored_millis: int = -1
     restored_savepoint: str = ""
+    retention: CheckpointRetention = CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
     def checkpoint(self, checkpoint_id: int) -> ArchivedCheckpoint | None:
         """The one with that number, None for one that is not kept any more."""

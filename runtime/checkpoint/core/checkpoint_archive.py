@@ -48,6 +48,7 @@ def archived_checkpoints(coordinator: CheckpointCoordinator) -> ArchivedCheckpoi
         latest_failed=replace(_failed(failed), positions=(), missing=()) if failed is not None else None,
         restored=replace(_completed(restored, retained), positions=()) if restored is not None else None,
         restored_millis=told.restored_millis if restored is not None else -1,
+        retention=settings.retention,
     )
 
 

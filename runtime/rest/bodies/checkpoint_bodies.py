@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runtime.common.checkpoint_settings import CheckpointRetention
 from runtime.common.ids import VertexId
+from runtime.common.states import JobStatus
 from runtime.executiongraph.archived_checkpoints import (
     ArchivedCheckpoint,
     ArchivedCheckpoints,
@@ -197,7 +199,10 @@ def configuration(of: ArchivedCheckpoints) -> schema.CheckpointConfiguration:
         "timeout": of.timeout_millis,
         "min_pause": of.min_pause_millis,
         "max_concurrent": 1,
-        "externalization": {"enabled": False, "delete_on_cancellation": True},
+        "externalization": {
+            "enabled": of.retention is not CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
+            "delete_on_cancellation": of.retention.deletes(JobStatus.CANCELED),
+        },
         "state_backend": "SparkStateStore",
         "checkpoint_storage": "SparkStreamingCheckpoints",
         "unaligned_checkpoints": False,

@@ -12,6 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from runtime.common.checkpoint_settings import CheckpointRetention
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.rest.app import create_app
@@ -98,6 +99,22 @@ async def test_the_settings(http: httpx.AsyncClient) -> None:
     body = (await http.get(f"{BELOW}/config")).json()
     names = ("mode", "interval", "timeout", "min_pause", "tolerable_failed_checkpoints", "max_concurrent")
     assert told(body, *names) == ("exactly_once", 10_000, 600_000, 500, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("retention", "enabled", "deletes"),
+    [
+        (CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS, False, True),
+        (CheckpointRetention.DELETE_ON_CANCELLATION, True, True),
+        (CheckpointRetention.RETAIN_ON_CANCELLATION, True, False),
+    ],
+)
+async def test_what_stays_of_a_job_in_flinks_words(
+    http: httpx.AsyncClient, fakes: RestFakes, retention: CheckpointRetention, enabled: bool, deletes: bool
+) -> None:
+    put_checkpoints(fakes.dispatcher, JOB, replace(CHECKPOINTS, retention=retention))
+    body = (await http.get(f"{BELOW}/config")).json()
+    assert body["externalization"] == {"enabled": enabled, "delete_on_cancellation": deletes}
 
 
 async def test_one_has_its_vertices_and_the_position_of_each_query(http: httpx.AsyncClient) -> None:
