@@ -138,7 +138,7 @@ async def test_one_has_its_vertices_and_the_position_of_each_query(http: httpx.A
 
 
 @pytest.mark.parametrize("path", ["", "/config", "/details/6", f"/details/6/subtasks/{VERTEX}"])
-@pytest.mark.parametrize("checkpoints", [None, replace(CHECKPOINTS, interval_millis=0)])
+@pytest.mark.parametrize("checkpoints", [None, replace(CHECKPOINTS, interval_millis=0, history=())])
 async def test_a_job_without_is_told_as_by_flink(
     http: httpx.AsyncClient, fakes: RestFakes, path: str, checkpoints: ArchivedCheckpoints | None
 ) -> None:
