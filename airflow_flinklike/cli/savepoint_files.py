@@ -20,11 +20,12 @@ from runtime.common.stream_progress import NO_BATCH
 _HEAD = ("uid", "subtask", "batch", "watermark", "state rows", "files", "size", "offsets")
 _LIST_HEAD = ("savepoint", "job", "name", "made", "queries", "size")
 _OFFSETS_SHOWN = 60
-Place = Annotated[Path, typer.Argument(help="directory of a savepoint")]
+Place = Annotated[str, typer.Argument(help="directory of a savepoint: a path, or the URL that its making has printed")]
 
 
-def inspect(path: Place, as_json: AsJson = False) -> None:
+def inspect(place: Place, as_json: AsJson = False) -> None:
     """Show what a savepoint holds: for each query the batch it ends with, its watermark, its state and its offsets."""
+    path = _path(place)
     savepoint = _read(path)
     if as_json:
         show(savepoint.model_dump(mode="json"), "", as_json=True)
@@ -36,9 +37,10 @@ def inspect(path: Place, as_json: AsJson = False) -> None:
 
 
 def list_savepoints(
-    directory: Annotated[Path, typer.Argument(help="directory of savepoints")], as_json: AsJson = False
+    place: Annotated[str, typer.Argument(help="directory of savepoints")], as_json: AsJson = False
 ) -> None:
     """List the savepoints in a directory. One that cannot be read is told on stderr, and makes the exit code 1."""
+    directory = _path(place)
     found: list[tuple[Path, Savepoint]] = []
     problems = []
     try:
@@ -60,14 +62,19 @@ def list_savepoints(
         raise typer.Exit(1)
 
 
-def dispose(path: Place) -> None:
+def dispose(place: Place) -> None:
     """Delete a savepoint, and nothing else: a directory that holds more is left as it is."""
+    path = _path(place)
     try:
         savepoint_files.dispose(path)
     except OSError as error:
         message = f"{path} cannot be deleted: {error}"
         raise FlinklikeClientError(message) from error
     render.console().print(f"Savepoint {path} is deleted.")
+
+
+def _path(place: str) -> Path:
+    return savepoint_files.local_path(place) if place.startswith("file:") else Path(place)
 
 
 def _read(path: Path) -> Savepoint:

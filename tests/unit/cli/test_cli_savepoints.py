@@ -79,7 +79,7 @@ def test_a_savepoint_is_inspected(flinklike: RunCommand, savepoint: Path) -> Non
     assert head.split()[:3] == ["uid", "subtask", "batch"]
     assert line.split()[:5] == ["orders", "0", "of", "1", "4"]
     assert '{"logOffset": 4}' in line
-    body = json.loads(flinklike("savepoint", "inspect", str(savepoint), "--json").out)
+    body = json.loads(flinklike("savepoint", "inspect", savepoint.as_uri(), "--json").out)
     assert body == read_savepoint(savepoint).model_dump(mode="json")
 
 
