@@ -54,7 +54,7 @@ def _table(body: Mapping[str, Any]) -> Table:
             render.duration_text(one["end_to_end_duration"]),
             f"{one['num_acknowledged_subtasks']}/{one['num_subtasks']}",
             render.size_text(one["state_size"]),
-            str(one.get("failure_message", "")),
+            str(one.get("failure_message", "") or (one.get("external_path", "") if one["is_savepoint"] else "")),
         )
         for one in body["history"]
     ]

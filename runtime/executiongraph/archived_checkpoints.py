@@ -32,6 +32,7 @@ class SubtaskOfCheckpoint:
 @dataclass(frozen=True, slots=True)
 class ArchivedCheckpoint:
     """One checkpoint. `failure`: why there will be none. `is_discarded`: its record was dropped for a later one.
+    `savepoint`: the directory of one that was asked for as a savepoint, "" for any other.
 
     `positions` and `missing` are empty where an archive has too many of them: only the numbers are kept then.
     """
@@ -48,6 +49,7 @@ class ArchivedCheckpoint:
     failure: str = ""
     positions: tuple[QueryPosition, ...] = ()
     missing: tuple[SubtaskOfCheckpoint, ...] = ()
+    savepoint: str = ""
 
     @property
     def duration_millis(self) -> int:
@@ -93,8 +95,9 @@ class ArchivedCheckpoints:
     restored_millis: int = -1
     restored_savepoint: str = ""
     retention: CheckpointRetention = CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+    latest_savepoint: ArchivedCheckpoint | None = None
 
     def checkpoint(self, checkpoint_id: int) -> ArchivedCheckpoint | None:
         """The one with that number, None for one that is not kept any more."""
-        kept = (*self.history, self.latest_completed, self.latest_failed, self.restored)
+        kept = (*self.history, self.latest_completed, self.latest_failed, self.restored, self.latest_savepoint)
         return next((one for one in kept if one is not None and one.checkpoint_id == checkpoint_id), None)

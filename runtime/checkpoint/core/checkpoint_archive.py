@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from runtime.checkpoint.core.checkpoint_coordinator import CheckpointCoordinator
+from runtime.checkpoint.core.checkpoint_statistics import HISTORY_MAX
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint, FailedCheckpoint, PendingCheckpoint
+from runtime.checkpoint.core.stream_operations import StreamOperations
 from runtime.common.ids import VertexId
 from runtime.executiongraph.archived_checkpoints import (
     ArchivedCheckpoint,
@@ -16,6 +18,7 @@ from runtime.executiongraph.archived_checkpoints import (
     SubtaskOfCheckpoint,
 )
 from runtime.gateways.checkpoints import QueryPosition
+from runtime.gateways.operations import StreamOperation
 
 POSITIONS_MAX = 2_000
 """With more in all checkpoints that are shown, only the latest completed one has them: an archive is one message."""
@@ -49,6 +52,39 @@ def archived_checkpoints(coordinator: CheckpointCoordinator) -> ArchivedCheckpoi
         restored=replace(_completed(restored, retained), positions=()) if restored is not None else None,
         restored_millis=told.restored_millis if restored is not None else -1,
         retention=settings.retention,
+    )
+
+
+def with_savepoints(shown: ArchivedCheckpoints, operations: StreamOperations) -> ArchivedCheckpoints:
+    """The same with the savepoints that the records of operations tell of, in one history by their numbers."""
+    savepoints = [_savepoint(one, operations) for one in operations.all if one.directory]
+    if not savepoints:
+        return shown
+    history = sorted((*shown.history, *savepoints), key=lambda one: -one.checkpoint_id)[: HISTORY_MAX + 1]
+    completed = [one for one in savepoints if one.status is CheckpointStatus.COMPLETED]
+    under_way = sum(one.status is CheckpointStatus.IN_PROGRESS for one in savepoints)
+    return replace(
+        shown,
+        history=tuple(history),
+        in_progress_count=shown.in_progress_count + under_way,
+        latest_savepoint=max(completed, key=lambda one: one.checkpoint_id, default=None),
+    )
+
+
+def _savepoint(one: StreamOperation, operations: StreamOperations) -> ArchivedCheckpoint:
+    total, acknowledged = operations.answers_of(one.trigger_id)
+    ended = one.ended_millis or -1
+    return ArchivedCheckpoint(
+        checkpoint_id=one.checkpoint_id,
+        status=CheckpointStatus[one.state.name],
+        trigger_millis=one.trigger_millis,
+        ended_millis=ended,
+        latest_ack_millis=ended,
+        state_bytes=0,
+        tasks_total=total,
+        tasks_acknowledged=acknowledged,
+        failure=one.cause,
+        savepoint=one.directory,
     )
 
 

@@ -138,6 +138,18 @@ class StreamOperations:
         """The one under way, None without one."""
         return None if self._active is None else self._active.operation
 
+    @property
+    def all(self) -> tuple[StreamOperation, ...]:
+        """What is durable of all of them, oldest first."""
+        return tuple(self._known.values())
+
+    def answers_of(self, trigger_id: str) -> tuple[int, int]:
+        """How many queries were asked for an operation, and have answered; 0 of one that is over."""
+        active = self._active
+        if active is None or active.operation.trigger_id != trigger_id:
+            return 0, 0
+        return len(active.attempts), len(active.attempts) - len(active.awaited)
+
     def known(self, trigger_id: str) -> StreamOperation | None:
         """What is durable of an operation."""
         return self._known.get(trigger_id)

@@ -7,6 +7,7 @@ Spark has written it with each batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from runtime.common.checkpoint_settings import CheckpointRetention
 from runtime.common.ids import VertexId
@@ -54,7 +55,7 @@ def checkpoints(of: ArchivedCheckpoints) -> schema.Checkpoints:
         },
         "latest": {
             "completed": _listed(of.latest_completed) if of.latest_completed is not None else None,
-            "savepoint": None,
+            "savepoint": _listed(of.latest_savepoint) if of.latest_savepoint is not None else None,
             "failed": _listed(of.latest_failed) if of.latest_failed is not None else None,
             "restored": _restored(of),
         },
@@ -78,8 +79,8 @@ def _listed(one: ArchivedCheckpoint) -> schema.Checkpoint:
         "className": _CLASS_NAMES[one.status],
         "id": one.checkpoint_id,
         "status": one.status.value,
-        "is_savepoint": False,
-        "savepointFormat": None,
+        "is_savepoint": bool(one.savepoint),
+        "savepointFormat": "CANONICAL" if one.savepoint else None,
         "trigger_timestamp": one.trigger_millis,
         "latest_ack_timestamp": one.latest_ack_millis,
         "checkpointed_size": one.state_bytes,
@@ -90,11 +91,11 @@ def _listed(one: ArchivedCheckpoint) -> schema.Checkpoint:
         "persisted_data": 0,
         "num_subtasks": one.tasks_total,
         "num_acknowledged_subtasks": one.tasks_acknowledged,
-        "checkpoint_type": "CHECKPOINT",
+        "checkpoint_type": "SAVEPOINT" if one.savepoint else "CHECKPOINT",
         "tasks": {},
     }
     if one.status is CheckpointStatus.COMPLETED:
-        body["external_path"] = NOT_ADDRESSABLE
+        body["external_path"] = Path(one.savepoint).as_uri() if one.savepoint else NOT_ADDRESSABLE
         body["discarded"] = one.is_discarded
     elif one.status is CheckpointStatus.FAILED:
         body["failure_timestamp"] = one.ended_millis

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from runtime.checkpoint.core.checkpoint_archive import archived_checkpoints
+from runtime.checkpoint.core.checkpoint_archive import archived_checkpoints, with_savepoints
 from runtime.checkpoint.core.checkpoint_coordinator import (
     AskPositions,
     CheckpointCoordinator,
@@ -78,9 +78,9 @@ class StreamCheckpoints:
 
     def archived(self) -> ArchivedCheckpoints | None:
         """What is shown of them; None for a job without queries."""
-        if self._coordinator is None:
+        if self._coordinator is None or self._operations is None:
             return None
-        shown = archived_checkpoints(self._coordinator)
+        shown = with_savepoints(archived_checkpoints(self._coordinator), self._operations)
         graph, begun = self._graph.job_graph, self._begun_millis()
         savepoint = graph.savepoint if graph is not None else None
         if savepoint is None or shown.restored is not None or begun is None:

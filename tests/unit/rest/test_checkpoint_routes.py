@@ -175,3 +175,17 @@ async def test_before_the_first_summaries_tell_of_none(http: httpx.AsyncClient, 
     assert set(map(json.dumps, body["summary"].values())) == {json.dumps(none)}
     assert body["latest"] == {"completed": None, "savepoint": None, "failed": None, "restored": None}
     assert (body["history"], body["counts"]["total"]) == ([], 0)
+
+
+async def test_a_savepoint_of_the_job(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    assert CHECKPOINTS.latest_completed is not None
+    one = replace(CHECKPOINTS.latest_completed, checkpoint_id=9, savepoint="/s/savepoint-1", positions=())
+    with_one = replace(CHECKPOINTS, latest_savepoint=one, history=(one, *CHECKPOINTS.history))
+    put_checkpoints(fakes.dispatcher, JOB, with_one)
+    body = (await http.get(BELOW)).json()
+    assert body["history"][0] == body["latest"]["savepoint"]
+    told_of = told(
+        body["latest"]["savepoint"], "id", "is_savepoint", "savepointFormat", "checkpoint_type", "external_path"
+    )
+    assert told_of == (9, True, "CANONICAL", "SAVEPOINT", "file:///s/savepoint-1")
+    assert (await http.get(f"{BELOW}/details/9")).json()["positions"] == []

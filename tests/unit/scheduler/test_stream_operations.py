@@ -135,6 +135,12 @@ def test_a_savepoint_from_the_wish_to_its_end() -> None:
     assert job.core.status is JobStatus.RUNNING
     job.want(TWO, SAVEPOINT)
     assert job.written().checkpoint_id == 2
+    shown = job.core.archived().checkpoints
+    assert shown is not None
+    assert shown.latest_savepoint is not None
+    assert (shown.latest_savepoint.savepoint, shown.latest_savepoint.checkpoint_id) == (wanted.directory, 1)
+    assert [(one.checkpoint_id, one.tasks_total) for one in shown.history] == [(2, 2), (1, 0)]
+    assert shown.in_progress_count == 1
 
 
 def test_a_stop_lets_queries_finish_when_its_savepoint_is_durable() -> None:

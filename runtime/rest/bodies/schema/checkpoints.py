@@ -88,7 +88,7 @@ class Checkpoint(TypedDict):
     id: int
     status: str
     is_savepoint: bool
-    savepointFormat: None
+    savepointFormat: str | None
     trigger_timestamp: int
     latest_ack_timestamp: int
     checkpointed_size: int
@@ -118,10 +118,10 @@ class RestoredCheckpoint(TypedDict):
 
 
 class LatestCheckpoints(TypedDict):
-    """The latest one of each kind. There are no savepoints."""
+    """The latest one of each kind."""
 
     completed: Checkpoint | None
-    savepoint: None
+    savepoint: Checkpoint | None
     failed: Checkpoint | None
     restored: RestoredCheckpoint | None
 

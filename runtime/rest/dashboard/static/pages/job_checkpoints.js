@@ -51,10 +51,11 @@ function figures(all) {
 
 /** @param {any} all @param {any} config */
 function latest(all, config) {
-  const { completed, failed, restored } = all.latest;
+  const { completed, failed, restored, savepoint } = all.latest;
   return facts([
     ["interval", config ? duration(config.interval) : ""],
     ["latest completed", completed ? [`${completed.id}, `, time(completed.trigger_timestamp)] : "none yet"],
+    ["latest savepoint", savepoint ? [`${savepoint.id}, `, time(savepoint.trigger_timestamp), `, ${savepoint.external_path}`] : ""],
     ["latest failed", failed ? [`${failed.id}, `, time(failed.failure_timestamp)] : ""],
     ["latest restored", restored ? [restored.is_savepoint ? `savepoint ${restored.external_path}, ` : `${restored.id}, `, time(restored.restore_timestamp)] : ""],
     ["state size", completed ? size(completed.state_size) : ""],
