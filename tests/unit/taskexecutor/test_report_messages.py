@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import pytest
 
 from runtime.common.ids import PartitionId
 from runtime.common.states import ExecutionState
+from runtime.common.stream_progress import StreamPhase
 from runtime.gateways.job_master import TaskReports
-from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics
+from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport, TaskMetrics, TaskProgress
 from runtime.rpc import codec
 from runtime.rpc.settings import RpcLimits
-from runtime.taskexecutor.core.reports import messages_of, report_size_bytes
+from runtime.taskexecutor.core.reports import messages_of, progress_size_bytes, report_size_bytes
 from runtime.taskexecutor.slot_process.own_failures import of_exception
+from runtime.taskexecutor.spark_host.stream_progress import QUERIES_MAX
+from tests.kit.control_plane.streaming_jobs import PROGRESS, told
 from tests.kit.control_plane.task_messages import attempt_id, job_id
 
 MESSAGE_MAX = RpcLimits().message_size_max
@@ -51,3 +56,15 @@ def test_no_message_is_larger_than_one_may_be(one: FailureInfo, outputs: tuple[O
 def test_a_class_that_is_made_of_data_is_cut() -> None:
     told = of_exception(type("A" * 6_000_000, (Exception,), {})(), timestamp_millis=1)
     assert len(told.class_name) < 1000
+
+
+def test_progress_of_a_script_with_many_queries_counts_what_it_takes() -> None:
+    largest = told(
+        **{name: 2**62 for name, value in asdict(PROGRESS).items() if type(value) is int},
+        query_id="q" * 60,
+        run_id="r" * 60,
+        phases=tuple(StreamPhase("p" * 60, 2**62) for _ in range(20)),
+        committed_batch=2**62,
+    )
+    progress = TaskProgress(attempt_id(1, 0, epoch=7), 0.5, "half", 1, 1, 1, 1, streams=(largest,) * QUERIES_MAX)
+    assert len(codec.encode(progress)) <= progress_size_bytes(progress)

@@ -368,6 +368,10 @@ def test_progress_is_passed_on_while_the_attempt_runs() -> None:
     assert driver.handle(AttemptProgressed(progress)) == []
     driver.says(deploy(1, 0))
     assert driver.handle(AttemptProgressed(progress)) == [SendProgress(incarnation(1), 1, progress)]
+    driver.handle(JobMasterDisconnected(incarnation(1)))
+    assert driver.handle(AttemptProgressed(later := replace(progress, fraction=0.7))) == []
+    effects = driver.handle(JobMasterConnected(incarnation(1)))
+    assert only(effects, SendProgress) == [SendProgress(incarnation(1), 1, later)]
     driver.handle(AttemptReported(report(1, 0)))
     assert driver.handle(AttemptProgressed(progress)) == []
 
