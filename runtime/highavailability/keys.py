@@ -103,6 +103,10 @@ class Keys:
         """Prefix of the job's completed checkpoints."""
         return f"{self.job(job_id)}checkpoints/"
 
+    def checkpointed(self, job_id: JobId) -> str:
+        """The number of the job's latest completed checkpoint; it is written with each, and stays."""
+        return f"{self.job(job_id)}checkpointed"
+
     def checkpoint(self, job_id: JobId, number: int) -> str:
         """One completed checkpoint; digits are padded, so that key order is their order."""
         return f"{self.checkpoints(job_id)}{number:0{_EVENT_DIGITS}d}"

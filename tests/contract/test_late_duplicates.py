@@ -30,6 +30,7 @@ from runtime.highavailability.kv.lease import LeaseSettings
 from runtime.highavailability.leadership.registration import JobMasterRegistration, TaskManagerRegistry
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import (
+    CheckpointRecord,
     ClientRecord,
     DoneRecord,
     GraphRecord,
@@ -199,6 +200,20 @@ async def test_an_operation_that_has_ended_stays_ended(box: Box) -> None:
         await box.owner.write_operation(JOB, box.epoch, ended, ())
     with pytest.raises(StaleTokenError, match="owner's epoch"):
         await box.owner.write_operation(JOB, box.epoch + 1, replace(other, state=OperationState.FAILED), ())
+
+
+async def test_a_checkpoint_that_is_subsumed_does_not_come_back(box: Box) -> None:
+    """Its key is deleted, so that it is absent again; the number of the latest one is not."""
+    first, second, third = (CheckpointRecord(number, 1, 2, ()) for number in (1, 2, 3))
+    async with box.late():
+        await box.owner.write_checkpoint(JOB, box.epoch, 1, first, ())
+    await box.owner.write_checkpoint(JOB, box.epoch, 2, second, (1,))
+    await box.kv.arrive()
+    assert await box.owner.checkpoints(JOB) == [second]
+    async with box.late():
+        await box.owner.write_checkpoint(JOB, box.epoch, 3, third, (2,))
+    await box.kv.arrive()
+    assert await box.owner.checkpoints(JOB) == [third]
 
 
 async def test_a_lifted_fence_does_not_come_back(box: Box) -> None:

@@ -32,7 +32,7 @@ from runtime.highavailability.kv.conditions import (
     settle,
     unchanged,
 )
-from runtime.highavailability.kv.key_value_store import Delete, KeyValue, KeyValueStore, Op, Put, Txn
+from runtime.highavailability.kv.key_value_store import Compare, Delete, KeyValue, KeyValueStore, Op, Put, Txn
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import (
     CheckpointRecord,
@@ -318,10 +318,18 @@ class KvOwnerJobStore(JobReader):
     async def write_checkpoint(
         self, job_id: JobId, epoch: int, number: int, record: CheckpointRecord, subsumed: Sequence[int]
     ) -> None:
-        """Write one checkpoint, once. A repeat that finds the same record has succeeded."""
+        """Write one checkpoint, once. A repeat that finds the same record has succeeded.
+
+        Its record is deleted when later ones subsume it, and an absent key tells a late repeat nothing: so the number
+        of the latest one is written beside it, in place of the one before (R33).
+        """
         key, value = self._keys.checkpoint(job_id, number), encode_record(record)
-        dropped = tuple(Delete(self._keys.checkpoint(job_id, old)) for old in subsumed)
-        settled = await self._write(job_id, epoch, Put(key, value), dropped)
+        latest = self._keys.checkpointed(job_id)
+        answer = await self._kv.range(latest, is_prefix=False, timeout=self._timeout)
+        before = answer.kvs[0].mod_revision if answer.kvs else 0
+        beside: list[Put | Delete] = [Put(latest, str(number).encode())]
+        beside += [Delete(self._keys.checkpoint(job_id, old)) for old in subsumed]
+        settled = await self._write(job_id, epoch, Put(key, value), beside, unchanged(latest, before))
         if settled.result.succeeded:
             return
         owner, result, _, there = settled.answers()
@@ -368,13 +376,20 @@ class KvOwnerJobStore(JobReader):
             return
         raise _stale(f"result of job {job_id}", epoch, owner, current)
 
-    async def _write(self, job_id: JobId, epoch: int, put: Put, dropped: Sequence[Delete] = ()) -> Settled:
-        """Write a key once, under the owner's epoch, and delete others with it."""
+    async def _write(
+        self, job_id: JobId, epoch: int, put: Put, beside: Sequence[Put | Delete] = (), *conditions: Compare
+    ) -> Settled:
+        """Write a key once, under the owner's epoch, and do what is to be done with it."""
         assert epoch > 0, f"job {job_id}: epoch {epoch}"
         owner, result = self._keys.owner(job_id), self._keys.result(job_id)
         txn = Txn(
-            conditions=(unchanged(owner, epoch), absent(result), *(() if put.key == result else (absent(put.key),))),
-            success=(put, *dropped),
+            conditions=(
+                unchanged(owner, epoch),
+                absent(result),
+                *(() if put.key == result else (absent(put.key),)),
+                *conditions,
+            ),
+            success=(put, *beside),
             failure=gets(owner, result, self._keys.done(job_id), put.key),
         )
         return await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
