@@ -23,7 +23,8 @@ from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Expired, 
 from tests.kit.simulation.processes import SimulatedLoop
 from tests.kit.simulation.reruns import NothingRunsTwice
 from tests.kit.simulation.seeds import keep, on_virtual_time
-from tests.kit.simulation.slots import GUARD_DELAY, UserCode
+from tests.kit.simulation.slots import GUARD_DELAY
+from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.world import Shape, World, until
 
 Scenario = Callable[[World], Awaitable[None]]

@@ -44,6 +44,7 @@ from tests.kit.simulation.store_checkers import (
     SlotsGoToOwners,
     WritesNameWhatTheyReplace,
 )
+from tests.kit.simulation.stream_checkers import CheckpointsAreTrue, QueriesKeepApart
 
 _ROUNDING = 0.01
 
@@ -545,6 +546,8 @@ ALWAYS: tuple[type[_Base], ...] = (
     SlotsGoToOwners,
     LeadersHoldTheirLease,
     OutputsAppear,
+    QueriesKeepApart,
+    CheckpointsAreTrue,
 )
 """What every history must satisfy, whatever fate did."""
 

@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope, ServiceScope
-from runtime.common.errors import FlinklikeError, NotFoundError, RetryableError, StaleTokenError, StorageExhaustedError
+from runtime.common.errors import (
+    ConflictError,
+    FlinklikeError,
+    NotFoundError,
+    RetryableError,
+    StaleTokenError,
+    StorageExhaustedError,
+)
 from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
@@ -42,7 +49,7 @@ from tests.kit.simulation.history import (
 )
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
 from tests.kit.simulation.processes import EPOCH_MILLIS, current_process
-from tests.kit.simulation.slots import UserCode
+from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.values import expected
 
 logger = logging.getLogger(__name__)
@@ -288,7 +295,7 @@ class Client:
         document = {"job_id": job.job_id, "job_graph": json.loads(job.graph.canonical_json())}
         body = json.dumps(document).encode()
         self._record(Submitting(job.job_id, job.expected, job.value))
-        await self._insist(Submit(body, whose(job.job_id)), job)
+        await self._submit(Submit(body, whose(job.job_id)))
         self.is_acknowledged = True
         self._record(Acknowledged(job.job_id, "submit"))
         async with Scope("client") as scope:
@@ -300,6 +307,18 @@ class Client:
             scope.cancel_all()
         await asyncio.sleep(self._entropy.uniform(0.0, 60.0))
         await self._look()  # it is known also when nothing but its end is kept of it
+
+    async def _submit(self, request: Submit) -> None:
+        """Until it is accepted: another job may have the name of its checkpoints for a while (R59)."""
+        while True:
+            try:
+                await self._insist(request, self.job)
+            except ConflictError:
+                if not self.job.graph.checkpoint_name:
+                    raise
+                await asyncio.sleep(self._entropy.uniform(0.5, 3.0))
+            else:
+                return
 
     async def _cancel(self, after: float) -> None:
         await asyncio.sleep(after)

@@ -83,6 +83,23 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryStarted:
+    """The streaming query of an attempt works on a directory from now on, until the attempt has ended."""
+
+    attempt_id: ExecutionAttemptId
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommitted:
+    """A query has committed a batch."""
+
+    attempt_id: ExecutionAttemptId
+    directory: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Submitting:
     """A client sends a job, for the first time or again. `expected` is how the job ends when nobody cancels it, and
     `value` what it returns if it finishes.
@@ -193,6 +210,8 @@ Happening = (
     | Received
     | AttemptStarted
     | AttemptEnded
+    | QueryStarted
+    | BatchCommitted
     | Submitting
     | Returned
     | Acknowledged

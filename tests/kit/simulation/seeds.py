@@ -26,8 +26,9 @@ from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
 from tests.kit.simulation.outcomes import Damages
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
+from tests.kit.simulation.queries import planned_streams
 from tests.kit.simulation.reruns import NothingRunsTwice, UserFailuresStand
-from tests.kit.simulation.slots import UserCode
+from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.world import RESTARTS, Shape, World, until
 
 T = TypeVar("T")
@@ -172,7 +173,7 @@ def planned_jobs(entropy: SeededEntropy) -> list[PlannedJob]:
             leaves_after = leave(0.0, 5.0)
         job_id = JobId(entropy.child(f"id-{number}").hex_id())
         jobs.append(PlannedJob(job_id, made, programs, draw(0.0, 50.0), cancel_after, leaves_after))
-    return jobs
+    return [*jobs, *planned_streams(entropy.child("streams"))]
 
 
 def _with_outputs(

@@ -17,10 +17,10 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
+from runtime.common.stream_progress import StreamPosition
 from runtime.gateways.job_master import CheckpointAnswer
 from runtime.gateways.process import SlotFigures
 from runtime.gateways.task import (
-    OVERWRITE,
     FailureInfo,
     Fault,
     OutputDirectory,
@@ -30,37 +30,21 @@ from runtime.gateways.task import (
     TaskMetrics,
 )
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
-from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History
+from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History, QueryStarted
 from tests.kit.simulation.processes import Handle, SimulatedLoop, SimulatedProcess, current_process
+from tests.kit.simulation.queries import Directories, Query, query_of
 from tests.kit.simulation.storage import OUTPUTS, SimulatedFileSystem
+from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.values import Exchange
 
 GUARD_DELAY = 0.05
 _DAEMON_MAX = 0.3
 _CANCEL_MAX = 0.5
 _SLOW_CANCEL_MAX = 5.0
+_LONG = 3600.0
 _SLOW_CANCELS = 0.3
 """So many attempts take long to end, until they are killed and Spark is done with them: longer than to the next read
 of the TaskManager's keys."""
-
-
-@dataclass(frozen=True, slots=True)
-class UserCode:
-    """What the attempts of one vertex do. `is_short_of_input`: its very first one cannot read one of its partitions.
-
-    `is_restarted`: its job asks for restarts of code that fails.
-    `leaves_daemon`: it starts a program that goes on when its own process has ended, until somebody ends it (R29).
-    `files`: so many are written by `ctx.output_path()` in that mode.
-    """
-
-    seconds_low: float = 0.0
-    seconds_high: float = 0.0
-    fails: bool = False
-    is_restarted: bool = False
-    is_short_of_input: bool = False
-    leaves_daemon: bool = False
-    files: int = 0
-    mode: str = OVERWRITE
 
 
 @dataclass
@@ -69,6 +53,7 @@ class Programs:
 
     by_vertex: dict[tuple[JobId, VertexId], UserCode] = field(default_factory=dict)
     exchange: Exchange = field(default_factory=Exchange)
+    directories: Directories = field(default_factory=Directories)
     _begun: set[tuple[JobId, VertexId]] = field(default_factory=set)
 
     def of(self, attempt_id: ExecutionAttemptId) -> UserCode:
@@ -184,11 +169,13 @@ class _RunningAttempt:
         self._is_over = False
         self._is_stopping = False
         self._is_killed = False
+        self._is_running = False
         self.ends_at = 0.0
         self.is_exclusive = self._task.task.is_exclusive
         self.leaves_daemon = machine.programs.of(work.task.attempt_id).leaves_daemon
         self._lost_input = machine.programs.lost_input(work.task)
         self._code = machine.programs.of(work.task.attempt_id)
+        self._query = query_of(machine.programs.directories, work, machine.entropy, self._code)
         base = f"{OUTPUTS}/{work.task.attempt_id.job_id}"
         written = OutputDirectory(base, f"{base}/.attempt-{work.task.attempt_id}", self._code.mode)
         self._outputs = (written,) if self._code.files else ()
@@ -200,11 +187,45 @@ class _RunningAttempt:
         machine, code = self._machine, self._machine.programs.of(self.attempt_id)
         machine.start(self)
         machine.record(AttemptStarted(self.attempt_id, slot_index, self.is_exclusive))
+        if self._query is not None:
+            self._begin_query(self._query)
+            return
         self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
         seconds = machine.entropy.child(str(self.attempt_id)).uniform(code.seconds_low, code.seconds_high)
         state = ExecutionState.FAILED if code.fails or self._lost_input else ExecutionState.FINISHED
         self.ends_at = machine.loop.time() + seconds
         machine.loop.outside_later(max(seconds, 0.001), self._finish, state)
+
+    def _begin_query(self, query: Query) -> None:
+        """It runs from its first batch on, until it has read all or is told to stop."""
+        machine = self._machine
+        machine.record(QueryStarted(self.attempt_id, query.directory))
+        self._listener.task_state_changed(self._report(ExecutionState.INITIALIZING))
+        self.ends_at = machine.loop.time() + _LONG
+        machine.loop.outside_later(query.pause(), self._next_batch, query)
+
+    def _next_batch(self, query: Query) -> None:
+        """Also while it is told to stop, until it has stopped."""
+        if self._is_over or self.attempt_id not in self._machine.alive:
+            return
+        if not query.has_read_all:
+            self._machine.record(query.commit())
+        if query.committed <= 1 and not self._is_running:
+            self._is_running = True
+            self._process.post(self._tell_running)
+        if query.has_read_all:
+            self._machine.loop.outside_later(query.pause(), self._finish, ExecutionState.FINISHED)
+        else:
+            self._machine.loop.outside_later(query.pause(), self._next_batch, query)
+
+    def _tell_running(self) -> None:
+        if not self.reaped.done():
+            self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
+
+    def position(self) -> StreamPosition | None:
+        """What a checkpoint is told of its query; None where none works."""
+        is_alive = self.attempt_id in self._machine.alive
+        return self._query.position() if self._query is not None and is_alive else None
 
     def cancel(self) -> None:
         """Softly, then by force: it takes a moment."""
@@ -328,8 +349,14 @@ class SimulatedSlotPool:
         return ()
 
     async def positions(self, attempts: Sequence[ExecutionAttemptId], /) -> tuple[CheckpointAnswer, ...]:
-        """No query runs here."""
-        return tuple(CheckpointAnswer(attempt_id, None, "no query of it runs here") for attempt_id in attempts)
+        """How far the queries are that run here."""
+        running = {one.attempt_id: one.position() for one in self._slots.values()}
+        return tuple(
+            CheckpointAnswer(attempt_id, None, "no query of it runs here")
+            if (position := running.get(attempt_id)) is None
+            else CheckpointAnswer(attempt_id, position)
+            for attempt_id in attempts
+        )
 
     def memory_bytes(self) -> dict[int, int]:
         """Nothing is measured."""
