@@ -8,7 +8,7 @@ import org.apache.spark.sql.streaming.StreamingQuery;
 
 /**
  * Ends the streaming query of a session between two batches, so that the batch that runs is committed and none follows, and knows
- * then that the query is held: its process waits for the word of the job's owner. A hold has the id of what it is for (R61).
+ * then that the query is held: its process waits for the word of the job's owner (R61). A hold has the id of what it is for.
  */
 public final class HeldQueries {
   private static final Map HOLDS = new ConcurrentHashMap();
