@@ -38,6 +38,7 @@ OTHER = JobId("b" * 32)
 COMMANDS = [
     *["run", "list", "info", "status", "logs", "cancel", "taskmanagers", "jobmasters", "jobs move", "explain"],
     *["delegation-tokens", "open", "history", "process-log", "thread-dump", "log-level", "checkpoints"],
+    *["stop", "savepoint trigger"],
     *["certs init", "certs issue", "certs renew"],
 ]
 
