@@ -9,6 +9,7 @@ from runtime.checkpoint.core.checkpoint_coordinator import (
     CheckpointCoordinator,
     Order,
     RecordCheckpoint,
+    RequestedCheckpoint,
     WakeUp,
 )
 from runtime.checkpoint.core.checkpoints import (
@@ -202,3 +203,29 @@ def test_a_restart_goes_on_from_the_latest() -> None:
     record = complete(one, 10.0)
     one.statistics.note_restored(11_000)
     assert (one.statistics.restored, one.statistics.restored_count) == (record.checkpoint, 1)
+
+
+def test_a_requested_one_is_made_without_an_interval_and_told_once() -> None:
+    one = CheckpointCoordinator(CheckpointSettings(timeout=5.0), 0.0, taken=6)
+    assert one.requested() is None
+    one.request()
+    assert AskPositions(7, (ONE, TWO)) in advance(one, 1.0)
+    one.declined(7, ONE, "no", 1000)
+    assert one.requested() == RequestedCheckpoint(7, "Checkpoint was declined. no")
+    assert one.requested() is None
+    one.request()
+    advance(one, 2.0, {ONE: True, TWO: False})
+    ended = one.requested()
+    assert ended is not None
+    assert (ended.checkpoint_id, ended.failure) == (0, CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.value)
+
+
+def test_while_queries_are_held_none_begins_and_none_counts_as_failed() -> None:
+    one = coordinator()
+    assert AskPositions(1, (ONE, TWO)) in advance(one, 10.0)
+    one.pause(is_paused=True, millis=10_000)
+    assert one.pending is None
+    assert one.problem == ""
+    assert not [order for order in advance(one, 30.0) if isinstance(order, AskPositions)]
+    one.pause(is_paused=False, millis=30_000)
+    assert AskPositions(2, (ONE, TWO)) in advance(one, 40.0)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.common.stream_progress import QueryPhase, StreamLook, StreamPosition
 from runtime.gateways.spark_work import PLAN_LENGTH_MAX, QUERIES_MAX, SparkStage, sum_of, work_of
 from runtime.gateways.task import TaskExecutionReport
 from runtime.rpc import codec
-from runtime.taskexecutor.spark.spark_answers import read_work
+from runtime.taskexecutor.spark.spark_answers import read_look, read_work
 
 STAGE = {"stage_id": 1, "name": "x", "state": "COMPLETE", "tasks_total": 2, "run_millis": 3}
 
@@ -83,3 +84,28 @@ def test_the_longest_stages_stay_in_the_order_of_their_begin(stages: list[SparkS
     assert all(one.run_millis >= max(left, default=0) for one in work.stages)
     begins = [one.submitted_millis for one in work.stages if one.submitted_millis >= 0]
     assert begins == sorted(begins)
+
+
+POSITION = {"query_id": "q", "batch_id": 3, "state_rows": 1, "state_bytes": 2}
+
+
+def test_a_look_at_a_query() -> None:
+    told = json.dumps({"phase": "held", "position": POSITION, "sink": "FileSink[file:/t]"})
+    assert read_look(told) == StreamLook(QueryPhase.HELD, StreamPosition("q", 3, 1, 2), "FileSink[file:/t]")
+    assert read_look('{"phase": "none", "position": null}') == StreamLook(QueryPhase.NONE)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        "[]",
+        '{"phase": "asleep", "position": null}',
+        json.dumps({"phase": "held", "position": {**POSITION, "batch_id": -2}}),
+        json.dumps({"phase": "held", "position": {**POSITION, "query_id": "q" * 100}}),
+        json.dumps({"phase": "held", "position": POSITION, "sink": "x" * 5000}),
+    ],
+)
+def test_any_other_look_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"(?s).+"):
+        read_look(wrong)
