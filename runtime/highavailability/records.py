@@ -71,6 +71,13 @@ class CheckpointRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LastCheckpointRecord:
+    """`jobs/<id>/checkpointed`: the number of the latest checkpoint, which outlives its record (R33)."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class OperationRecord:
     """`operations/<id>/<trigger id>`: a checkpoint on request, a savepoint or a stop of a streaming job (R61)."""
 

@@ -40,6 +40,7 @@ from runtime.highavailability.records import (
     DoneRecord,
     EventsRecord,
     GraphRecord,
+    LastCheckpointRecord,
     OperationRecord,
     OwnerRecord,
     Payload,
@@ -327,7 +328,7 @@ class KvOwnerJobStore(JobReader):
         latest = self._keys.checkpointed(job_id)
         answer = await self._kv.range(latest, is_prefix=False, timeout=self._timeout)
         before = answer.kvs[0].mod_revision if answer.kvs else 0
-        beside: list[Put | Delete] = [Put(latest, str(number).encode())]
+        beside: list[Put | Delete] = [Put(latest, encode_record(LastCheckpointRecord(number)))]
         beside += [Delete(self._keys.checkpoint(job_id, old)) for old in subsumed]
         settled = await self._write(job_id, epoch, Put(key, value), beside, unchanged(latest, before))
         if settled.result.succeeded:

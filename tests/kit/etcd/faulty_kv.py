@@ -12,6 +12,7 @@ from runtime.highavailability.kv.key_value_store import (
     KeyValueStore,
     LeaseNotFoundError,
     PrefixState,
+    Put,
     RangeResult,
     StoreStatus,
     Txn,
@@ -33,6 +34,9 @@ class Fault(Enum):
 class FaultyKeyValueStore:
     """Takes one fault from `faults` for each transaction; without one left there is no fault. `sent` has every try.
 
+    What a store of jobs writes, which always has conditions, has to be records: a cluster with a key seals them (R38),
+    and can seal nothing else. A test may write what is none.
+
     A LATE transaction is executed by `arrive`, long after its caller has given up.
     """
 
@@ -49,6 +53,9 @@ class FaultyKeyValueStore:
     async def txn(self, txn: Txn, /, *, timeout: float) -> TxnResult:
         """Run one transaction with the next fault."""
         self.sent.append(txn)
+        for one in (*txn.success, *txn.failure):
+            if txn.conditions and isinstance(one, Put) and "/jobs/" in one.key:
+                assert one.value.endswith(b"}"), f"{one.key}: no record"
         fault = self.faults.popleft() if self.faults else Fault.NONE
         if fault is Fault.REFUSED or not self.is_reachable:
             self.calls_refused += 1

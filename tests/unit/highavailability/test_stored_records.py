@@ -63,6 +63,7 @@ SAMPLES: tuple[Any, ...] = (
     records.PrincipalRecord("airflow", "submitter", "team-a", (records.StoredToken("ef" * 32, 12, 34),), "alice"),
     records.JarRecord("1-a.zip", "a.zip", "key", 12, 34, "team-a", "sam", ("etl.py",)),
     records.LastJarRecord("1-a.zip"),
+    records.LastCheckpointRecord(7),
     cluster.ClusterRecord(ClusterUuid("e" * 32)),
     JobSummary(
         JobId("a" * 32),
