@@ -1,4 +1,4 @@
-"""Flink's routes of checkpoints of a job, live and archived. What triggers one is refused (`refused.py`)."""
+"""Flink's routes of checkpoints of a job, live and archived. What makes one on request is in `operations.py`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
-from runtime.common.errors import NotFoundError
+from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.ids import VertexId, parse_job_id
+from runtime.common.states import JobType
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoint, ArchivedCheckpoints
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.answers import JsonAnswer
@@ -23,8 +24,14 @@ _Number = Annotated[int, Path(ge=0, le=(1 << 63) - 1)]
 
 
 async def _found(context: RestContext, job_id: str) -> ArchivedCheckpoints:
-    """NotFoundError where there are none: without streaming queries, or with the interval 0 and no savepoint."""
+    """Raises NotFoundError where there are none: without streaming queries, or with the interval 0 and no savepoint.
+
+    Raises UnavailableError for a streaming job while nobody owns it, since its owner knows them.
+    """
     graph = await archived_graph(context, parse_job_id(job_id))
+    if graph.checkpoints is None and graph.job_type is JobType.STREAMING and not graph.status.is_globally_terminal:
+        message = f"job {job_id} waits for a JobMaster, which knows its checkpoints: ask again"
+        raise UnavailableError(message)
     if graph.checkpoints is None or not graph.has_checkpointing:
         raise NotFoundError(NOT_ENABLED)
     return graph.checkpoints

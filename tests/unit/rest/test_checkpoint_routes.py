@@ -138,14 +138,22 @@ async def test_one_has_its_vertices_and_the_position_of_each_query(http: httpx.A
 
 
 @pytest.mark.parametrize("path", ["", "/config", "/details/6", f"/details/6/subtasks/{VERTEX}"])
-@pytest.mark.parametrize("checkpoints", [None, replace(CHECKPOINTS, interval_millis=0, history=())])
-async def test_a_job_without_is_told_as_by_flink(
-    http: httpx.AsyncClient, fakes: RestFakes, path: str, checkpoints: ArchivedCheckpoints | None
-) -> None:
-    put_checkpoints(fakes.dispatcher, JOB, checkpoints)
+async def test_a_job_without_is_told_as_by_flink(http: httpx.AsyncClient, fakes: RestFakes, path: str) -> None:
+    put_checkpoints(fakes.dispatcher, JOB, replace(CHECKPOINTS, interval_millis=0, history=()))
     answer = await http.get(f"{BELOW}{path}")
     assert (answer.status_code, answer.json()) == (404, {"errors": ["Checkpointing has not been enabled."]})
     assert (await http.get(f"/jobs/{JOB}")).json()["checkpointing"] is False
+
+
+async def test_while_nobody_owns_a_streaming_job_its_checkpoints_are_not_denied(
+    http: httpx.AsyncClient, fakes: RestFakes
+) -> None:
+    put_checkpoints(fakes.dispatcher, JOB, None)
+    answer = await http.get(BELOW)
+    assert (answer.status_code, "waits for a JobMaster" in answer.text) == (503, True)
+    ended = replace(fakes.dispatcher.graphs[JOB], status=JobStatus.CANCELED)
+    fakes.dispatcher.graphs[JOB] = ended
+    assert (await http.get(BELOW)).status_code == 404
 
 
 async def test_what_there_is_not(http: httpx.AsyncClient, fakes: RestFakes) -> None:
