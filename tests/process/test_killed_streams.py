@@ -26,7 +26,7 @@ from tests.kit.cluster.process_jobs import submit
 from tests.kit.host.levels import reached
 from tests.process.conftest import SPARK
 
-pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.etcd, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 OPTIONS = {
     **SPARK,
@@ -39,7 +39,7 @@ OPTIONS = {
 }
 QUERIES = 3
 CONTROL_PLANE = ("jobmaster", "jobmanager")
-PATIENCE = 240.0
+PATIENCE = 600.0
 
 
 @pytest.fixture

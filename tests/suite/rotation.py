@@ -18,20 +18,22 @@ LIST = Path(__file__).with_name("rotated.txt")
 
 
 def shares(text: str) -> dict[str, int]:
-    """The share of each file of the list: files are dealt by folder, as folders run beside each other, there and back.
+    """The share of each file of the list: folders are dealt evenly, as they run beside each other.
 
-    Each folder begins with another share.
+    Among the shares that have the fewest files of its folder, a file goes to the one with the fewest seconds.
     """
-    dealt: dict[str, int] = {}
+    spread_files = spread(text)
+    seconds = [0] * SHARES
+    dealt: dict[str, list[int]] = {}
     found: dict[str, int] = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
-            path = line.split()[1]
-            folder = path.rpartition("/")[0]
-            lap, place = divmod(dealt.setdefault(folder, 0), SHARES)
-            first = [*dealt].index(folder)
-            found[path] = (first + (SHARES - 1 - place if lap % 2 else place)) % SHARES
-            dealt[folder] += 1
+            cost, path = line.split()[:2]
+            files = dealt.setdefault(path.rpartition("/")[0], [0] * SHARES)
+            share = min(zip(files, seconds, range(SHARES), strict=True))[2]
+            found[path] = share
+            files[share] += 1
+            seconds[share] += 0 if path in spread_files else int(cost)
     return found
 
 

@@ -66,8 +66,10 @@ def test_comments_and_empty_lines_have_no_place() -> None:
     assert shares("# why\n\n9 a.py\n8 b.py\n# more\n7 c.py\n") == {"a.py": 0, "b.py": 1, "c.py": 2}
 
 
-def test_each_folder_is_dealt_there_and_back_again() -> None:
-    dealt = shares("".join(f"9 a/{number}.py\n9 b/{number}.py\n" for number in range(SHARES + 2)))
-    last = SHARES - 1
-    assert [dealt[f"a/{number}.py"] for number in range(SHARES + 2)] == [*range(SHARES), last, last - 1]
-    assert [dealt[f"b/{number}.py"] for number in range(SHARES + 2)] == [*range(1, SHARES), 0, 0, last]
+def test_a_file_goes_where_its_folder_has_the_fewest_files_and_the_run_the_fewest_seconds() -> None:
+    assert shares("9 a/0.py\n9 b/0.py\n8 c/0.py\n") == {"a/0.py": 0, "b/0.py": 1, "c/0.py": 2}
+    folder = "".join(f"{number} a/{number}.py\n" for number in range(SHARES + 2, 0, -1))
+    dealt = shares(folder)
+    assert [dealt[f"a/{number}.py"] for number in range(SHARES + 2, 2, -1)] == [*range(SHARES)]
+    assert (dealt["a/2.py"], dealt["a/1.py"]) == (SHARES - 1, SHARES - 2), "where there is least to do"
+    assert shares("90 a/0.py spread\n9 b/0.py\n") == {"a/0.py": 0, "b/0.py": 0}, "each run has a part of the first"
