@@ -291,6 +291,7 @@ async def test_what_a_job_wrote_whose_graph_is_gone_is_kept_and_named_if_its_out
 async def test_a_stored_record_that_cannot_be_read_is_named_in_the_failure() -> None:
     async with job_master_box() as box:
         assignment = replace(await box.assign(JOB, lone()), graph=b"", digest="")
+        await box.kv.txn(Txn((), (Put(box.keys.graph(JOB), b"graph"),)), timeout=5)
         _, running = box.start(assignment)
         result = await running
         assert result.summary is not None

@@ -133,7 +133,8 @@ def test_a_fork_of_the_template_imports_nothing_of_ours(has_spark: bool, rooms: 
     of_spark = {"attach", "attached_spark", "job_files", "session_boundary", "shared_files", "state_processors"}
     later = set() if has_spark else {f"runtime.taskexecutor.slot_process.{name}" for name in (*of_spark, "warm_conf")}
     later |= {
-        f"runtime.taskexecutor.slot_process.{name}" for name in ("application", "fetching", "paced_http", "streaming")
+        f"runtime.taskexecutor.slot_process.{name}"
+        for name in ("application", "fetching", "paced_http", "restoring", "streaming")
     }
     assert room - set(found) == {"runtime.taskexecutor.slot_process.__init__", *later}
 
