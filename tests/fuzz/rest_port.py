@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 
 from runtime.aio.clock import SystemClock
@@ -29,6 +30,8 @@ _IDS = {
     "sha256": _SHA256,
     "key": f"{_SHA256}-u1",
 }
+_OTHER_ID = f"{1:032x}"
+_PARAMETER = re.compile(r"\{(\w+)\}")
 _ROUTES = sorted(TABLE)
 _POST_WAIT = ("POST", "/jobs/wait")
 
@@ -36,7 +39,7 @@ _POST_WAIT = ("POST", "/jobs/wait")
 def _request(number: int, body: bytes) -> bytes:
     method, path = _ROUTES[number % len(_ROUTES)]
     head = (
-        f"{method} {path.format(**_IDS)} HTTP/1.1",
+        f"{method} {_PARAMETER.sub(lambda found: _IDS.get(found[1], _OTHER_ID), path)} HTTP/1.1",
         "Host: 127.0.0.1",
         f"Authorization: Bearer {TOKEN}",
         "Content-Type: application/json",
