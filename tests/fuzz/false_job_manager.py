@@ -224,6 +224,6 @@ SURFACES = (
         peak_bytes=64 * MIB,
         growth_bytes=96 * MIB,
         tokens=(b"\r\n", b"Location: http://other/\r\n", b"HTTP/1.1 ", b'"jobs"', b"null", b"\r\n\r\n"),
-        smoke_inputs=150,
+        smoke_inputs=100,
     ),
 )

@@ -135,8 +135,8 @@ def test_an_idle_heap_gives_back_what_is_free_and_may_grow_again(jvm: Jvm, tmp_p
     memory = java.java.lang.Runtime.getRuntime()
 
     def filled() -> int:
-        kept = [java.java.nio.ByteBuffer.allocate(8 << 20) for _ in range(16)]
-        assert len(kept) == 16
+        kept = [java.java.nio.ByteBuffer.allocate(8 << 20) for _ in range(12)]
+        assert len(kept) == 12
         return int(memory.totalMemory())
 
     def trimmed() -> int:
