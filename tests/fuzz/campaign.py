@@ -28,7 +28,7 @@ from tests.fuzz.surface import MIB, Surface
 
 _ADDRESS_SPACE = 1024 * MIB
 """What the process may take beyond what it has at its beginning."""
-_SPARE_CPU_SECONDS = 60
+_SPARE_CPU_SECONDS = 300
 _FINDINGS_MAX = 20
 _CORPUS_MAX = 500
 _WAYS_MAX = 20_000
