@@ -59,7 +59,43 @@ class _SensorTrigger(BaseTrigger):
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow has no hints here
 
 
-class FlinklikeJobStateTrigger(_SensorTrigger):
+class _JobSensorTrigger(_SensorTrigger):
+    """Of one job, by its id, or the newest of a name."""
+
+    def __init__(
+        self,
+        flinklike_conn_id: str,
+        *,
+        job_id: str | None,
+        job_name: str,
+        started_after_millis: int,
+        poll_interval: float,
+    ) -> None:
+        super().__init__(flinklike_conn_id, poll_interval=poll_interval)
+        self.job_id = job_id
+        self.job_name = job_name
+        self.started_after_millis = started_after_millis
+
+    def _arguments(self) -> dict[str, Any]:
+        """Those of `serialize` that are of the job."""
+        return {
+            "flinklike_conn_id": self.flinklike_conn_id,
+            "job_id": self.job_id,
+            "job_name": self.job_name,
+            "started_after_millis": self.started_after_millis,
+            "poll_interval": self.poll_interval,
+        }
+
+    def _job_wish(self, states: frozenset[JobStatus]) -> JobWish:
+        return JobWish(states, JobId(self.job_id) if self.job_id else None, self.job_name, self.started_after_millis)
+
+    async def _newest(self, shared: Shared, wish: JobWish) -> JobId | None:
+        """The job of a wish by name; None while there is none."""
+        jobs = await shared.looks.get(JOBS, age=self.poll_interval / 2, patience=trigger_patience())
+        return newest(wish, jobs)
+
+
+class FlinklikeJobStateTrigger(_JobSensorTrigger):
     """Waits until a job, by its id or its name, is in one of the target states."""
 
     def __init__(
@@ -72,26 +108,24 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
         started_after_millis: int = 0,
         poll_interval: float = 10.0,
     ) -> None:
-        super().__init__(flinklike_conn_id, poll_interval=poll_interval)
+        super().__init__(
+            flinklike_conn_id,
+            job_id=job_id,
+            job_name=job_name,
+            started_after_millis=started_after_millis,
+            poll_interval=poll_interval,
+        )
         self.target_states = list(target_states)
-        self.job_id = job_id
-        self.job_name = job_name
-        self.started_after_millis = started_after_millis
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments."""
         return "airflow_flinklike.triggers.sensing.FlinklikeJobStateTrigger", {
-            "flinklike_conn_id": self.flinklike_conn_id,
+            **self._arguments(),
             "target_states": self.target_states,
-            "job_id": self.job_id,
-            "job_name": self.job_name,
-            "started_after_millis": self.started_after_millis,
-            "poll_interval": self.poll_interval,
         }
 
     async def _wait(self, shared: Shared) -> dict[str, Any]:
-        job_id = JobId(self.job_id) if self.job_id else None
-        wish = JobWish(parse_states(self.target_states), job_id, self.job_name, self.started_after_millis)
+        wish = self._job_wish(parse_states(self.target_states))
         look = JobLook(Verdict.WAITING)
         while look.verdict is Verdict.WAITING or look.state is None:
             seen, look = look, await self._look(shared, wish, look)
@@ -103,8 +137,7 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
         """The next look. A wish by name lists the jobs again after each interval, since a newer job may come."""
         job_id, timeout = wish.job_id, None
         if job_id is None:
-            jobs = await shared.looks.get(JOBS, age=self.poll_interval / 2, patience=trigger_patience())
-            job_id, timeout = newest(wish, jobs), self.poll_interval
+            job_id, timeout = await self._newest(shared, wish), self.poll_interval
         if job_id is None:
             await asyncio.sleep(self.poll_interval)
             return seen
@@ -114,7 +147,7 @@ class FlinklikeJobStateTrigger(_SensorTrigger):
         return await shared.run(lambda: judge(wish, state), patience=trigger_patience())
 
 
-class FlinklikeStreamTrigger(_SensorTrigger):
+class FlinklikeStreamTrigger(_JobSensorTrigger):
     """Waits until the streaming queries of a job, by its id or its name, are as far as `wish` says."""
 
     def __init__(
@@ -127,27 +160,25 @@ class FlinklikeStreamTrigger(_SensorTrigger):
         started_after_millis: int = 0,
         poll_interval: float = 10.0,
     ) -> None:
-        super().__init__(flinklike_conn_id, poll_interval=poll_interval)
+        super().__init__(
+            flinklike_conn_id,
+            job_id=job_id,
+            job_name=job_name,
+            started_after_millis=started_after_millis,
+            poll_interval=poll_interval,
+        )
         self.wish = dict(wish)
-        self.job_id = job_id
-        self.job_name = job_name
-        self.started_after_millis = started_after_millis
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Class path and arguments."""
         return "airflow_flinklike.triggers.sensing.FlinklikeStreamTrigger", {
-            "flinklike_conn_id": self.flinklike_conn_id,
+            **self._arguments(),
             "wish": self.wish,
-            "job_id": self.job_id,
-            "job_name": self.job_name,
-            "started_after_millis": self.started_after_millis,
-            "poll_interval": self.poll_interval,
         }
 
     async def _wait(self, shared: Shared) -> dict[str, Any]:
         wish = StreamWish(**self.wish)
-        job_id = JobId(self.job_id) if self.job_id else None
-        job = JobWish(frozenset(JobStatus), job_id, self.job_name, self.started_after_millis)
+        job = self._job_wish(frozenset(JobStatus))
         look = StreamLook(Verdict.WAITING)
         while True:
             seen, look = look, await self._look(shared, wish, job)
@@ -158,10 +189,7 @@ class FlinklikeStreamTrigger(_SensorTrigger):
             await asyncio.sleep(self.poll_interval)
 
     async def _look(self, shared: Shared, wish: StreamWish, job: JobWish) -> StreamLook:
-        job_id = job.job_id
-        if job_id is None:
-            jobs = await shared.looks.get(JOBS, age=self.poll_interval / 2, patience=trigger_patience())
-            job_id = newest(job, jobs)
+        job_id = job.job_id or await self._newest(shared, job)
         if job_id is None:
             return StreamLook(Verdict.WAITING)
         state = await shared.wait(job_id, 0, None, patience=trigger_patience())
