@@ -137,7 +137,7 @@ class TriggerSavepoint:
 
 @dataclass(frozen=True, slots=True)
 class FinishSavepoint:
-    """All queries are copied into `part`: verify it, write its metadata, and rename it to `directory`. Idempotent."""
+    """All `queries` are copied into `part`: verify it, write its metadata, and rename it to `directory`. Idempotent."""
 
     job_id: JobId
     epoch: int
@@ -147,6 +147,7 @@ class FinishSavepoint:
     checkpoint_id: int
     trigger_millis: int
     job_name: str
+    queries: int = 0
 
 
 @dataclass(frozen=True, slots=True)

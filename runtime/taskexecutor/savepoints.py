@@ -185,6 +185,12 @@ def _finished(order: FinishSavepoint) -> None:
     except ValidationError as error:
         message = f"what was noted of a query in {part / _NOTES} cannot be read"
         raise InvalidInputError(message) from error
+    if len(queries) != order.queries:
+        message = (
+            f"{part} has copies of {len(queries)} of {order.queries} queries here: the directory of savepoints must be "
+            "one that all TaskManagers reach under one name"
+        )
+        raise InvalidInputError(message)
     savepoint = Savepoint(
         job_id=order.job_id,
         job_name=order.job_name,

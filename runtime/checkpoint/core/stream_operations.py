@@ -35,10 +35,11 @@ class CopyQueries:
 
 @dataclass(frozen=True, slots=True)
 class FinishCopies:
-    """Have the TaskManager of this attempt make the last step of a savepoint."""
+    """Have the TaskManager of this attempt make the last step of a savepoint of so many `queries`."""
 
     operation: StreamOperation
     attempt_id: ExecutionAttemptId
+    queries: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +323,7 @@ class StreamOperations:
             orders.append(RecordOperation(active.outcome))
         elif active.attempts and not active.awaited and not active.is_finishing:
             active.is_finishing = True
-            orders.append(FinishCopies(active.operation, active.attempts[0]))
+            orders.append(FinishCopies(active.operation, active.attempts[0], len(active.attempts)))
         return orders
 
     def _concluded(self, active: _Active) -> list[OperationOrder]:

@@ -253,8 +253,8 @@ class StreamCheckpoints:
             match order:
                 case CopyQueries(operation, attempts):
                     self._copy(operation, attempts)
-                case FinishCopies(operation, attempt_id):
-                    self._finish(operation, attempt_id)
+                case FinishCopies(operation, attempt_id, queries):
+                    self._finish(operation, attempt_id, queries)
                 case EndOperation(operation, attempts):
                     self._end(operation, attempts, finishes=order.finishes, discards=order.discards)
                 case RecordOperation(operation, dropped):
@@ -274,7 +274,7 @@ class StreamCheckpoints:
                 )
             )
 
-    def _finish(self, operation: StreamOperation, attempt_id: ExecutionAttemptId) -> None:
+    def _finish(self, operation: StreamOperation, attempt_id: ExecutionAttemptId, queries: int) -> None:
         for incarnation in self._by_place([attempt_id]):
             self._context.outbox.to(incarnation).savepoints.append(
                 FinishSavepoint(
@@ -286,6 +286,7 @@ class StreamCheckpoints:
                     operation.checkpoint_id,
                     operation.trigger_millis,
                     self._graph.name,
+                    queries,
                 )
             )
 

@@ -86,8 +86,9 @@ class Bench:
         attempts = tuple(map(attempt, numbers))
         self.obey(TriggerSavepoint(JOB, 7, OPERATION, str(self.part), attempts, holds=holds))
 
-    def finish(self, number: int = 5) -> None:
-        self.obey(FinishSavepoint(JOB, 7, OPERATION, str(self.part), str(self.directory), number, 1000, "job"))
+    def finish(self, number: int = 5, queries: int = 2) -> None:
+        paths = str(self.part), str(self.directory)
+        self.obey(FinishSavepoint(JOB, 7, OPERATION, *paths, number, 1000, "job", queries))
 
     def end(self, *numbers: int, finishes: bool = False, discards: bool = False) -> None:
         attempts, part = tuple(map(attempt, numbers)), str(self.part) if discards else ""
@@ -130,6 +131,16 @@ async def test_queries_are_copied_and_the_savepoint_is_made_visible_last(bench: 
     bench.finish(number=6)
     assert isinstance(other := (await bench.heard(5))[-1], SavepointFinished)
     assert "is another savepoint" in other.failure
+
+
+@pytest.mark.asyncio
+async def test_a_query_whose_copy_is_not_here_is_missed(bench: Bench) -> None:  # R60: its directory is not shared
+    bench.trigger(1)
+    await bench.heard(1)
+    bench.finish()
+    assert isinstance(last := (await bench.heard(2))[-1], SavepointFinished)
+    assert "copies of 1 of 2 queries here: the directory of savepoints must be one that all" in last.failure
+    assert not bench.directory.exists()
 
 
 @pytest.mark.asyncio
