@@ -64,6 +64,16 @@ def test_a_batch_that_is_not_committed(past: Past) -> None:
     assert found.endswith("tells batch 2 of orders 0, whose last committed one is 1")
 
 
+def test_a_batch_that_an_earlier_job_of_the_same_name_committed(past: Past) -> None:
+    past.add("tm-1", BatchCommitted(attempt(7), DIRECTORY, 4))
+    begin(past, 0)
+    record(past, 1, 4)
+    assert "checkpoints" not in past.violations()
+    record(past, 2, 5)
+    (found,) = past.violations()["checkpoints"]
+    assert found.endswith("tells batch 5 of orders 0, whose last committed one is 4")
+
+
 def test_a_number_that_is_used_again(past: Past) -> None:
     begin(past, 0, batches=9)
     for number in (1, 3):

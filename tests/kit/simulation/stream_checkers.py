@@ -45,18 +45,26 @@ class CheckpointsAreTrue(CheckerBase):
 
     rule = "checkpoints"
 
-    sees: tuple[type, ...] = (Applied, BatchCommitted)
+    sees: tuple[type, ...] = (Applied, QueryStarted, BatchCommitted)
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
-        self._committed: dict[tuple[JobId, str, int], int] = {}
+        self._directory: dict[tuple[JobId, str, int], str] = {}
+        self._committed: dict[str, int] = {}
+        """By directory: a job that has the name of an earlier one goes on with its batches."""
         self._latest: dict[JobId, int] = {}
 
     def see(self, record: Record) -> Iterator[str]:
         """What is committed, and what is recorded of it."""
-        if isinstance(record.what, BatchCommitted):
-            self._committed[subtask(record.what.attempt_id)] = record.what.batch_id
-            return
+        match record.what:
+            case QueryStarted(attempt_id, directory):
+                self._directory[subtask(attempt_id)] = directory
+            case BatchCommitted(directory=directory, batch_id=batch_id):
+                self._committed[directory] = batch_id
+            case _:
+                yield from self._recorded(record)
+
+    def _recorded(self, record: Record) -> Iterator[str]:
         for job_id, name, event in self.job_writes(record):
             if name.startswith(_CHECKPOINTS) and not event.is_delete and self.is_news(event):
                 found = decode_record(CheckpointRecord, event.kv.value, key=event.kv.key)
@@ -68,7 +76,8 @@ class CheckpointsAreTrue(CheckerBase):
             yield f"checkpoint {found.checkpoint_id} of job {job_id} is recorded as {number}, after number {latest}"
         self._latest[job_id] = max(latest, number)
         for one in found.positions:
-            committed = self._committed.get((job_id, one.vertex_id, one.subtask_index), NO_BATCH)
+            directory = self._directory.get((job_id, one.vertex_id, one.subtask_index), "")
+            committed = self._committed.get(directory, NO_BATCH)
             if one.batch_id > committed:
                 yield (
                     f"checkpoint {number} of job {job_id} tells batch {one.batch_id} of {one.uid} {one.subtask_index}, "
