@@ -116,9 +116,11 @@ def changes_router(context: RestContext, samples: ActivitySamples) -> APIRouter:
         _ = context.components
         found: str | None = None
         due = context.clock.monotonic() + min(wait, context.long_poll_max)
-        while found is None and (left := due - context.clock.monotonic()) > 0 and not await request.is_disconnected():
+        while found is None and (left := due - context.clock.monotonic()) > 0:
             found = await shared.another(since, min(left, _PRESENT_SECONDS))
             _ = context.components  # 503 once another process leads
+            if found is None and await request.is_disconnected():
+                break
         body: schema.Changes = {"revision": found or revision(context)}
         return JsonAnswer(body)
 

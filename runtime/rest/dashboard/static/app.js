@@ -11,7 +11,7 @@ import { h, patch } from "./view.js";
 /**
  * @typedef {object} Page
  * @property {(place: Place, data: any) => string} title
- * @property {(place: Place, signal: AbortSignal) => Promise<any>} load
+ * @property {(place: Place, signal: AbortSignal, known: any) => Promise<any>} load `known`: what is shown, where nothing of the cluster has changed since
  * @property {(data: any, place: Place, app: App) => Content} view
  * @property {(data: any) => boolean} [moves] true while it has numbers that move: it is loaded again every web.refresh-interval, too
  */
@@ -93,7 +93,7 @@ export class App {
     }
     this.problem = null;
     this.live = new Live({
-      load: (signal) => this.page.load(place, signal),
+      load: (signal, isChanged) => this.page.load(place, signal, isChanged ? null : this.data),
       show: (data) => {
         this.data = data;
         this.render();

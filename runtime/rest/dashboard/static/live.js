@@ -1,8 +1,9 @@
 /**
  * Keeps a page up to date: it is loaded, and loaded again when the cluster says that something has changed.
  *
- * One long poll waits for the change. A page of moving numbers has `every` beside it. A hidden tab asks nothing. When
- * no JobManager answers, the page stays as it is, says so, and asks again until one does.
+ * One long poll waits for the change. A page of moving numbers has `every` beside it, and need not ask again for what
+ * changes with the cluster only. A hidden tab asks nothing. When no JobManager answers, the page stays as it is, says so,
+ * and asks again until one does.
  */
 
 import { ApiError, get, path } from "./api.js";
@@ -11,7 +12,7 @@ const WAIT_SECONDS = 20;
 const REST_MILLIS = 500;
 const AGAIN_MILLIS = 2000;
 
-/** @typedef {{load: (signal: AbortSignal) => Promise<any>, show: (data: any) => void, trouble: (error: Error | null) => void, every: () => number}} Subject */
+/** @typedef {{load: (signal: AbortSignal, isChanged: boolean) => Promise<any>, show: (data: any) => void, trouble: (error: Error | null) => void, every: () => number}} Subject */
 
 export class Live {
   /** @param {Subject} subject */
@@ -22,6 +23,8 @@ export class Live {
     /** @type {(() => void) | null} */
     this.wake = null;
     this.isDue = false;
+    /** Has the cluster changed since the load before? */
+    this.isChanged = true;
   }
 
   /** Load and show until `stop`. */
@@ -29,9 +32,10 @@ export class Live {
     const { signal } = this.control;
     while (!signal.aborted) {
       await visible(signal);
-      this.isDue = false;
+      const isChanged = this.isChanged || this.isDue;
+      this.isChanged = this.isDue = false;
       try {
-        const data = await this.subject.load(signal);
+        const data = await this.subject.load(signal, isChanged);
         if (signal.aborted) return;
         this.subject.trouble(null);
         this.subject.show(data);
@@ -40,6 +44,7 @@ export class Live {
       } catch (error) {
         if (signal.aborted) return;
         this.revision = "";
+        this.isChanged = true;
         this.subject.trouble(/** @type {Error} */ (error));
         await this.rest(passes(error) ? AGAIN_MILLIS : 4 * AGAIN_MILLIS);
       }
@@ -77,10 +82,11 @@ export class Live {
   async change() {
     if (this.control.signal.aborted) return;
     const poll = new AbortController();
-    const every = this.subject.every();
-    const asked = get(path(["changes"], { since: this.revision, wait: WAIT_SECONDS }), poll.signal);
+    const wait = this.subject.every() / 1000 || WAIT_SECONDS; // a poll that is over by itself keeps its connection
+    const asked = get(path(["changes"], { since: this.revision, wait }), poll.signal);
     const told = asked.then(
       (body) => {
+        this.isChanged = body.revision !== this.revision;
         this.revision = body.revision;
         return null;
       },
@@ -89,7 +95,7 @@ export class Live {
     const over = () => poll.abort();
     this.control.signal.addEventListener("abort", over);
     const hidden = until(() => document.hidden, poll.signal);
-    const problem = await Promise.race([told, hidden, this.rest(every || 2 * WAIT_SECONDS * 1000)]);
+    const problem = await Promise.race([told, hidden, this.rest(2 * wait * 1000)]);
     this.control.signal.removeEventListener("abort", over);
     poll.abort(); // what listens for it ends, too
     this.wake?.();

@@ -15,15 +15,9 @@ const LATEST_EVENTS = 5;
 export const overviewPage = {
   title: () => "Overview",
   moves: () => true,
-  async load(_, signal) {
-    const [overview, history, running, failed, latest] = await Promise.all([
-      get("overview", signal),
-      get("overview/history", signal),
-      get(path(["jobs", "overview"], { state: "unfinished", limit: SHOWN }), signal),
-      get(path(["jobs", "overview"], { state: "FAILED", limit: LATEST_FAILURES }), signal),
-      get(path(["events"], { limit: LATEST_EVENTS }), signal),
-    ]);
-    return { overview, history, running: running.jobs, failed: failed.jobs, events: latest.events };
+  async load(_, signal, known) {
+    const [overview, history, lists] = await Promise.all([get("overview", signal), get("overview/history", signal), known ?? listsOf(signal)]);
+    return { ...lists, overview, history };
   },
   view({ overview, history, running, failed, events }, _, app) {
     const used = overview["slots-total"] - overview["slots-available"];
@@ -51,6 +45,16 @@ export const overviewPage = {
     ];
   },
 };
+
+/** What is another only after the cluster has changed. @param {AbortSignal} signal */
+async function listsOf(signal) {
+  const [running, failed, latest] = await Promise.all([
+    get(path(["jobs", "overview"], { state: "unfinished", limit: SHOWN }), signal),
+    get(path(["jobs", "overview"], { state: "FAILED", limit: LATEST_FAILURES }), signal),
+    get(path(["events"], { limit: LATEST_EVENTS }), signal),
+  ]);
+  return { running: running.jobs, failed: failed.jobs, events: latest.events };
+}
 
 /** @param {any} overview */
 function cluster(overview) {
