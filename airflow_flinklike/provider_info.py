@@ -24,6 +24,7 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_flinklike.operators.submit",
                 "airflow_flinklike.operators.sql",
                 "airflow_flinklike.operators.cancel",
+                "airflow_flinklike.operators.savepoint",
             )
         ],
         "sensors": [
@@ -34,7 +35,13 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "hooks": [_modules("airflow_flinklike.hooks.flinklike")],
-        "triggers": [_modules("airflow_flinklike.triggers.job", "airflow_flinklike.triggers.sensing")],
+        "triggers": [
+            _modules(
+                "airflow_flinklike.triggers.job",
+                "airflow_flinklike.triggers.sensing",
+                "airflow_flinklike.triggers.savepoint",
+            )
+        ],
         "connection-types": [_connection_type()],
         "config": {SECTION: config_section()},
         "extra-links": ["airflow_flinklike.links.job.FlinklikeJobLink"],

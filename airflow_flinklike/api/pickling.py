@@ -76,6 +76,11 @@ own_modules = OwnModules()
 """Those of this process. A process that forks others iterates once before."""
 
 
+def is_own_module(name: str) -> bool:
+    """True for a loaded module that is the user's own, so that functions of it are pickled by value."""
+    return _is_own(name, sys.modules.get(name))
+
+
 def _is_own(name: str, module: object) -> bool:
     if name.partition(".")[0] in OUR_PACKAGES or name == "__main__" or not isinstance(module, ModuleType):
         return False

@@ -17,19 +17,13 @@ from airflow_flinklike.api.artifacts import is_elsewhere
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.job_source import build_job, import_reference, importable
 from airflow_flinklike.api.program import Program
+from airflow_flinklike.api.start_options import configured_job, restore_settings, restored_job
 from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.config.job_configuration import job_configuration_problems
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of
-from runtime.jobgraph.savepoints import (
-    PATH_LENGTH_MAX,
-    ClaimMode,
-    SavepointRestoreSettings,
-    claim_mode_of,
-    savepoint_problems,
-)
 
 _NO_SCRIPTS: Mapping[str, str] = {
     ".sql": "run its statements from one, with spark.sql()",
@@ -144,20 +138,12 @@ def with_savepoint(
             raise PipelineError(message)
         return program
     try:
-        settings = SavepointRestoreSettings(
-            path=path if path.startswith("file:") else str(Path(path).absolute()),
-            allow_non_restored_state=allow_non_restored_state,
-            claim_mode=claim_mode_of(claim_mode_text or ClaimMode.NO_CLAIM.value),
-        )
-    except InvalidInputError as error:
-        message = f"--claim-mode: {error}"
+        settings = restore_settings(path, claim_mode_text, allow_non_restored_state=allow_non_restored_state)
+    except PipelineError as error:
+        option = "--claim-mode" if "claim mode" in str(error) else "--from-savepoint"
+        message = f"{option}: {error}"
         raise PipelineError(message) from error
-    except ValueError as error:
-        message = f"--from-savepoint: a path has up to {PATH_LENGTH_MAX} characters"
-        raise PipelineError(message) from error
-    if problems := tuple(savepoint_problems(settings, program.graph.queries)):
-        raise PipelineError("; ".join(problems), problems)
-    return replace(program, graph=program.graph.model_copy(update={"savepoint": settings}).without_caches())
+    return restored_job(program, settings)
 
 
 def with_configuration(program: JobProgram, given: Sequence[str]) -> JobProgram:
@@ -171,10 +157,7 @@ def with_configuration(program: JobProgram, given: Sequence[str]) -> JobProgram:
         changes[key.strip()] = value.strip()
     if problems := tuple(job_configuration_problems(changes)):
         raise PipelineError("; ".join(problems), problems)
-    if not changes:
-        return program
-    configuration = {**program.graph.configuration, **changes}
-    return replace(program, graph=program.graph.model_copy(update={"configuration": configuration}))
+    return configured_job(program, changes)
 
 
 def _read_graph(path: Path) -> JobGraph:

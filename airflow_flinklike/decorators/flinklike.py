@@ -53,6 +53,8 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
     :param resources: what the function needs of its slot: {'cpu_cores': 2, 'memory': '4g'}, also as JSON text;
         job_resources is another name of this parameter
     :param spark_profile: run on a TaskManager with that `taskmanager.spark.profile`
+    :param configuration: options of the cluster that the job has for itself, as `flinklike run -D`:
+        {'execution.checkpointing.interval': '10s'}
     :param restart_strategy: what the cluster does when the function fails, before Airflow's retries: a strategy of
         `airflow_flinklike`, or a text such as 'none' or 'fixed-delay,attempts=5,delay_seconds=10'
     :param user_failures: what the cluster does when the function's own code fails: 'restart' by the restart
@@ -74,6 +76,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         "conf": "json",
         "environment": "json",
         "job_resources": "json",
+        "configuration": "json",
     }
 
     def __init__(
@@ -107,6 +110,7 @@ class FlinklikeDecoratedOperator(JobFields, DecoratedOperator, FlinklikeJobOpera
         resources: ResourceSpec | Mapping[str, Any] | str | None = None,
         job_resources: ResourceSpec | Mapping[str, Any] | str | None = None,
         spark_profile: str | None = None,
+        configuration: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
         given = locals()

@@ -33,6 +33,7 @@ from airflow_flinklike.operators.job_run import JobRun, RunSettings
 from airflow_flinklike.operators.reporting import ReportingOperator
 from airflow_flinklike.operators.spark_parameters import Explanation
 from airflow_flinklike.operators.tolerant import SparkSubmitTolerance, defaults_of
+from airflow_flinklike.operators.upgrade import UpgradeSettings
 from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, worker_kill_cause
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.ids import JobId
@@ -70,7 +71,8 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
     :param wait_for: 'end', the default, or 'running': return the job's id when all its tasks run, for jobs that do not
         end; streaming queries run from the end of their first trigger on. A job that fails before that fails the task
     :param ensure_running: all runs of the task have one job: a run that finds it running leaves it as it is, any other
-        submits it; it waits for 'running'. Marks, clears and timeouts of the task leave the job alone
+        submits it; it waits for 'running'. Streaming queries whose code has changed are stopped with a savepoint, from
+        which a new job goes on. Marks, clears and timeouts of the task leave the job alone
     """
 
     operator_extra_links: Collection[BaseOperatorLink] = (FlinklikeJobLink(),)
@@ -138,6 +140,10 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
     @abstractmethod
     def build_program(self, context: Context) -> JobProgram:
         """Build the job in the worker, from rendered fields. Raises PipelineError."""
+
+    def upgrade_settings(self) -> UpgradeSettings:
+        """How `ensure_running` replaces a job whose code has changed. A subclass has parameters for it."""
+        return UpgradeSettings()
 
     @property
     def waits_for_value(self) -> bool:
@@ -256,6 +262,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
             self.namespace,
             self.is_repeated,
             self.ensure_running,
+            self.upgrade_settings(),
         )
         self.default_conf = access.conf
         observer = self.make_observer(access, bookmark)

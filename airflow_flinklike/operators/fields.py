@@ -35,6 +35,7 @@ JOB_FIELDS = (
     "user_failures",
     "job_resources",
     "spark_profile",
+    "configuration",
 )
 """The template fields of JobFields."""
 
@@ -63,12 +64,15 @@ class JobFields:
     user_failures: str | None
     job_resources: ResourceSpec | Mapping[str, Any] | str | None
     spark_profile: str | None
+    configuration: Mapping[str, Any] | str | None
 
     def keep_fields(self, given: Mapping[str, Any]) -> None:
         """Set the fields that have the value of their parameter, by name in `given`."""
         for name in JOB_FIELDS:
             if name not in _OF_SEVERAL_NAMES:
                 setattr(self, name, given[name])
+        if isinstance(self.configuration, Mapping):
+            configuration_of(self.configuration)
 
     def spark_conf(self) -> dict[str, Any]:
         """The conf that the rendered fields mean, over that of the connection. Raises PipelineError."""
@@ -107,6 +111,7 @@ class JobFields:
             "secrets": self.secrets or (),
             "restart_strategy": self.restart_strategy,
             "user_failures": self.user_failures,
+            "configuration": configuration_of(self.configuration),
         }
 
 
@@ -142,11 +147,37 @@ def environment_of(value: Any) -> dict[str, str]:
     return {name: str(one) for name, one in found.items()}
 
 
+def configuration_of(value: Any) -> dict[str, str]:
+    """Options of the cluster that a job has for itself, as texts. The cluster checks them. Raises PipelineError."""
+    found = {str(key): one for key, one in mapping_of("configuration", value).items() if one is not None}
+    problems = tuple(
+        f"configuration: {key} is a {type(one).__name__}: expected a text or a number, '10 s'"
+        for key, one in found.items()
+        if isinstance(one, bool) or not isinstance(one, str | int | float)
+    )
+    if problems:
+        raise PipelineError("; ".join(problems), problems)
+    return {key: str(one) for key, one in found.items()}
+
+
 def check_poll_interval(seconds: float) -> None:
     """Raises ValueError, when the DAG is parsed, unless it is above 0."""
     if seconds <= 0:
         message = f"poll_interval is {seconds:g}: it must be above 0"
         raise ValueError(message)
+
+
+def check_directory(task_id: str, directory: Any) -> None:
+    """Raises PipelineError for a directory of savepoints that is none. A template is looked at when it is rendered."""
+    if not isinstance(directory, str) or not directory or "{{" in directory or "{%" in directory:
+        return  # an XCom of another task, or the cluster's directory
+    path = directory.removeprefix("file://") if directory.startswith("file:///") else directory.removeprefix("file:")
+    if not path.startswith("/") or "\0" in path or ".." in path.split("/"):
+        message = (
+            f"task {task_id!r}: {directory[:200]!r} is no directory for savepoints: name an absolute path, or a file: "
+            "URL, that all TaskManagers reach under one name"
+        )
+        raise PipelineError(message)
 
 
 def check_not_negative(**given: float | timedelta | None) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -41,6 +41,14 @@ from airflow_flinklike.operators.adoption import (
     number_after,
 )
 from airflow_flinklike.operators.calls import InterruptibleCalls
+from airflow_flinklike.operators.upgrade import (
+    UpgradeSettings,
+    is_outdated,
+    label_with_code,
+    origin_of,
+    stop_for_upgrade,
+    upgraded,
+)
 from airflow_flinklike.task_instance.job_store import job_store
 from airflow_flinklike.task_instance.observation import JobObserver, Log
 from airflow_flinklike.task_instance.stored_job import STORE_KEY, StoredJob, parse_stored
@@ -74,6 +82,8 @@ class RunSettings:
     """Each execution may run several jobs, one after the other, and none of them is adopted."""
     is_shared: bool = False
     """All runs of the task have one job: it is found by the ids of SharedTask, and nothing that ends a run ends it."""
+    upgrade: UpgradeSettings = field(default_factory=UpgradeSettings)
+    """How the one job of all runs is replaced when its code has changed."""
 
     @property
     def insist_seconds(self) -> float:
@@ -148,8 +158,13 @@ class JobRun:
             decision = decide(stored, observed, self._max_tries, self._run_started)
 
     def _begin_shared(self, build: Callable[[], JobProgram], label: str) -> JobId:
-        """Take up the job that a run of the task has submitted, if it has not ended; else submit the next one."""
-        numbers = self._shared.numbers()
+        """Take up the job that a run of the task has submitted, if it has not ended; else submit the next one.
+
+        A job of streaming queries whose code is another one than that of this run is stopped with a savepoint, from
+        which the next one goes on.
+        """
+        numbers, program = self._shared.numbers(), build()
+        label = label_with_code(label, program)
         while True:
             states = self._calls.run(lambda: self.client.states(numbers))
             alive = [job_id for job_id, status in states.items() if not status.is_globally_terminal]
@@ -159,17 +174,35 @@ class JobRun:
             if self._status(job_id) in {JobStatus.FAILING, JobStatus.CANCELLING}:
                 self._log.info("Job %s of this task is ending: another one follows it", job_id)
                 self._wait_for_end(job_id)
-                continue
-            self._number = numbers[job_id]
-            self._keep(job_id)
-            self._log.info("Job %s runs already: %s", job_id, self.access.job_url(job_id))
-            return self.take_up(job_id)
+            elif not program.graph.queries or not self._is_outdated(job_id, label):
+                self._number = numbers[job_id]
+                self._keep(job_id)
+                self._log.info("Job %s runs already: %s", job_id, self.access.job_url(job_id))
+                return self.take_up(job_id)
+            else:
+                location = self._calls.run(lambda: self.client.run(stop_for_upgrade(job_id, self.settings.upgrade)))  # noqa: B023 - it ends before
+                self._log.info("Job %s has another code: it was stopped with savepoint %s", job_id, location)
         number = number_after({numbers[job_id] for job_id in states})
         if number is None:
             message = f"the cluster knows {len(states)} ended jobs of this task, so it has no id left: rename the task"
             raise JobRefusedError(message)
         self._number = number
-        return self.take_up(self._submit(self._shared.job_id_of(number), build, label))
+        program = self._going_on(program, number, states) if program.graph.queries else program
+        return self.take_up(self._submit(self._shared.job_id_of(number), lambda: program, label))
+
+    def _is_outdated(self, job_id: JobId, label: str) -> bool:
+        found = self._calls.run(lambda: self.client.run(is_outdated(job_id, label)))
+        if found is None:
+            self._log.info("Job %s does not say which code it has: it is left as it is", job_id)
+        return bool(found)
+
+    def _going_on(self, program: JobProgram, number: int, states: Mapping[JobId, JobStatus]) -> JobProgram:
+        """The job, from the savepoint of the one before it, if an upgrade has stopped that."""
+        ids = {number: job_id for job_id, number in self._shared.numbers().items()}
+        location = self._calls.run(lambda: self.client.run(origin_of(number, ids, states)))
+        if location:
+            self._log.info("It goes on from savepoint %s, with which an upgrade has stopped a job before", location)
+        return upgraded(program, location, self.settings.upgrade)
 
     @property
     def is_adopted(self) -> bool:

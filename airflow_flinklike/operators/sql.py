@@ -60,6 +60,7 @@ class FlinklikeSqlOperator(JobFields, FlinklikeJobOperator):
         "conf": "json",
         "environment": "json",
         "job_resources": "json",
+        "configuration": "json",
     }
 
     def __init__(
@@ -97,6 +98,7 @@ class FlinklikeSqlOperator(JobFields, FlinklikeJobOperator):
         resources: ResourceSpec | Mapping[str, Any] | str | None = None,
         job_resources: ResourceSpec | Mapping[str, Any] | str | None = None,
         spark_profile: str | None = None,
+        configuration: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
         given = locals()

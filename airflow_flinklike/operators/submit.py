@@ -11,13 +11,24 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_flinklike.api.application import application_job
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.job_source import PipelineSource, build_job
+from airflow_flinklike.api.start_options import configured_job, restore_settings, restored_job
 from airflow_flinklike.exceptions import PipelineError
 from airflow_flinklike.operators.base import FlinklikeJobOperator
-from airflow_flinklike.operators.fields import JOB_FIELDS, JobFields, arguments_of, is_shared, mapping_of, one_of
+from airflow_flinklike.operators.fields import (
+    JOB_FIELDS,
+    JobFields,
+    arguments_of,
+    check_directory,
+    configuration_of,
+    is_shared,
+    mapping_of,
+    one_of,
+)
 from airflow_flinklike.operators.plan import PLAN, PlanField
 from airflow_flinklike.operators.resources import resources_of
 from airflow_flinklike.operators.spark_parameters import Explanation
 from airflow_flinklike.operators.tolerant import defaults_of
+from airflow_flinklike.operators.upgrade import UpgradeSettings
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -25,7 +36,7 @@ if TYPE_CHECKING:
     from runtime.jobgraph.graph import ResourceSpec
     from runtime.jobgraph.restart_strategy import RestartStrategy
 
-_APPLICATION_ONLY = ("application_args", "java_class", "name", *JOB_FIELDS)
+_APPLICATION_ONLY = ("application_args", "java_class", "name", *(one for one in JOB_FIELDS if one != "configuration"))
 
 
 class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
@@ -80,12 +91,24 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         ResourceSpec; default the share of one slot. `job_resources` is another name of this parameter, and that of the
         field, since Airflow has a field of this name
     :param spark_profile: run on a TaskManager with that `taskmanager.spark.profile`
+    :param configuration: options of the cluster that the job has for itself, as `flinklike run -D`:
+        {'execution.checkpointing.interval': '10s'}
+    :param from_savepoint: a savepoint from which the job's queries go on: an absolute path, or a file URL, that all
+        TaskManagers reach; with `ensure_running`, when there is no job before that an upgrade has stopped
+    :param allow_non_restored_state: leave out state of queries that the job does not have
+    :param claim_mode: 'NO_CLAIM', the default: the savepoint stays; 'CLAIM': it is deleted once it is restored
+    :param savepoint_directory: where `ensure_running` makes the savepoint when it stops a job whose code has changed;
+        default `execution.checkpointing.savepoint-dir` of the cluster
     :param flinklike_conn_id: the connection to the cluster; `conn_id` is another name of this parameter
     """
 
     template_fields: Collection[str] = (
         "application",
         *_APPLICATION_ONLY,
+        "configuration",
+        "from_savepoint",
+        "claim_mode",
+        "savepoint_directory",
         "pipeline_params",
         "flinklike_conn_id",
         "plan",  # the last one: it is made from the others
@@ -97,6 +120,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         "pipeline_params": "json",
         "environment": "json",
         "job_resources": "json",
+        "configuration": "json",
     }
 
     def __init__(
@@ -133,6 +157,11 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         resources: ResourceSpec | Mapping[str, Any] | str | None = None,
         job_resources: ResourceSpec | Mapping[str, Any] | str | None = None,
         spark_profile: str | None = None,
+        configuration: Mapping[str, Any] | str | None = None,
+        from_savepoint: str | None = None,
+        allow_non_restored_state: bool = False,
+        claim_mode: str | None = None,
+        savepoint_directory: str | None = None,
         **kwargs: Any,
     ) -> None:
         given = locals()
@@ -148,8 +177,34 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         self.name = name
         self.environment = one_of(self.task_id, defaults, env_vars=env_vars, environment=environment)
         self.job_resources = one_of(self.task_id, defaults, resources=resources, job_resources=job_resources)
+        self.from_savepoint = from_savepoint
+        self.allow_non_restored_state = allow_non_restored_state
+        self.claim_mode = claim_mode
+        self.savepoint_directory = savepoint_directory
         self.plan: PlanField | str | None = PLAN
         self._check_given(defaults)
+        self._check_savepoints()
+
+    def _check_savepoints(self) -> None:
+        """Raises PipelineError, when the DAG is parsed, for parameters of savepoints that have no effect."""
+        if self.from_savepoint is None and (self.claim_mode or self._allows_in_vain()):
+            message = f"task {self.task_id!r}: allow_non_restored_state and claim_mode are of from_savepoint: give one"
+            raise PipelineError(message)
+        if self.savepoint_directory and not self.ensure_running:
+            message = f"task {self.task_id!r}: savepoint_directory is for the upgrades of ensure_running=True"
+            raise PipelineError(message)
+        for directory in (self.from_savepoint, self.savepoint_directory):
+            check_directory(self.task_id, directory)
+        if self.claim_mode and "{" not in self.claim_mode:
+            restore_settings("/", self.claim_mode, allow_non_restored_state=False)
+
+    def _allows_in_vain(self) -> bool:
+        return self.allow_non_restored_state and not self.ensure_running
+
+    def upgrade_settings(self) -> UpgradeSettings:
+        """How `ensure_running` replaces a job whose code has changed. Raises PipelineError."""
+        check_directory(self.task_id, self.savepoint_directory)
+        return UpgradeSettings(self.savepoint_directory or "", self.allow_non_restored_state)
 
     def _check_given(self, default_args: Mapping[str, Any]) -> None:
         """Raises PipelineError, when the DAG is parsed, for parameters that exclude each other."""
@@ -185,10 +240,23 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     def build_program(self, context: Context) -> JobProgram:
         """The job from the rendered fields. Raises PipelineError."""
         params = {**self._airflow_params(context), **mapping_of("pipeline_params", self.pipeline_params)}
-        if self.pipeline is not None:
-            # Not a template field, since Airflow calls a function in a template field.
-            is_text = isinstance(self.pipeline, str)
-            return build_job(self.render_template(self.pipeline, context) if is_text else self.pipeline, params)
+        program = (
+            self._job_of_pipeline(context, params) if self.pipeline is not None else self._job_of_application(params)
+        )
+        if not self.from_savepoint:
+            return program
+        check_directory(self.task_id, self.from_savepoint)
+        allowed = self.allow_non_restored_state
+        settings = restore_settings(self.from_savepoint, self.claim_mode or "", allow_non_restored_state=allowed)
+        return restored_job(program, settings)
+
+    def _job_of_pipeline(self, context: Context, params: Mapping[str, Any]) -> JobProgram:
+        # Not a template field, since Airflow calls a function in a template field.
+        is_text = isinstance(self.pipeline, str)
+        source: Any = self.render_template(self.pipeline, context) if is_text else self.pipeline
+        return configured_job(build_job(source, params), configuration_of(self.configuration))
+
+    def _job_of_application(self, params: Mapping[str, Any]) -> JobProgram:
         return application_job(
             str(self.application),
             main_class=self.java_class or "",

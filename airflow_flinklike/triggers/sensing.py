@@ -36,7 +36,7 @@ from runtime.common.states import JobStatus
 Shared = SharedPoll[ClusterAccess]
 
 
-class _SensorTrigger(BaseTrigger):
+class SensorTrigger(BaseTrigger):
     """Fires `{"verdict": ...}` when its condition is met or missed, `{"reason", "message"}` after an error."""
 
     def __init__(self, flinklike_conn_id: str, *, poll_interval: float) -> None:
@@ -59,7 +59,7 @@ class _SensorTrigger(BaseTrigger):
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow has no hints here
 
 
-class _JobSensorTrigger(_SensorTrigger):
+class JobSensorTrigger(SensorTrigger):
     """Of one job, by its id, or the newest of a name."""
 
     def __init__(
@@ -95,7 +95,7 @@ class _JobSensorTrigger(_SensorTrigger):
         return newest(wish, jobs)
 
 
-class FlinklikeJobStateTrigger(_JobSensorTrigger):
+class FlinklikeJobStateTrigger(JobSensorTrigger):
     """Waits until a job, by its id or its name, is in one of the target states."""
 
     def __init__(
@@ -147,7 +147,7 @@ class FlinklikeJobStateTrigger(_JobSensorTrigger):
         return await shared.run(lambda: judge(wish, state), patience=trigger_patience())
 
 
-class FlinklikeStreamTrigger(_JobSensorTrigger):
+class FlinklikeStreamTrigger(JobSensorTrigger):
     """Waits until the streaming queries of a job, by its id or its name, are as far as `wish` says."""
 
     def __init__(
@@ -197,7 +197,7 @@ class FlinklikeStreamTrigger(_JobSensorTrigger):
         return await shared.run(lambda: look_at_streams(wish, state), patience=trigger_patience())
 
 
-class FlinklikeClusterTrigger(_SensorTrigger):
+class FlinklikeClusterTrigger(SensorTrigger):
     """Waits for free slots. A cluster that does not answer has none yet."""
 
     def __init__(

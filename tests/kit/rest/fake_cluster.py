@@ -35,6 +35,7 @@ class FakeJob:
     output: bytes = b""
     task_state: str = "RUNNING"
     streams: list[dict[str, Any]] = field(default_factory=list)
+    operations: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 class FakeCluster:
@@ -58,6 +59,8 @@ class FakeCluster:
         self.task_managers: list[dict[str, Any]] = [{"id": "tm-1", "freeSlots": 3, "spark": True, "state": "ready"}]
         self.now = 0
         self.url = ""
+        self.savepoint_outcomes: list[str] = []
+        """The outcomes of the next savepoints and stops: "" completes one, "-" leaves it under way, a text fails it."""
 
     def submit(self, body: dict[str, Any]) -> tuple[int, Any]:
         job_id, graph = body["job_id"], body["job_graph"]
@@ -94,6 +97,39 @@ class FakeCluster:
         self._end(job, "CANCELED", None)
         return 202, {}
 
+    def trigger(self, job_id: str, kind: str, body: dict[str, Any]) -> tuple[int, Any]:
+        """A savepoint or a stop. The same id asks once."""
+        job = self.jobs.get(job_id)
+        if job is None:
+            return 404, {"errors": [f"Job {job_id} not found"]}
+        if body["triggerId"] not in job.operations:
+            if job.status in _TERMINAL:
+                return 409, {"errors": ["already ended"]}
+            job.operations[body["triggerId"]] = {"kind": kind, **body}
+            outcome = self.savepoint_outcomes.pop(0) if self.savepoint_outcomes else ""
+            if outcome != "-":
+                self.complete(job_id, body["triggerId"], outcome)
+        return 202, {"request-id": body["triggerId"]}
+
+    def complete(self, job_id: str, trigger_id: str, failure: str = "") -> None:
+        """End an operation that is under way."""
+        job = self.jobs[job_id]
+        asked = job.operations[trigger_id]
+        if failure:
+            asked["outcome"] = {"failure-cause": {"class": "E", "stack-trace": f"E: {failure}"}}
+            return
+        target = asked.get("target-directory") or asked.get("targetDirectory") or "/savepoints"
+        asked["outcome"] = {"location": f"{target}/savepoint-{job_id[:6]}-{len(job.operations)}"}
+        if asked["kind"] == "stop":
+            self.finish(job_id)
+
+    def operation(self, job_id: str, trigger_id: str) -> tuple[int, Any]:
+        asked = self.jobs[job_id].operations.get(trigger_id) if job_id in self.jobs else None
+        if asked is None:
+            return 404, {"errors": [f"no operation {trigger_id}"]}
+        outcome = asked.get("outcome")
+        return 200, {"status": {"id": "COMPLETED" if outcome else "IN_PROGRESS"}, "operation": outcome}
+
     def heartbeat(self, job_id: str, expires_millis: int) -> tuple[int, Any]:
         self.heartbeats.append((job_id, expires_millis))
         job = self.jobs.get(job_id)
@@ -126,7 +162,7 @@ class FakeCluster:
         timestamps = dict.fromkeys((*job.passed, job.status), 1)
         plan = {"nodes": [{"id": VERTEX}]}
         vertices = self.vertices(job)
-        head = {"jid": job_id, "name": job.graph["name"], "duration": 5}
+        head = {"jid": job_id, "name": job.graph["name"], "duration": 5, "client": job.client}
         return 200, {**head, "state": job.status, "timestamps": timestamps, "vertices": vertices, "plan": plan}
 
     def wait_for_news(self, known: dict[str, int], wait: float, name: str) -> tuple[int, Any]:
@@ -242,6 +278,10 @@ class FakeCluster:
         match method, parts:
             case "POST", ["jobs", job_id, "logs"]:
                 return self.logs(job_id, json.loads(body))
+            case "POST", ["jobs", job_id, ("savepoints" | "stop") as kind]:
+                return self.trigger(job_id, kind, json.loads(body))
+            case "GET", ["jobs", job_id, "savepoints", trigger_id]:
+                return self.operation(job_id, trigger_id)
             case "POST", ["jobs", *rest]:
                 return self.wait_for_news(**json.loads(body)) if rest else self.submit(json.loads(body))
             case "GET", ["jobs", job_id, "status"]:
