@@ -42,7 +42,7 @@ def record(past: Past, number: int, batch: int, *, called: int = 0) -> None:
 
 def test_two_queries_on_one_directory(past: Past) -> None:
     begin(past, 0)
-    begin(past, 1, "another")
+    begin(past, 1, f"{JOB}/another/0")
     assert "R59" not in past.violations()
     begin(past, 2)
     assert past.violations()["R59"] == [f"{attempt(2)} works on {DIRECTORY}, where {attempt(0)} still works"]

@@ -36,6 +36,12 @@ from tests.kit.simulation.history import (
     Sent,
     Shown,
 )
+from tests.kit.simulation.operation_checkers import (
+    OperationsStay,
+    QueriesGoOn,
+    SavepointsAreWhole,
+    StopsAreAllOrNothing,
+)
 from tests.kit.simulation.outcomes import JobsEndAsExpected, JobsKeepTheirSubmitters, ValuesAreRight
 from tests.kit.simulation.outputs import OutputsAppear
 from tests.kit.simulation.store_checkers import (
@@ -548,6 +554,10 @@ ALWAYS: tuple[type[_Base], ...] = (
     OutputsAppear,
     QueriesKeepApart,
     CheckpointsAreTrue,
+    SavepointsAreWhole,
+    StopsAreAllOrNothing,
+    OperationsStay,
+    QueriesGoOn,
 )
 """What every history must satisfy, whatever fate did."""
 

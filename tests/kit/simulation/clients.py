@@ -26,7 +26,9 @@ from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
+from runtime.gateways.operations import OperationKind, OperationState, StreamOperation, TriggerOperation
 from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.savepoints import ClaimMode, SavepointRestoreSettings
 from runtime.rest.access.sign_in import SignIn
 from runtime.rest.context import RestContext
 from runtime.rest.routes.jobs import archived_graph, known_summary, wait_for_end
@@ -40,7 +42,10 @@ from tests.kit.simulation.history import (
     Cancelling,
     Happening,
     History,
+    OperationAccepted,
+    OperationShown,
     Refused,
+    Restoring,
     Returned,
     Shown,
     Submitting,
@@ -144,7 +149,26 @@ class DrainSlots:
     is_repeatable = True
 
 
-Request = Submit | Status | Outcome | Cancel | Heartbeat | JobMasters | Drain | Move | TaskManagers | DrainSlots
+@dataclass(frozen=True)
+class Trigger:
+    """POST /jobs/:id/checkpoints, /savepoints and /stop."""
+
+    wanted: TriggerOperation
+    is_repeatable = True
+
+
+@dataclass(frozen=True)
+class Operation:
+    """GET /jobs/:id/savepoints/:id."""
+
+    job_id: JobId
+    trigger_id: str
+    is_repeatable = True
+
+
+OfOperators = JobMasters | Drain | Move | TaskManagers | DrainSlots
+OfOperations = Trigger | Operation
+Request = Submit | Status | Outcome | Cancel | Heartbeat | OfOperators | OfOperations
 
 
 class SimulatedRest:
@@ -226,9 +250,23 @@ class SimulatedRest:
                 return await _operate(context, request)
 
 
-async def _operate(context: RestContext, request: JobMasters | Drain | Move | TaskManagers | DrainSlots) -> object:
-    """What only operators ask."""
+async def _operation(context: RestContext, request: OfOperations) -> StreamOperation:
+    if isinstance(request, Trigger):
+        await known_summary(context, request.wanted.job_id)
+        return await context.dispatcher.request_operation(request.wanted)
+    found = await context.dispatcher.find_operation(request.job_id, request.trigger_id)
+    if found is None:
+        await known_summary(context, request.job_id)
+        message = f"no operation {request.trigger_id}"
+        raise NotFoundError(message)
+    return found
+
+
+async def _operate(context: RestContext, request: OfOperators | OfOperations) -> object:
+    """What only operators ask, and what few jobs have."""
     match request:
+        case Trigger() | Operation():
+            return await _operation(context, request)
         case JobMasters():
             found = context.dispatcher.job_masters()
             return [(one, [job.job_id for job in context.dispatcher.jobs_of(one.incarnation)]) for one in found]
@@ -245,6 +283,24 @@ async def _operate(context: RestContext, request: JobMasters | Drain | Move | Ta
             return DONE
 
 
+@dataclass(eq=False)
+class Upgrade:
+    """How a job is ended by its client: after a while by stops, until one has worked; perhaps with a savepoint before.
+
+    `successor_of_stop`: the job that follows is started from the stop, else from the savepoint, if that has worked.
+    `directory`: that savepoint. `is_over`: its job has ended.
+    """
+
+    target: str
+    savepoint_after: float | None
+    stop_after: float
+    drains: bool
+    claim_mode: ClaimMode
+    successor_of_stop: bool
+    directory: str = ""
+    is_over: bool = False
+
+
 @dataclass(frozen=True)
 class PlannedJob:
     """One job of the world: what it is, when it comes, and whether somebody cancels it.
@@ -258,6 +314,8 @@ class PlannedJob:
     submit_at: float
     cancel_after: float | None = None
     leaves_after: float | None = None
+    upgrade: Upgrade | None = None
+    restored_from: Upgrade | None = None
 
     @property
     def expected(self) -> JobStatus:
@@ -284,14 +342,21 @@ class Client:
         self.job = job
         self.ended: JobStatus | None = None
         self.is_acknowledged = False
+        self.operations: list[tuple[str, OperationKind]] = []
+        """All that it has asked for, oldest first."""
 
     def _record(self, what: Happening) -> None:
         self._history.add(self._network.loop.time(), self._process.name, what)
 
     async def run(self) -> None:
         """Submit, perhaps cancel, and watch to the end."""
+        await asyncio.sleep(self.job.submit_at)
+        if self.job.restored_from is not None and not await self._is_restored(self.job.restored_from):
+            self.ended = JobStatus.CANCELED  # there is nothing that it could be started from
+            if self.job.upgrade is not None:
+                self.job.upgrade.is_over = True
+            return
         job = self.job
-        await asyncio.sleep(job.submit_at)
         document = {"job_id": job.job_id, "job_graph": json.loads(job.graph.canonical_json())}
         body = json.dumps(document).encode()
         self._record(Submitting(job.job_id, job.expected, job.value))
@@ -303,8 +368,12 @@ class Client:
                 scope.spawn("cancel", self._cancel(job.cancel_after))
             if job.leaves_after is not None:
                 scope.spawn("leave", self._leave(job.leaves_after))
+            if job.upgrade is not None:
+                scope.spawn("upgrade", self._upgrade(job.upgrade))
             await self._watch()
             scope.cancel_all()
+        if job.upgrade is not None:
+            await self._conclude(job.upgrade)
         await asyncio.sleep(self._entropy.uniform(0.0, 60.0))
         await self._look()  # it is known also when nothing but its end is kept of it
 
@@ -339,6 +408,67 @@ class Client:
             await self._insist(Heartbeat(self.job.job_id, EPOCH_MILLIS + round(1000 * seconds)))
         except FlinklikeError as error:
             logger.info("the client cannot promise to be back: %s", error)
+
+    # --- savepoints and stops -------------------------------------------------------------------------------
+
+    async def _is_restored(self, before: Upgrade) -> bool:
+        """Wait for the savepoint of the job before. False when there is none."""
+        while not before.is_over and (before.successor_of_stop or not before.directory):
+            await asyncio.sleep(1.0)
+        if not before.directory:
+            return False
+        settings = SavepointRestoreSettings(path=before.directory, claim_mode=before.claim_mode)
+        self.job = replace(self.job, graph=self.job.graph.model_copy(update={"savepoint": settings}))
+        self._record(Restoring(self.job.job_id, before.directory))
+        return True
+
+    async def _upgrade(self, upgrade: Upgrade) -> None:
+        """Ask for what is planned, and for stops until one has worked."""
+        if upgrade.savepoint_after is not None:
+            await asyncio.sleep(upgrade.savepoint_after)
+            await self._operation(upgrade, OperationKind.SAVEPOINT)
+        await asyncio.sleep(upgrade.stop_after)
+        while await self._operation(upgrade, OperationKind.STOP) is not OperationState.COMPLETED:
+            await asyncio.sleep(self._entropy.uniform(1.0, 6.0))
+        await asyncio.Event().wait()
+
+    async def _operation(self, upgrade: Upgrade, kind: OperationKind) -> OperationState | None:
+        """One operation to its end, by an id that is the client's. None: it is refused."""
+        job_id, trigger_id = self.job.job_id, self._entropy.hex_id()
+        wanted = TriggerOperation(
+            job_id, trigger_id, kind, upgrade.target, kind is OperationKind.STOP and upgrade.drains
+        )
+        self.operations.append((trigger_id, kind))
+        try:
+            await self._insist(Trigger(wanted))
+        except FlinklikeError as error:
+            logger.info("operation %s is refused: %s", trigger_id, error)
+            return None
+        self._record(OperationAccepted(job_id, trigger_id))
+        while (found := await self._seen_operation(upgrade, trigger_id, kind)) is OperationState.IN_PROGRESS:
+            await asyncio.sleep(self._entropy.uniform(0.1, 2.0))
+        return found
+
+    async def _seen_operation(self, upgrade: Upgrade, trigger_id: str, kind: OperationKind) -> OperationState | None:
+        try:
+            found = await self._insist(Operation(self.job.job_id, trigger_id))
+        except NotFoundError:
+            self._record(OperationShown(self.job.job_id, trigger_id, None))
+            return None
+        assert isinstance(found, StreamOperation), found
+        self._record(OperationShown(self.job.job_id, trigger_id, found.state))
+        is_wanted = (kind is OperationKind.STOP) is upgrade.successor_of_stop
+        if found.state is OperationState.COMPLETED and is_wanted:
+            upgrade.directory = found.directory
+        return found.state
+
+    async def _conclude(self, upgrade: Upgrade) -> None:
+        """Its job has ended: what has become of all that was asked?"""
+        for trigger_id, kind in self.operations:
+            await self._seen_operation(upgrade, trigger_id, kind)
+        upgrade.is_over = True
+
+    # --- the end --------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         while self.ended is None:

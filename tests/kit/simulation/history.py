@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState, JobStatus
+from runtime.common.stream_progress import NO_BATCH
+from runtime.gateways.operations import OperationState
 from runtime.highavailability.kv.key_value_store import Txn, TxnResult, WatchEvent
 
 AWAKE = "wakes"
@@ -84,10 +87,14 @@ class AttemptEnded:
 
 @dataclass(frozen=True, slots=True)
 class QueryStarted:
-    """The streaming query of an attempt works on a directory from now on, until the attempt has ended."""
+    """The streaming query of an attempt works on a directory from now on, until the attempt has ended.
+
+    `behind`: it goes on behind this batch.
+    """
 
     attempt_id: ExecutionAttemptId
     directory: str
+    behind: int = NO_BATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,62 @@ class BatchCommitted:
     attempt_id: ExecutionAttemptId
     directory: str
     batch_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryHeld:
+    """The query of an attempt has ended between two batches, and its process waits for the word for `hold`."""
+
+    attempt_id: ExecutionAttemptId
+    hold: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReleased:
+    """It finishes, or goes on, by the word for `hold`. "": it finishes before it begins, as its job is stopped."""
+
+    attempt_id: ExecutionAttemptId
+    hold: str
+    finishes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointSeen:
+    """What is at a path at the moment at which an operation with that savepoint has become COMPLETED in the store.
+
+    `batches`: the one of each query, by uid and subtask. `problem`: why it is none, or is not whole.
+    """
+
+    job_id: JobId
+    trigger_id: str
+    directory: str
+    batches: tuple[tuple[str, int, int], ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """A client begins to submit a job that starts from a savepoint."""
+
+    job_id: JobId
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperationAccepted:
+    """A client was told that an operation of its job is accepted."""
+
+    job_id: JobId
+    trigger_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperationShown:
+    """A client was shown an operation; None: that there is none."""
+
+    job_id: JobId
+    trigger_id: str
+    state: OperationState | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +275,12 @@ Happening = (
     | AttemptEnded
     | QueryStarted
     | BatchCommitted
+    | QueryHeld
+    | QueryReleased
+    | SavepointSeen
+    | Restoring
+    | OperationAccepted
+    | OperationShown
     | Submitting
     | Returned
     | Acknowledged
@@ -243,12 +312,19 @@ class History:
     records: list[Record] = field(default_factory=list)
     isolation_seconds: int = 20
     """taskmanager.isolation-timeout of its cluster."""
+    base: str = ""
+    """The directory of its cluster, which has another name each time."""
+    witness: Callable[[Applied], Happening | None] | None = None
+    """Looks at what the store has applied, at that moment."""
 
     def add(self, at: float, process: str, what: Happening) -> None:
         """One more."""
         self.records.append(Record(at, process, what))
+        if self.witness is not None and isinstance(what, Applied) and (seen := self.witness(what)) is not None:
+            self.records.append(Record(at, "witness", seen))
 
     def digest(self) -> str:
         """Equal for equal histories."""
         text = "\n".join(f"{record.at!r} {record.process} {record.what!r}" for record in self.records)
+        text = text.replace(self.base, "") if self.base else text
         return hashlib.sha256(text.encode()).hexdigest()

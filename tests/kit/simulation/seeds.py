@@ -26,7 +26,7 @@ from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
 from tests.kit.simulation.outcomes import Damages
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
-from tests.kit.simulation.queries import planned_streams
+from tests.kit.simulation.queries import planned_streams, planned_upgrades
 from tests.kit.simulation.reruns import NothingRunsTwice, UserFailuresStand
 from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.world import RESTARTS, Shape, World, until
@@ -97,6 +97,9 @@ async def _live(
     loop.set_exception_handler(lambda _loop, context: problems.append(_told(context)))
     world.start()
     for job in planned_jobs(entropy.child("jobs")):
+        world.plan(job)
+    all_slots = shape.task_managers * shape.slots
+    for job in planned_upgrades(entropy.child("upgrades"), str(run / "savepoints"), all_slots):
         world.plan(job)
     fate = Fate(world, kinds, duration=entropy.uniform(30.0, 90.0))
     await asyncio.sleep(entropy.uniform(0.0, 5.0))

@@ -30,9 +30,10 @@ from runtime.gateways.task import (
     TaskMetrics,
 )
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
-from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History, QueryStarted
+from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History
 from tests.kit.simulation.processes import Handle, SimulatedLoop, SimulatedProcess, current_process
-from tests.kit.simulation.queries import Directories, Query, query_of
+from tests.kit.simulation.queries import Directories, Query
+from tests.kit.simulation.savepoints import SimulatedQueries
 from tests.kit.simulation.storage import OUTPUTS, SimulatedFileSystem
 from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.values import Exchange
@@ -51,9 +52,9 @@ of the TaskManager's keys."""
 class Programs:
     """The user code of all jobs."""
 
+    directories: Directories
     by_vertex: dict[tuple[JobId, VertexId], UserCode] = field(default_factory=dict)
     exchange: Exchange = field(default_factory=Exchange)
-    directories: Directories = field(default_factory=Directories)
     _begun: set[tuple[JobId, VertexId]] = field(default_factory=set)
 
     def of(self, attempt_id: ExecutionAttemptId) -> UserCode:
@@ -169,13 +170,14 @@ class _RunningAttempt:
         self._is_over = False
         self._is_stopping = False
         self._is_killed = False
-        self._is_running = False
         self.ends_at = 0.0
         self.is_exclusive = self._task.task.is_exclusive
         self.leaves_daemon = machine.programs.of(work.task.attempt_id).leaves_daemon
         self._lost_input = machine.programs.lost_input(work.task)
         self._code = machine.programs.of(work.task.attempt_id)
-        self._query = query_of(machine.programs.directories, work, machine.entropy, self._code)
+        self.query: Query | None = None
+        if work.task.task.stream_uid:
+            self.query = Query(machine.programs.directories, work, self, machine.entropy, self._code.batches)
         base = f"{OUTPUTS}/{work.task.attempt_id.job_id}"
         written = OutputDirectory(base, f"{base}/.attempt-{work.task.attempt_id}", self._code.mode)
         self._outputs = (written,) if self._code.files else ()
@@ -187,8 +189,10 @@ class _RunningAttempt:
         machine, code = self._machine, self._machine.programs.of(self.attempt_id)
         machine.start(self)
         machine.record(AttemptStarted(self.attempt_id, slot_index, self.is_exclusive))
-        if self._query is not None:
-            self._begin_query(self._query)
+        if self.query is not None:
+            self._listener.task_state_changed(self._report(ExecutionState.INITIALIZING))
+            self.ends_at = machine.loop.time() + _LONG
+            self.query.begin()
             return
         self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
         seconds = machine.entropy.child(str(self.attempt_id)).uniform(code.seconds_low, code.seconds_high)
@@ -196,27 +200,27 @@ class _RunningAttempt:
         self.ends_at = machine.loop.time() + seconds
         machine.loop.outside_later(max(seconds, 0.001), self._finish, state)
 
-    def _begin_query(self, query: Query) -> None:
-        """It runs from its first batch on, until it has read all or is told to stop."""
-        machine = self._machine
-        machine.record(QueryStarted(self.attempt_id, query.directory))
-        self._listener.task_state_changed(self._report(ExecutionState.INITIALIZING))
-        self.ends_at = machine.loop.time() + _LONG
-        machine.loop.outside_later(query.pause(), self._next_batch, query)
+    @property
+    def loop(self) -> SimulatedLoop:
+        """Of the query."""
+        return self._machine.loop
 
-    def _next_batch(self, query: Query) -> None:
-        """Also while it is told to stop, until it has stopped."""
-        if self._is_over or self.attempt_id not in self._machine.alive:
-            return
-        if not query.has_read_all:
-            self._machine.record(query.commit())
-        if query.committed <= 1 and not self._is_running:
-            self._is_running = True
-            self._process.post(self._tell_running)
-        if query.has_read_all:
-            self._machine.loop.outside_later(query.pause(), self._finish, ExecutionState.FINISHED)
-        else:
-            self._machine.loop.outside_later(query.pause(), self._next_batch, query)
+    @property
+    def is_alive(self) -> bool:
+        """Does its process still run?"""
+        return not self._is_over and self.attempt_id in self._machine.alive
+
+    def record(self, what: Happening) -> None:
+        """Of the query."""
+        self._machine.record(what)
+
+    def batch_made(self) -> None:
+        """The first batch of the query: only now it is said to run."""
+        self._process.post(self._tell_running)
+
+    def finish(self, state: ExecutionState) -> None:
+        """The query has ended."""
+        self._finish(state)
 
     def _tell_running(self) -> None:
         if not self.reaped.done():
@@ -225,7 +229,7 @@ class _RunningAttempt:
     def position(self) -> StreamPosition | None:
         """What a checkpoint is told of its query; None where none works."""
         is_alive = self.attempt_id in self._machine.alive
-        return self._query.position() if self._query is not None and is_alive else None
+        return self.query.position() if self.query is not None and is_alive else None
 
     def cancel(self) -> None:
         """Softly, then by force: it takes a moment."""
@@ -330,6 +334,11 @@ class SimulatedSlotPool:
         self._process = current_process()
         self._slots: dict[int, _RunningAttempt] = {}
         self.readiness: Watch[bool] = Watch(False)
+        self.queries = SimulatedQueries(self._query, machine.loop, machine.entropy.child("looks"))
+
+    def _query(self, attempt_id: ExecutionAttemptId) -> Query | None:
+        found = [one.query for one in self._slots.values() if one.attempt_id == attempt_id and one.is_alive]
+        return found[0] if found else None
 
     async def start(self) -> None:
         """The template process comes up."""
@@ -342,7 +351,6 @@ class SimulatedSlotPool:
             yield nothing
 
     views = None
-    queries = None
 
     def figures(self) -> tuple[SlotFigures, ...]:
         """Nobody looks."""

@@ -57,6 +57,8 @@ from tests.kit.simulation.network import Network
 from tests.kit.simulation.operator import Operator
 from tests.kit.simulation.outputs import OLD_FILE
 from tests.kit.simulation.processes import EPOCH_MILLIS, Life, SimulatedLoop, SimulatedProcess
+from tests.kit.simulation.queries import Directories
+from tests.kit.simulation.savepoints import Witness
 from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
 from tests.kit.simulation.storage import OUTPUTS, URL, SimulatedFileSystem
 from tests.kit.simulation.transport import SimulatedRpcService
@@ -134,12 +136,12 @@ class World:
     def __init__(self, loop: SimulatedLoop, seed: str, run: Path, shape: Shape) -> None:
         self.loop = loop
         self.entropy = SeededEntropy(seed)
-        self.history = History(isolation_seconds=shape.isolation_seconds)
+        self.keys = Keys.of_cluster("default")
+        self.history = History(isolation_seconds=shape.isolation_seconds, base=str(run), witness=Witness(self.keys))
         self.shape = shape
         self.network = Network(loop, self.entropy.child("network"))
         self.etcd_state = EtcdState(loop, self.history, EtcdTrouble(self.entropy.child("etcd-trouble")))
-        self.programs = Programs()
-        self.keys = Keys.of_cluster("default")
+        self.programs = Programs(Directories(run / "checkpoints"))
         self.processes: dict[str, SimulatedProcess] = {}
         self.clients: list[Client] = []
         self.ready: set[tuple[str, int]] = set()

@@ -1,0 +1,111 @@
+"""Savepoints of the simulation: what TaskManagers do with queries for them, and who looks at those that are durable.
+
+The copies, the last step and the restore are the product's, on real directories; only slot process and JVM are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.aio.entropy import SeededEntropy
+from runtime.checkpoint.savepoint.savepoint_files import read_savepoint
+from runtime.checkpoint.savepoint.savepoint_form import SavepointQuery
+from runtime.common.errors import FlinklikeError, NotFoundError
+from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.common.stream_progress import StreamLook
+from runtime.gateways.operations import OperationState
+from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv.key_value_store import WatchEvent
+from runtime.highavailability.record_codec import decode_record
+from runtime.highavailability.records import OperationRecord
+from runtime.taskexecutor.slots.stream_queries import NOT_HERE, QueryPlace, StreamQueries
+from tests.kit.simulation.history import Applied, SavepointSeen
+from tests.kit.simulation.processes import SimulatedLoop
+from tests.kit.simulation.queries import Query
+
+_LOOK_MAX = 0.2
+_WORD_MAX = 0.05
+
+
+class SimulatedQueries(StreamQueries):
+    """The queries of one pool. `find`: that of an attempt which runs here. Looks and words take a moment."""
+
+    def __init__(
+        self, find: Callable[[ExecutionAttemptId], Query | None], loop: SimulatedLoop, entropy: SeededEntropy
+    ) -> None:
+        super().__init__(list)
+        self._find = find
+        self._loop = loop
+        self._entropy = entropy
+
+    def place(self, attempt_id: ExecutionAttemptId) -> QueryPlace:
+        """Raises NotFoundError."""
+        return self._query(attempt_id).place
+
+    async def look(self, attempt_id: ExecutionAttemptId, hold: str = "", *, drains: bool = False) -> StreamLook:
+        """Raises NotFoundError."""
+        self._query(attempt_id)
+        await asyncio.sleep(self._entropy.uniform(0.001, _LOOK_MAX))
+        return self._query(attempt_id).look(hold, drains=drains)
+
+    def release(self, attempt_id: ExecutionAttemptId, hold: str, *, finishes: bool) -> None:
+        """To its process."""
+        if (query := self._find(attempt_id)) is not None:
+            self._loop.outside_later(_WORD_MAX, lambda: query.release(hold, finishes=finishes))
+
+    def _query(self, attempt_id: ExecutionAttemptId) -> Query:
+        if (query := self._find(attempt_id)) is None:
+            raise NotFoundError(NOT_HERE)
+        return query
+
+
+class Witness:
+    """Looks at each savepoint when its operation has become COMPLETED in the store: it has to be there then (R61)."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._seen: set[str] = set()
+
+    def __call__(self, applied: Applied) -> SavepointSeen | None:
+        """What is there, None for what is no news of a savepoint."""
+        for event in applied.events:
+            made = operation_written(self._keys, event)
+            if made is None:
+                continue
+            job_id, record = made
+            told = record.operation
+            if told.state is OperationState.COMPLETED and told.directory and told.trigger_id not in self._seen:
+                self._seen.add(told.trigger_id)
+                return _seen(job_id, told.trigger_id, told.directory)
+        return None
+
+
+def operation_written(keys: Keys, event: WatchEvent) -> tuple[JobId, OperationRecord] | None:
+    """The operation that a transaction has written, and whose it is."""
+    base = f"{keys.root}operations/"
+    if event.is_delete or not event.kv.key.startswith(base):
+        return None
+    job_id = JobId(event.kv.key.removeprefix(base).partition("/")[0])
+    return job_id, decode_record(OperationRecord, event.kv.value, key=event.kv.key)
+
+
+def _seen(job_id: JobId, trigger_id: str, directory: str) -> SavepointSeen:
+    try:
+        savepoint = read_savepoint(Path(directory))
+    except (FlinklikeError, OSError) as error:
+        return SavepointSeen(job_id, trigger_id, directory, (), f"it cannot be read: {type(error).__name__}")
+    batches = tuple((one.uid, one.subtask_index, one.snapshot.batch_id) for one in savepoint.queries)
+    problems = [text for one in savepoint.queries if (text := _problem(Path(directory), one))]
+    return SavepointSeen(job_id, trigger_id, directory, tuple(sorted(batches)), "; ".join(problems))
+
+
+def _problem(path: Path, query: SavepointQuery) -> str:
+    """Offsets and commits of one batch, and of none behind it."""
+    for log in ("offsets", "commits"):
+        folder = path / query.directory / log
+        numbers = [int(one.name) for one in folder.iterdir()] if folder.exists() else []
+        if max(numbers, default=-1) != query.snapshot.batch_id:
+            return f"{query.directory}/{log} ends at {max(numbers, default=-1)}, and not at {query.snapshot.batch_id}"
+    return ""
