@@ -26,9 +26,9 @@ def trigger_of(name: str, given: Trigger | None) -> StreamTrigger | None:
     if given is None:
         return None
     if isinstance(given, str):
-        ends = given == TriggerKind.AVAILABLE_NOW.value
-        given = {TriggerKind.AVAILABLE_NOW.value: True} if ends else {TriggerKind.PROCESSING_TIME.value: given}
-    if len(given) != 1:
+        is_word = given == TriggerKind.AVAILABLE_NOW.value or given in _REFUSED
+        given = {given: True} if is_word else {TriggerKind.PROCESSING_TIME.value: given}
+    if not isinstance(given, Mapping) or len(given) != 1:
         message = f"operator {name!r}: a trigger is an interval, 'availableNow', or one of Spark's with its value"
         raise PipelineError(message)
     ((key, value),) = given.items()

@@ -319,6 +319,9 @@ class Dispatcher(ABC):
         """A checkpoint, a savepoint or a stop, which the job's owner makes durable first (R61)."""
         self._check_open()
         if (known := await self.find_operation(request.job_id, request.trigger_id)) is not None:
+            if not known.is_answer_to(request):
+                message = f"triggerId {request.trigger_id} is taken by another operation of the job"
+                raise ConflictError(message)
             return known
         entry, owner = self._registry.entry(request.job_id), self._registry.owner(request.job_id)
         if entry is None or entry.phase.state in {JobPhase.TERMINAL, JobPhase.DONE}:

@@ -58,3 +58,8 @@ class StreamOperation:
     drains: bool = False
     ended_millis: int = 0
     cause: str = ""
+
+    def is_answer_to(self, wanted: TriggerOperation) -> bool:
+        """True if `wanted`, which has the same trigger, asks for this operation and for no other."""
+        is_there = not self.directory or self.directory.rpartition("/")[0] == wanted.target.rstrip("/")
+        return is_there and (self.kind, self.drains) == (wanted.kind, wanted.drains)

@@ -16,7 +16,12 @@ from runtime.jobgraph.code import JobGraphModel
 
 UID_LENGTH_MAX = 200
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=@+ -]*\Z")
-_INTERVAL = re.compile(r"\s*\d+\s*[A-Za-z]+(\s+\d+\s*[A-Za-z]+)*\s*\Z")
+_UNITS = "microsecond|millisecond|second|minute|hour|day|week|month|year"
+_INTERVAL = re.compile(rf"\s*(interval\s+)?[+-]?\d+\s*({_UNITS})s?(\s+[+-]?\d+\s*({_UNITS})s?)*\s*\Z", re.IGNORECASE)
+_TAKEN = "_metadata"
+"""What savepoints have beside the directories of uids."""
+_UNSEEN = ".crc"
+"""Checksums of Hadoop's, which are no state."""
 
 
 class TriggerKind(Enum):
@@ -75,6 +80,8 @@ def sink_spec_problems(label: str, spec: StreamSinkSpec) -> Iterator[str]:
         )
     if spec.output_mode not in {"", "append", "update", "complete"}:
         yield f"{label}: output mode {spec.output_mode[:40]!r} is none of append, update and complete"
+    elif spec.uid == _TAKEN or spec.uid.endswith(_UNSEEN):
+        yield f"{label}: uid {spec.uid!r} is the name of a file beside the state in savepoints: choose another one"
     trigger = spec.trigger
     if trigger is None:
         return

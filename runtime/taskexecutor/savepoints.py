@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from runtime.aio.scope import ServiceScope
 from runtime.checkpoint.savepoint.query_copy import QueryCopyError, copy_query, file_sink_path
-from runtime.checkpoint.savepoint.savepoint_files import finish_savepoint, read_savepoint
+from runtime.checkpoint.savepoint.savepoint_files import discard_part, finish_savepoint, read_savepoint
 from runtime.checkpoint.savepoint.savepoint_form import Savepoint, SavepointQuery
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError
@@ -47,11 +47,10 @@ _WHY_LENGTH_MAX = 500
 
 @dataclass(slots=True)
 class _Operation:
-    """One that is not over. `copied`: what this TaskManager has written below the part directory."""
+    """One that is not over."""
 
     is_over: bool = False
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    copied: list[Path] = field(default_factory=list)
 
 
 class Savepoints:
@@ -99,8 +98,10 @@ class Savepoints:
         """What was copied for a savepoint that is none: once no copy goes on."""
         if operation.tasks:
             await asyncio.wait(tuple(operation.tasks))
-        if problem := await asyncio.to_thread(_discarded, operation.copied, part):
-            logger.warning("what was copied for a savepoint that has failed stays, delete %s: %s", part, problem)
+        try:
+            await asyncio.to_thread(discard_part, part)
+        except OSError as error:
+            logger.warning("what was copied for a savepoint that has failed stays, delete %s: %s", part, error)
 
     # --- copies -------------------------------------------------------------------------------------------
 
@@ -108,8 +109,11 @@ class Savepoints:
         try:
             answer = CheckpointAnswer(attempt_id, await self._copied(order, attempt_id, operation))
         except (FlinklikeError, QueryCopyError, OSError, ValueError) as error:
-            why = f"{error}"[:_WHY_LENGTH_MAX] or type(error).__name__
-            answer = CheckpointAnswer(attempt_id, None, why)
+            answer = CheckpointAnswer(attempt_id, None, _why(error))
+        except Exception as error:
+            # What is copied is written by users' processes (R52): it ends no TaskManager.
+            logger.exception("query %s cannot be copied", attempt_id)
+            answer = CheckpointAnswer(attempt_id, None, f"its directory cannot be read: {_why(error)}")
         if not operation.is_over:
             self._post(SavepointTold(SavepointAnswered(order.job_id, order.epoch, order.operation, (answer,))))
 
@@ -125,7 +129,6 @@ class Savepoints:
             message = f"{place.uid} has not committed a batch yet"
             raise NotFoundError(message)
         target, note = Path(order.part, place.uid, str(place.subtask_index)), _note_of(Path(order.part), attempt_id)
-        operation.copied += [target, note]
         await asyncio.to_thread(_copied, place, look, position, target, note)
         return position
 
@@ -148,8 +151,15 @@ class Savepoints:
         try:
             await asyncio.to_thread(_finished, order)
         except (FlinklikeError, OSError, ValueError) as error:
-            failure = f"the savepoint cannot be written: {error}"[:_WHY_LENGTH_MAX]
+            failure = f"the savepoint cannot be written: {_why(error)}"
+        except Exception as error:
+            logger.exception("savepoint %s cannot be written", order.directory)
+            failure = f"the savepoint cannot be written: {_why(error)}"
         self._post(SavepointTold(SavepointFinished(order.job_id, order.epoch, order.operation, failure)))
+
+
+def _why(error: Exception) -> str:
+    return f"{error}"[:_WHY_LENGTH_MAX] or type(error).__name__
 
 
 def _note_of(part: Path, attempt_id: ExecutionAttemptId) -> Path:
@@ -203,21 +213,3 @@ def _finished(order: FinishSavepoint) -> None:
     if failures := delete_tree(part / _NOTES):
         raise failures[0]
     finish_savepoint(part, savepoint)
-
-
-def _discarded(copied: list[Path], part: Path) -> str:
-    """Delete what one TaskManager has written, and directories that nobody has written into. What stays, and why."""
-    problems: list[str] = []
-    for path in copied:
-        if path.is_dir():
-            problems += [str(error) for error in delete_tree(path)]
-        else:
-            path.unlink(missing_ok=True)
-    for folder in sorted(
-        {folder for path in copied for folder in (path.parent, part)}, key=lambda one: -len(one.parts)
-    ):
-        try:
-            folder.rmdir()
-        except OSError:
-            continue  # others have written into it, or it is gone
-    return "; ".join(problems[:3])

@@ -143,6 +143,9 @@ def test_a_job_is_stopped_with_a_savepoint_and_an_owner_that_dies_fails_the_stop
     assert [one.name for one in (tmp_path / "savepoints").iterdir()] == [path.name], "nothing of the failed one is left"
     assert job.operation(SECOND)["operation"] == {"location": location}
     client.post(f"/jobs/{job.job_id}/stop", {"triggerId": SECOND, "targetDirectory": target})
+    for path_of, body in (("stop", {"targetDirectory": "/other"}), ("savepoints", {"target-directory": target})):
+        with pytest.raises(JobConflictError, match="is taken by another operation"):
+            client.post(f"/jobs/{job.job_id}/{path_of}", {"triggerId": SECOND, **body})
     goes_on(job, path)
     with pytest.raises(JobConflictError, match="is FINISHED"):
         client.post(f"/jobs/{job.job_id}/stop", {"targetDirectory": target})

@@ -17,11 +17,12 @@ from runtime.jobgraph.streams import StreamTrigger, TriggerKind
 from tests.kit.checkpoint.query_directories import saved, table_files
 from tests.kit.spark.slot_box import SlotBox
 from tests.kit.spark.slot_work import query
-from tests.kit.spark.spark_box import SparkBox
+from tests.kit.spark.spark_box import SparkBox, wait_until
 
 pytestmark = pytest.mark.timeout(600)  # one JVM per module, and it may have to wait for its turn
 
 NOW = StreamTrigger(kind=TriggerKind.AVAILABLE_NOW)
+OFTEN = StreamTrigger(kind=TriggerKind.PROCESSING_TIME, interval="100 milliseconds")
 _jobs = iter(range(1, 10_000))
 
 
@@ -147,6 +148,31 @@ def test_state_comes_from_the_savepoint(scene: Scene) -> None:
     assert lines[-3:] == ["1 [0, 2]", "1 [1, 2]", "1 [2, 1]"]
     assert not path.exists(), "it was claimed"
     assert f"savepoint {path} was claimed" in scene.log(second)
+
+
+def test_jobs_of_one_savepoint_run_beside_each_other(scene: Scene) -> None:
+    """Spark would end the query of the first, as another one of its id begins."""
+    scene.write(1)
+    first = new_job()
+    scene.run(first, numbers, appended, is_batch_function=True)
+    path = scene.savepoint(first, 0)
+    parts = query(numbers, appended, trigger=OFTEN, is_batch_function=True)
+    jobs, begun = (new_job(), new_job()), []
+    for slot, job in enumerate(jobs):
+        settings = dump_query_settings(SavepointRestoreSettings(path=str(path)), {"sink": 1})
+        params = {**scene.params, "out": str(scene.directory / job)}
+        work = scene.slots.work(*parts, job_id=job, params=params, savepoint=settings)
+        begun.append(scene.slots.begin(work, slot=slot))
+        scene.write(10 + slot)
+        wait_until(lambda out=scene.directory / job, row=10 + slot: out.exists() and f"[{row}]" in out.read_text())
+    scene.write(20)
+    for job in jobs:
+        wait_until(lambda out=scene.directory / job: "[20]" in out.read_text())
+        assert "[1]" not in (scene.directory / job).read_text(), "it went on behind the savepoint"
+    for slot, (listener, running) in enumerate(begun):
+        scene.slots.do(scene.slots.pool.cancel(slot, listener.reports[0].attempt_id))
+        scene.slots.end(running)
+        assert listener.terminal.state is ExecutionState.CANCELED
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,23 @@ def test_a_query_runs_from_its_first_trigger_on(slots: SlotBox, job: JobId, tmp_
     assert_no_query(slots)
 
 
+def stopping(ctx: Any, batch: Any, batch_id: int) -> None:
+    for one in ctx.spark.streams.active:
+        one.stop()
+
+
+def test_a_query_that_is_stopped_has_not_finished(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    """Its job would be FINISHED, and what it keeps deleted."""
+    write(tmp_path / "in", "1.json", range(3))
+    parts = query(files, stopping, trigger=OFTEN, is_batch_function=True)
+    listener, running = slots.begin(slots.work(*parts, job_id=job, params={"in": str(tmp_path / "in")}))
+    slots.end(running)
+    failure = listener.terminal.failure
+    assert failure is not None
+    assert "has ended, and its trigger lets it run for ever: code of the job has stopped it" in failure.message
+    assert failure.is_recoverable
+
+
 def waiting(ctx: Any, batch: Any, batch_id: int) -> None:
     while not Path(ctx.params["gate"]).exists():
         time.sleep(0.1)

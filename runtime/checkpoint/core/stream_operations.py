@@ -161,7 +161,7 @@ class StreamOperations:
         """Why it cannot be done, "" if it can or is known already."""
         known = self._known.get(wanted.trigger_id) or self._asked.get(wanted.trigger_id)
         if known is not None:
-            same = (known.kind, known.directory, known.drains) == (wanted.kind, self._directory(wanted), wanted.drains)
+            same = known.is_answer_to(wanted)
             return "" if same else f"triggerId {wanted.trigger_id} is taken by another operation of the job"
         if self._ending:
             return self._ending

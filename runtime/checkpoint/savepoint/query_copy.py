@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -208,11 +208,13 @@ class _Copy:
                 newest[parts[1]] = file.path
         for path in newest.values():
             body = _json(self._read(path).split("\n", 1)[-1])
-            told, stores = body.get("operatorInfo", {}), body.get("stateStoreInfo", [])
+            told, stores = body.get("operatorInfo"), body.get("stateStoreInfo")
+            told = told if isinstance(told, dict) else {}
+            stores = [one for one in stores if isinstance(one, dict)] if isinstance(stores, list) else []
             yield StateOperator(
-                operator_id=int(told.get("operatorId", 0)),
+                operator_id=_number(told.get("operatorId")),
                 name=str(told.get("operatorName", ""))[:200],
-                partitions=max((int(store.get("numPartitions", 0)) for store in stores), default=0),
+                partitions=max((_number(store.get("numPartitions")) for store in stores), default=0),
             )
 
     def _read(self, path: str) -> str:
@@ -228,23 +230,42 @@ def _json(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _number(value: object) -> int:
+    return value if type(value) is int and 0 <= value < 2**63 else 0
+
+
 def _trailing_number(path: str) -> int:
     name = path.rsplit("/", 1)[-1]
     return int(name) if name.isascii() and name.isdigit() else -1
 
 
-def _named_in(archive: Path) -> Iterator[str]:
-    """Files that a version of RocksDB's state shares with others, relative to the store's directory."""
+def _version_of_rocksdb(archive: Path) -> dict[str, Any]:
+    """What the archive of a version says of its files."""
     with zipfile.ZipFile(archive) as zipped:
         info = zipped.getinfo("metadata")
         if info.file_size > _LOG_BYTES_MAX:
-            message = f"{archive} has metadata of {info.file_size:,} bytes"
-            raise QueryCopyError(message)
-        body = json.loads(zipped.read(info).decode().split("\n", 1)[-1])
+            message = f"metadata of {info.file_size:,} bytes"
+            raise ValueError(message)
+        body = parse_json(zipped.read(info).decode().split("\n", 1)[-1])
+    if not isinstance(body, dict):
+        message = f"a {type(body).__name__} as metadata"
+        raise ValueError(message)  # noqa: TRY004 - of a file, not of an argument
+    return body
+
+
+def _named_in(archive: Path) -> Iterator[str]:
+    """Files that a version of RocksDB's state shares with others, relative to the store's directory."""
+    try:
+        body = _version_of_rocksdb(archive)
+    except (KeyError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        message = f"{archive} is no version of RocksDB's state: {error}"
+        raise QueryCopyError(message) from error
     for kind, folder in (("sstFiles", "SSTs"), ("logFiles", "logs")):
-        for file in body.get(kind) or ():
+        files = body.get(kind) or ()
+        for file in files if isinstance(files, list) else ():
             # The name of this field has changed between versions.
-            name = next((str(value) for key, value in file.items() if key.startswith("dfs")), "")
+            named = file.items() if isinstance(file, dict) else ()
+            name = next((str(value) for key, value in named if key.startswith("dfs")), "")
             if "/" in name or name in {"", ".", ".."}:
                 message = f"{archive} names {str(file)[:200]}, and a file of {folder} is expected"
                 raise QueryCopyError(message)

@@ -6,9 +6,11 @@ moment is done again from its beginning, and one that is over is never done agai
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from uuid import UUID, uuid5
 
 from runtime.checkpoint.savepoint.committed_files import last_entry
 from runtime.checkpoint.savepoint.file_tree import FileTree, joined, place_files, sync_directory
@@ -22,6 +24,9 @@ from runtime.common.stream_progress import NO_BATCH
 _SINK = SINK_LOG.split("/", maxsplit=1)[0]
 _LOG_NAME = SINK_LOG.rsplit("/", 1)[-1]
 _CLAIMED = ".claimed"
+_QUERY = "metadata"
+_QUERIES = UUID("6f0c3a52-8f4e-5d0b-9a37-2f3f6a1f8c11")
+"""Of the ids of restored queries."""
 _ENTRY_BYTES_MAX = 256 * 1024 * 1024
 _ORPHANS_MAX = 100_000
 _SHOWN_MAX = 20
@@ -33,6 +38,7 @@ class QueryToRestore:
 
     `queries`: the parallelism of each query of the job by its uid. `sink`: the directory of its file sink, None for
     another sink. `allow_non_restored_state`: queries of the savepoint that the job does not have are left out.
+    `job_id`: of the job that begins.
     """
 
     directory: Path
@@ -41,6 +47,7 @@ class QueryToRestore:
     queries: Mapping[str, int]
     sink: Path | None = None
     allow_non_restored_state: bool = False
+    job_id: str = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,7 @@ def restore_query(path: Path, query: QueryToRestore) -> RestoredQuery | None:
         own, log = _split(found)
         tree = FileTree(path)
         _place(tree, found.directory, own, part)
+        _name_query(part, query)
         if found.snapshot.sink_path and query.sink is not None:
             orphans = _put_back(tree, found.directory, log, query.sink)
     sync_directory(part)
@@ -92,7 +100,8 @@ def check_queries(
     if left and not allow_non_restored_state:
         message = (
             f"savepoint {path} has state of {_listed(left)}, which the job does not have. The savepoint's queries: "
-            f"{_listed(saved)}; the job's: {_listed(queries)}. Give the queries their uids, or allow non-restored state"
+            f"{_listed(saved)}; the job's: {_listed(queries)}. Give the queries their uids, or allow "
+            "non-restored state (--allow-non-restored-state, allowNonRestoredState)"
         )
         raise InvalidInputError(message)
     for uid, parallelism in saved.items():
@@ -111,10 +120,12 @@ def check_queries(
 def claim(path: Path, query: QueryToRestore) -> bool:
     """The job takes the savepoint over: the last of its queries that is restored deletes it. True if this one did.
 
-    Idempotent: to be called after `restore_query`, whatever that has done. Raises OSError.
+    Idempotent: to be called after `restore_query`, whatever that has done. What another job has restored does not
+    count: it may have failed in the middle. Raises OSError.
     """
-    marks = path / _CLAIMED
+    marks = path / _CLAIMED / query.job_id
     try:
+        marks.parent.mkdir(exist_ok=True)
         marks.mkdir(exist_ok=True)
         (marks / f"{query.uid}.{query.subtask_index}").touch()
         there = {mark.name for mark in marks.iterdir()}
@@ -125,6 +136,17 @@ def claim(path: Path, query: QueryToRestore) -> bool:
         return False
     dispose(path)
     return True
+
+
+def _name_query(part: Path, query: QueryToRestore) -> None:
+    """A restored query is another one, with an id of its own.
+
+    Spark lets one query of an id run in a JVM, and ends the one that runs when another is started: a job would end
+    those of the jobs that were started from the same savepoint, or of the one that it was taken of.
+    """
+    (part / _QUERY).unlink(missing_ok=True)  # a link to the savepoint's
+    named = uuid5(_QUERIES, f"{query.job_id}/{query.uid}/{query.subtask_index}")
+    (part / _QUERY).write_text(json.dumps({"id": str(named)}))
 
 
 def _listed(uids: Iterable[str]) -> str:

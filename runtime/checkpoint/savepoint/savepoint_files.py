@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -60,9 +62,10 @@ def finish_savepoint(part: Path, savepoint: Savepoint) -> Path:
             message = f"{final} is another savepoint"
             raise InvalidInputError(message)
         return final
-    _verify(part, savepoint)
     for query in savepoint.queries:
         (part / query.directory).mkdir(parents=True, exist_ok=True)
+    _verify(part, savepoint)
+    # From here on nothing makes `part` anew: where it was discarded meanwhile, this fails.
     with (part / METADATA).open("wb") as out:
         out.write(savepoint_text(savepoint))
         out.flush()
@@ -72,6 +75,22 @@ def finish_savepoint(part: Path, savepoint: Savepoint) -> Path:
     part.rename(final)
     sync_directory(final.parent)
     return final
+
+
+def discard_part(part: Path) -> None:
+    """Delete what was written for a savepoint that is none. Nothing where it is gone, or whole. Raises OSError.
+
+    It is renamed first, so `finish_savepoint`, which may be at work elsewhere, makes it visible whole or not at all.
+    """
+    doomed = part.with_name(f"{part.name}.discarded-{secrets.token_hex(4)}")  # each TaskManager of the job may be here
+    try:
+        part.rename(doomed)
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}:
+            return
+        raise
+    if failures := delete_tree(doomed):
+        raise failures[0]
 
 
 def read_savepoint(path: Path) -> Savepoint:

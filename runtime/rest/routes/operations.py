@@ -6,7 +6,6 @@ leaders and the job itself are gone, as long as the cluster remembers the job.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
@@ -14,6 +13,7 @@ from fastapi import Path as PathPart
 from fastapi.responses import Response
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
+from runtime.checkpoint.savepoint.savepoint_files import local_path
 from runtime.common.errors import InvalidInputError, NotFoundError
 from runtime.common.ids import JobId, parse_job_id
 from runtime.gateways.operations import TARGET_LENGTH_MAX, OperationKind, StreamOperation, TriggerOperation
@@ -154,11 +154,8 @@ def _target(context: RestContext, named: str | None) -> str:
     url = named or context.savepoint_directory
     if not url:
         raise InvalidInputError(_NO_TARGET)
-    path = url.removeprefix("file://") if url.startswith("file:///") else url.removeprefix("file:")
-    if "://" in path or not path.startswith("/") or "\0" in path or ".." in Path(path).parts:
-        message = (
-            f"{url[:200]!r} is no directory for savepoints: name an absolute path, or a file: URL of one, that all "
-            "TaskManagers reach under one name"
-        )
+    path = local_path(url)
+    if ".." in path.parts:
+        message = f"{url[:200]!r} is no directory for savepoints: name it without '..'"
         raise InvalidInputError(message)
-    return str(Path(path))
+    return str(path)

@@ -42,6 +42,7 @@ def restore(order: WorkOrder, uid: str, directory: str, writer: DataStreamWriter
         settings.queries,
         _written_path(writer),
         allow_non_restored_state=settings.allow_non_restored_state,
+        job_id=order.attempt_id.job_id,
     )
     try:
         restored = restore_query(path, query)

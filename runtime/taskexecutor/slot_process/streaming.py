@@ -35,6 +35,8 @@ _PARALLELISM = "_parallelism="
 _END_TIMEOUT_MILLIS = 10_000
 """How long Spark may take to tell its listeners of the end of a query."""
 _AVAILABLE_NOW = {"availableNow": True}
+_STOPS_OTHERS = "spark.sql.streaming.stopActiveRunOnRestart"
+"""Spark ends a query that runs for one that begins with the same id: here no job ends what is another's."""
 
 
 def run_query(
@@ -68,6 +70,7 @@ def run_query(
     if order.is_checkpoint_named:
         _keep_parallelism(order, spec, attached)
     attached.follow_streams()
+    attached.spark.conf.set(_STOPS_OTHERS, "false")
     directory = query_directory(order, spec)
     _require_state(attached, directory, sink.name, order.committed_batch)
 
@@ -81,7 +84,7 @@ def run_query(
         return query.runId
 
     trigger = None if spec.trigger is None else {**spec.trigger.as_keywords()}
-    return _run_until_released(run, trigger, attached, channel)
+    return _run_until_released(sink.name, run, trigger, attached, channel)
 
 
 class _Ended:
@@ -97,20 +100,31 @@ class _Ended:
 
 
 def _run_until_released(
+    name: str,
     run: Callable[[dict[str, Any] | None], Any],
     trigger: dict[str, Any] | None,
     attached: AttachedSpark,
     channel: Channel,
 ) -> dict[str, int]:
-    """Run the query, and again as often as the job's owner lets it go on."""
+    """Run the query, and again as often as the job's owner lets it go on.
+
+    Raises TaskError for a query that was stopped otherwise: its job would end, and with it the state.
+    """
     ended = _Ended()
     following = trigger
     while True:
         ended.add(*attached.ended_stream(run(following), _END_TIMEOUT_MILLIS))
+        ends = following == _AVAILABLE_NOW
         following = trigger
         what, hold = attached.after_stream()
         if what == "drain":
             following = dict(_AVAILABLE_NOW)
+        elif what == "" and not ends:
+            message = (
+                f"the streaming query {name!r} has ended, and its trigger lets it run for ever: code of the job has "
+                "stopped it. Give one that ends by itself the trigger availableNow, and end others by `flinklike stop`"
+            )
+            raise TaskError(message)
         elif what == "" or not _is_to_go_on(channel, hold):
             return ended.value
         else:
@@ -192,7 +206,7 @@ def _writer(
                 f"{sink.name!r} returned a {type(writer).__name__}: a stream sink returns df.writeStream..., which it "
                 "does not start itself"
             )
-            raise TaskError(message)
+            raise NonRecoverableError(message)
     if spec.output_mode:
         writer = writer.outputMode(spec.output_mode)
     return writer

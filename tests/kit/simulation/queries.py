@@ -152,7 +152,8 @@ class Query:
         if settings is None:
             return
         path, place = local_path(settings.path), self.place
-        asked = QueryToRestore(place.directory, place.uid, place.subtask_index, settings.queries)
+        job_id = self._host.attempt_id.job_id
+        asked = QueryToRestore(place.directory, place.uid, place.subtask_index, settings.queries, job_id=job_id)
         restore_query(path, asked)
         if settings.claim_mode is ClaimMode.CLAIM:
             claim(path, asked)

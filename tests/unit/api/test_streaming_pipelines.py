@@ -123,7 +123,12 @@ REFUSED: list[tuple[Callable[[Pipeline], object], str]] = [
     (lambda p: (_stream(p).stream_sink("t", write, uid="../x"), p.job_graph()), "names a directory"),
     (lambda p: (_stream(p).stream_sink("t", write, output_mode="all"), p.job_graph()), "none of append, update"),
     (lambda p: (_stream(p).stream_sink("t", write, trigger="soon"), p.job_graph()), "is no interval"),
+    (lambda p: (_stream(p).stream_sink("t", write, trigger="10 parsecs"), p.job_graph()), "is no interval"),
+    (lambda p: (_stream(p).stream_sink("t", write, uid="_metadata"), p.job_graph()), "choose another one"),
+    (lambda p: (_stream(p).stream_sink("t", write, uid="orders.crc"), p.job_graph()), "choose another one"),
     (lambda p: _stream(p).stream_sink("t", write, trigger={"once": True}), "use availableNow"),
+    (lambda p: _stream(p).stream_sink("t", write, trigger="once"), "use availableNow"),
+    (lambda p: _stream(p).stream_sink("t", write, trigger=5), "a trigger is an interval"),  # type: ignore[arg-type]
     (lambda p: _stream(p).stream_sink("t", write, trigger={"continuous": "1 s"}), "keeps no state"),
     (lambda p: _stream(p).stream_sink("t", write, trigger={"daily": "1 s"}), "is no trigger"),
     (lambda p: _stream(p).stream_sink("t", write, trigger={"availableNow": False}), "is True"),
@@ -164,6 +169,7 @@ def test_two_queries_never_share_a_state() -> None:
 TRIGGERS: list[tuple[Trigger | None, StreamTrigger | None]] = [
     (None, None),
     ("10 seconds", StreamTrigger(kind=TriggerKind.PROCESSING_TIME, interval="10 seconds")),
+    ("1 minute 30 seconds", StreamTrigger(kind=TriggerKind.PROCESSING_TIME, interval="1 minute 30 seconds")),
     ("availableNow", StreamTrigger(kind=TriggerKind.AVAILABLE_NOW)),
     ({"realTime": "5 minutes"}, StreamTrigger(kind=TriggerKind.REAL_TIME, interval="5 minutes")),
 ]

@@ -118,6 +118,33 @@ def test_shared_files_of_a_version_are_those_that_it_names(tmp_path: Path) -> No
         copy_query(source, tmp_path / "copy", 1, None)
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"sstFiles":[5]}', '{"sstFiles":[{"dfs":5}]}'])
+def test_an_archive_that_is_no_version_is_refused(tmp_path: Path, text: str) -> None:  # R52
+    source = query_directory(tmp_path / "query", batches=2, with_state=False)
+    store = source / "state" / "0" / "0"
+    store.mkdir(parents=True)
+    with zipfile.ZipFile(store / "2.zip", "w") as archive:
+        archive.writestr("metadata" if text else "other", f"v1\n{text}")
+    with pytest.raises((QueryCopyError, FileNotFoundError)):
+        copy_query(source, tmp_path / "copy", 1, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"operatorInfo": 5}',
+        '{"operatorInfo":{"operatorId":null}}',
+        '{"stateStoreInfo":7}',
+        '{"stateStoreInfo":[3]}',
+        '{"stateStoreInfo":[{"numPartitions":-2}]}',
+    ],
+)
+def test_what_state_says_of_itself_may_be_anything(tmp_path: Path, text: str) -> None:  # R52
+    source = query_directory(tmp_path / "query", batches=2)
+    write(source / "state" / "0" / "_metadata" / "metadata", f"v1\n{text}\n")
+    copy_query(source, tmp_path / "copy", 1, None)
+
+
 def test_what_the_query_deletes_meanwhile_is_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that runs replaces changes of state by a whole version, and deletes them."""
     source = query_directory(tmp_path / "query", batches=3)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -27,7 +29,7 @@ class Scene:
 
     def query(self, uid: str = "sink", subtask: int = 0, **options: Any) -> QueryToRestore:
         options = {"queries": {"sink": 1}, "sink": self.table, **options}
-        return QueryToRestore(self.checkpoints / uid / str(subtask), uid, subtask, **options)
+        return QueryToRestore(self.checkpoints / uid / str(subtask), uid, subtask, **{"job_id": "a" * 32, **options})
 
 
 @pytest.fixture
@@ -141,6 +143,31 @@ def test_a_log_is_put_back_after_an_interruption(scene: Scene, step: int, monkey
     assert restored is not None
     assert restored.batch_id == 4
     assert files(scene.table / "_spark_metadata") == ["2.compact", "3", "4"]
+
+
+def test_a_restored_query_is_another_one(scene: Scene) -> None:  # Spark ends a query for another one of its id
+    ids = set()
+    for job in ("a", "b"):
+        scene.checkpoints = scene.checkpoints.with_name(job)
+        query = scene.query(job_id=job * 32)
+        for _ in range(2):
+            restore_query(scene.path, query)
+            ids.add((query.directory / "metadata").read_text())
+    told = (scene.path / "sink" / "0" / "metadata").read_text()
+    assert len(ids) == 2, "one for each job, whichever attempt restores it"
+    assert told not in ids
+    assert all(str(UUID(json.loads(one)["id"])) for one in ids)
+
+
+def test_what_another_job_has_restored_claims_nothing(scene: Scene) -> None:
+    queries = {"sink": 1, "new": 1}
+    failed = scene.query("new", queries=queries, job_id="b" * 32)
+    restore_query(scene.path, failed)
+    assert not claim(scene.path, failed)
+    first, second = scene.query(queries=queries), scene.query("new", queries=queries)
+    assert not claim(scene.path, first)
+    assert scene.path.exists(), "one query of this job is not restored"
+    assert claim(scene.path, second)
 
 
 def test_a_claimed_savepoint_goes_with_its_last_query(scene: Scene) -> None:

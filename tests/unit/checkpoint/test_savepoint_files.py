@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runtime.checkpoint.savepoint import savepoint_files
 from runtime.checkpoint.savepoint.query_copy import copy_query
 from runtime.checkpoint.savepoint.savepoint_files import (
+    discard_part,
     dispose,
     finish_savepoint,
     local_path,
@@ -55,6 +59,57 @@ def test_a_savepoint_is_finished_once(tmp_path: Path) -> None:
     assert finish_savepoint(part, savepoint) == path
     with pytest.raises(InvalidInputError, match="another savepoint"):
         finish_savepoint(part, savepoint.model_copy(update={"job_name": "another"}))
+
+
+def test_what_is_discarded_never_becomes_visible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # R60
+    part = part_path(tmp_path, NAME)
+    snapshot = copy_query(query_directory(tmp_path / "query", batches=1), part / "sink" / "0", 0, None)
+    savepoint = of(SavepointQuery(uid="sink", subtask_index=0, parallelism=1, snapshot=snapshot))
+    verify = savepoint_files._verify
+
+    def verified_and_discarded(*args: Any) -> None:
+        verify(*args)
+        discard_part(part)
+
+    monkeypatch.setattr(savepoint_files, "_verify", verified_and_discarded)
+    with pytest.raises(FileNotFoundError):
+        finish_savepoint(part, savepoint)
+    assert [one.name for one in tmp_path.iterdir()] == ["query"]
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_all_of_it_is_durable_before_it_becomes_visible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_linked: bool
+) -> None:  # R60
+    synced: set[int] = set()
+    fsync, rename = os.fsync, Path.rename
+    unsynced: list[list[str]] = []
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.add(os.fstat(descriptor).st_ino)
+
+    def looked(path: Path, target: Path) -> Path:
+        if path.name.endswith(".part"):
+            everything = [path, *path.rglob("*")]
+            unsynced.append([str(one) for one in everything if one.stat().st_ino not in synced])
+        return rename(path, target)
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, "no links here")
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(Path, "rename", looked)
+    if not is_linked:
+        monkeypatch.setattr(os, "link", refused)
+    path = saved(tmp_path / "savepoints", query_directory(tmp_path / "query", batches=4), batch_id=3)
+    assert unsynced == [[]]
+    assert path.parent.stat().st_ino in synced, "the rename, too"
+
+
+def test_what_is_whole_is_not_discarded(savepoint: Path) -> None:
+    discard_part(part_path(savepoint.parent, savepoint.name))
+    assert read_savepoint(savepoint).queries
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,9 @@ async def test_a_checkpoint_on_request(http: httpx.AsyncClient, fakes: RestFakes
 
 async def test_what_is_refused(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     for path, body, why in (
-        ("savepoints", {"target-directory": "s3://bucket/x"}, "no directory for savepoints"),
-        ("savepoints", {"target-directory": "relative"}, "no directory for savepoints"),
+        ("savepoints", {"target-directory": "s3://bucket/x"}, "is no absolute path and no file URL"),
+        ("savepoints", {"target-directory": "file://elsewhere/s"}, "is no absolute path and no file URL"),
+        ("savepoints", {"target-directory": "relative"}, "is no absolute path and no file URL"),
         ("savepoints", {"target-directory": "/s/../etc"}, "no directory for savepoints"),
         ("savepoints", {"target-directory": "/" + "x" * 2000}, "target-directory"),
         ("savepoints", {"formatType": "NATIVE"}, "formatType"),

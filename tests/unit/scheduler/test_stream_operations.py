@@ -298,6 +298,15 @@ def test_the_same_trigger_is_asked_once() -> None:
     assert "is taken by another operation" in job.answers[-1].refusal
 
 
+def test_a_trigger_is_one_operation() -> None:
+    job = Operated()
+    job.want(ONE, SAVEPOINT)
+    job.written()
+    for kind, options in ((STOP, {}), (CHECKPOINT, {}), (STOP, {"drains": True})):
+        job.want(ONE, kind, **options)
+        assert "is taken by another operation" in job.answers[-1].refusal
+
+
 def test_operations_wait_for_each_other_and_end_with_the_job() -> None:
     job = Operated()
     job.want(ONE, SAVEPOINT)

@@ -180,12 +180,47 @@ async def test_what_was_copied_for_nothing_goes(bench: Bench) -> None:
     foreign = bench.part / "q9" / "0"
     foreign.mkdir(parents=True)
     bench.end(1, discards=True)
+    saved = bench.part.parent
     for _ in range(200):
-        if not (bench.part / "q1").exists() and not (bench.part / ".queries").exists():
+        if not list(saved.iterdir()):
             break
         await asyncio.sleep(0.01)
-    assert [one.name for one in bench.part.iterdir()] == ["q9"], "of others nothing is deleted"
+    assert not list(saved.iterdir()), "what others have copied goes with it: the operation is over for all"
     assert bench.queries.released == [(attempt(1), OPERATION, False)]
+
+
+@pytest.mark.parametrize("below", ["file", "file/deeper", "x" * 300])
+@pytest.mark.asyncio
+async def test_a_directory_that_cannot_be_ends_nothing_but_the_savepoint(
+    bench: Bench, tmp_path: Path, below: str
+) -> None:  # R52
+    (tmp_path / "file").write_text("x")
+    bench.directory = tmp_path / below / bench.directory.name
+    bench.part = tmp_path / below / bench.part.name
+    bench.trigger(1)
+    (told,) = await bench.heard(1)
+    assert isinstance(told, SavepointAnswered)
+    assert told.answers[0].declined
+    bench.end(1, discards=True)
+    await asyncio.sleep(0.1)
+    bench.part = tmp_path / "saved" / ".savepoint-aaaaaa-000000000001.part"
+    bench.trigger(2)
+    await bench.heard(2)
+    assert (bench.part / "q2" / "0" / "commits" / "1").exists(), "the TaskManager goes on"
+
+
+@pytest.mark.asyncio
+async def test_whatever_a_task_has_written_into_its_directory_ends_the_copy_only(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:  # R52
+    def broken(*_: object) -> None:
+        raise KeyError("sstFiles")
+
+    monkeypatch.setattr("runtime.taskexecutor.savepoints.copy_query", broken)
+    bench.trigger(1)
+    (told,) = await bench.heard(1)
+    assert isinstance(told, SavepointAnswered)
+    assert "cannot be read: 'sstFiles'" in told.answers[0].declined
 
 
 @pytest.mark.asyncio
