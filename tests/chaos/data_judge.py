@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.ledger import InputLine, JobLine, Line, OutputLine
+from tests.chaos.ledger import STREAM, InputLine, JobLine, Line, OutputLine, StreamLine
 
 
 def doubled_rows(lines: Sequence[Line]) -> list[str]:
@@ -46,6 +46,20 @@ def _differences(promise: OutputLine, seen: OutputLine) -> Iterator[str]:
         yield f"{seen.strange} rows that nobody wrote"
     if seen.is_marked != (is_finished or promise.is_marked):
         yield "_SUCCESS" if seen.is_marked else "no _SUCCESS"
+
+
+def wrong_streams(lines: Sequence[Line]) -> Iterator[str]:
+    """Each row that came in is in each sink of a streaming job that FINISHED, once."""
+    looked: set[str] = set()
+    for line in lines:
+        if isinstance(line, StreamLine):
+            looked.add(line.job)
+            if line.missing or line.more:
+                yield f"job {line.job} has {line.missing} rows too few and {line.more} too many in {line.sink}"
+    for line in lines:
+        is_over = isinstance(line, JobLine) and line.step == "ended" and line.kind == STREAM
+        if is_over and line.state == "FINISHED" and line.job not in looked:
+            yield f"job {line.job} is FINISHED, and nobody counted what its queries have written"
 
 
 @dataclass(slots=True)

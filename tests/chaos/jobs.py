@@ -12,7 +12,9 @@ from typing import Any
 from airflow_flinklike import FixedDelayRestartStrategy, Pipeline
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.pipeline import Stream
+from tests.chaos.ledger import ANY, STREAM
 from tests.chaos.outputs import Output
+from tests.chaos.streams import SINKS, Rows
 
 _PROGRAMS = "tests.chaos.programs"
 _STEP = f"{_PROGRAMS}:step"
@@ -36,6 +38,7 @@ class ChaosJob:
 
     `after` it has FINISHED, its client submits others, each behind the one before. `replaces` is the path whose files
     it replaces, with so many rows. With `told` its client goes on while it still runs: when the job has made this file.
+    `stream`: what comes in for a streaming job, and what it writes.
     """
 
     kind: str
@@ -47,6 +50,7 @@ class ChaosJob:
     output: Output | None = None
     replaces: tuple[Path, int] | None = None
     told: Path | None = None
+    stream: Rows | None = None
     after: tuple[ChaosJob, ...] = ()
 
     def build(self, ledger: Path) -> JobProgram:
@@ -61,7 +65,7 @@ class ChaosJob:
     @property
     def promise(self) -> str:
         """The value as JSON."""
-        return as_text(self.expected.value)
+        return ANY if self.stream is not None else as_text(self.expected.value)
 
     def step(self, name: str, parallelism: int = 1, *, exclusive: bool, **plan: Any) -> dict[str, Any]:
         """Note what a vertex does; its options in the pipeline."""
@@ -205,6 +209,20 @@ def _spark(random: Random, _directory: Path) -> ChaosJob:
     return job
 
 
+def _stream(random: Random, directory: Path) -> ChaosJob:
+    """Two queries, each with a source of its own, that end when all is read: a file sink, and batches by number."""
+    rows = Rows(_somewhere(random, directory), random.randint(15, 30))
+    job = ChaosJob(STREAM, Pipeline(STREAM), Expected(), stream=rows)
+    for sink in SINKS:
+        reads = f"read {sink}"
+        job.steps[reads] = job.steps[sink] = {"exclusive": True, "spark": True, "base": str(rows.base)}
+        source = job.pipeline.stream_source(reads, f"{_PROGRAMS}:stream_rows")
+        is_batch = sink == "batches"
+        program = f"{_PROGRAMS}:{'stream_batch' if is_batch else 'stream_table'}"
+        source.stream_sink(sink, program, trigger="availableNow", foreach_batch=is_batch)
+    return job
+
+
 Maker = Callable[[Random, Path], ChaosJob]
 KINDS: dict[str, tuple[Maker, int]] = {
     "no-op": (_no_op, 5),
@@ -217,8 +235,9 @@ KINDS: dict[str, tuple[Maker, int]] = {
     "sinks": (_sinks, 2),
     "spark": (_spark, 3),
     "inputs": (_inputs, 1),
+    STREAM: (_stream, 1),
 }
-SPARK_KINDS = frozenset({"spark", "inputs"})
+SPARK_KINDS = frozenset({"spark", "inputs", STREAM})
 """How each kind is made, and its share."""
 
 

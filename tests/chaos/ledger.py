@@ -14,6 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+STREAM = "stream"
+"""The kind of streaming jobs."""
+ANY = "*"
+"""The promised value of a job whose value depends on what happens to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TaskLine:
@@ -109,13 +114,29 @@ class FaultLine:
     seconds: float = 0.0
 
 
-Line = TaskLine | JobLine | FaultLine | OutputLine | InputLine
+@dataclass(frozen=True, slots=True)
+class StreamLine:
+    """What lies where a query of a streaming job has written, behind the end of the job.
+
+    `missing`: rows that came in and are not there; `more`: rows that are there more often than they came in.
+    """
+
+    at: float
+    job: str
+    sink: str
+    rows: int
+    missing: int
+    more: int
+
+
+Line = TaskLine | JobLine | FaultLine | OutputLine | InputLine | StreamLine
 _WHO: dict[str, type[Any]] = {
     "task": TaskLine,
     "job": JobLine,
     "fault": FaultLine,
     "output": OutputLine,
     "input": InputLine,
+    "stream": StreamLine,
 }
 
 

@@ -12,7 +12,7 @@ from airflow_flinklike.exceptions import FlinklikeClientError, JobConflictError,
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from tests.chaos.jobs import ChaosJob, as_text, jobs
-from tests.chaos.ledger import InputLine, JobLine, Ledger, now
+from tests.chaos.ledger import InputLine, JobLine, Ledger, StreamLine, now
 
 _TOLD_POLL = 0.1
 
@@ -68,6 +68,8 @@ class Load:
         built = job.build(self.ledger_path)
         if job.output is not None:
             self.ledger.add(await asyncio.to_thread(job.output.prepare, job_id))
+        if job.stream is not None:
+            await asyncio.to_thread(job.stream.prepare)
         self._note_replacement("replacing", job_id, job)
         try:
             await client.submit(built.graph, job_id=job_id, contents=built.uploads)
@@ -120,6 +122,8 @@ class Load:
         self.ledger.add(_line("ended", job_id, job, found))
         if found.status is JobStatus.FINISHED:
             self._note_replacement("replaced", job_id, job)
+            for line in await asyncio.to_thread(_rows_of, job_id, job):
+                self.ledger.add(line)
         await self._note_output("ended", job_id, job, found)
 
     async def _note_output(self, step: str, job_id: JobId, job: ChaosJob, found: JobExecutionResult) -> None:
@@ -163,6 +167,10 @@ def _line(step: str, job_id: JobId, job: ChaosJob, found: JobExecutionResult) ->
     value = as_text(found.value) if is_finished else ""
     note = str(found.failure.get("message", ""))[:500] if found.failure else ""
     return JobLine(now(), step, job_id, job.kind, found.status.value, value, {}, note)
+
+
+def _rows_of(job_id: JobId, job: ChaosJob) -> list[StreamLine]:
+    return [] if job.stream is None else list(job.stream.look(job_id))
 
 
 async def _tasks_of(client: AsyncFlinklikeClient, job_id: JobId) -> str:

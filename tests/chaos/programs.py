@@ -178,6 +178,29 @@ def _count_cached(ctx: Any, notes: Notes) -> int:
     return found
 
 
+def stream_rows(ctx: Any) -> Any:
+    """The rows of a streaming job, a file in a batch. Here its attempt begins."""
+    notes = Notes(ctx)
+    notes.add("begin")
+    notes.close()
+    landing = f"{notes.plan['base']}/landing"
+    return ctx.spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(landing)
+
+
+def stream_table(ctx: Any, frame: Any) -> Any:
+    """Spark's own file sink."""
+    return frame.writeStream.format("parquet").option("path", f"{_base_of(ctx)}/table")
+
+
+def stream_batch(ctx: Any, batch: Any, batch_id: int) -> None:
+    """Idempotent by number: a repeated batch takes the place of what was written of it."""
+    batch.write.mode("overwrite").parquet(f"{_base_of(ctx)}/batches/batch={batch_id}")
+
+
+def _base_of(ctx: Any) -> str:
+    return str(ctx.params["steps"][ctx.operator_name]["base"])
+
+
 def _with_spark(ctx: Any, work: Any) -> Any:
     notes = Notes(ctx)
     try:

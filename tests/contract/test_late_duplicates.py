@@ -94,6 +94,9 @@ class Box:
     async def write(self, *ops: Op) -> int:
         return (await self.kv.txn(Txn((), ops), timeout=TIMEOUT)).revision
 
+    async def written_at(self, key: str) -> int:
+        return (await self.kv.range(key, is_prefix=False, timeout=TIMEOUT)).kvs[0].mod_revision
+
     async def submit(self) -> None:
         key = self.keys.leader(1)
         self.term = LeaderTerm(key, await self.write(Put(key, b"leader")))
@@ -196,10 +199,16 @@ async def test_an_operation_that_has_ended_stays_ended(box: Box) -> None:
     await box.kv.arrive()
     assert await box.owner.operations(JOB) == [other]
     assert await box.owner.operation(JOB, begun.trigger_id) is None
+    failed = replace(other, state=OperationState.FAILED)
+    async with box.late():
+        await box.owner.write_operation(JOB, box.epoch, failed, ())
+    written = await box.written_at(box.keys.operation(JOB, other.trigger_id))
+    await box.kv.arrive()
+    assert await box.written_at(box.keys.operation(JOB, other.trigger_id)) == written, "an outcome takes effect once"
     with pytest.raises(StaleTokenError):
         await box.owner.write_operation(JOB, box.epoch, ended, ())
     with pytest.raises(StaleTokenError, match="owner's epoch"):
-        await box.owner.write_operation(JOB, box.epoch + 1, replace(other, state=OperationState.FAILED), ())
+        await box.owner.write_operation(JOB, box.epoch + 1, failed, ())
 
 
 async def test_a_checkpoint_that_is_subsumed_does_not_come_back(box: Box) -> None:

@@ -350,9 +350,12 @@ class KvOwnerJobStore(JobReader):
         assert epoch > 0, f"job {job_id}: epoch {epoch}"
         owner, result = self._keys.owner(job_id), self._keys.result(job_id)
         key, value = self._keys.operation(job_id, operation.trigger_id), encode_record(OperationRecord(operation))
-        is_first = operation.state is OperationState.IN_PROGRESS
+        replaced: tuple[Compare, ...] = (absent(key),)
+        if operation.state is not OperationState.IN_PROGRESS:
+            answer = await self._kv.range(key, is_prefix=False, timeout=self._timeout)
+            replaced = (present(key), unchanged(key, answer.kvs[0].mod_revision if answer.kvs else 0))
         txn = Txn(
-            conditions=(unchanged(owner, epoch), absent(result), absent(key) if is_first else present(key)),
+            conditions=(unchanged(owner, epoch), absent(result), *replaced),
             success=(Put(key, value), *(Delete(self._keys.operation(job_id, old)) for old in dropped)),
             failure=gets(owner, result, key),
         )
