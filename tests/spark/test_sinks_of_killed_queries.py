@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 NOW = StreamTrigger(kind=TriggerKind.AVAILABLE_NOW)
 OFTEN = StreamTrigger(kind=TriggerKind.PROCESSING_TIME, interval="100 milliseconds")
-FILES, ROWS, KILLS = 16, 10, 3
+FILES, ROWS, KILLS = 12, 10, 2
 ALL = Counter(range(FILES * ROWS))
 _jobs = iter(range(1, 10_000))
 
@@ -132,7 +132,11 @@ class Killed:
         for _ in range(kills):
             self.kill()
         before = self.committed
-        assert self._slots.value(self._work(NOW)) == {
+        listener, running = self._slots.begin(self._work(NOW))
+        self._slots.end(running)
+        report = listener.terminal
+        assert report.state is ExecutionState.FINISHED, report.failure
+        assert json.loads(report.value) == {
             "batches": FILES - before,
             "rows": (FILES - before) * ROWS,
             "last_batch": FILES - 1 if before < FILES else -1,
@@ -140,7 +144,10 @@ class Killed:
 
     def failure(self) -> FailureInfo:
         """Why it does not run any more."""
-        return self._slots.failure(self._work(OFTEN))
+        listener, running = self._slots.begin(self._work(OFTEN))
+        self._slots.end(running)
+        assert listener.terminal.failure is not None, listener.terminal
+        return listener.terminal.failure
 
     def read(self, function: Any) -> Any:
         """By a batch job."""

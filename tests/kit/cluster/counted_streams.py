@@ -93,13 +93,22 @@ def written(base: Path) -> dict[str, int]:
     from pyarrow.parquet import read_table
 
     table = sum(map(_rows, (base / "table").glob("part-*.parquet")))
-    batches = sum(map(_rows, (base / "batches").glob("batch=*/part-*.parquet")))
+    batches = sum(map(_rows, _parts(base / "batches")))
     latest: dict[int, int] = {}
-    for part in (base / "counts").glob("batch=*/part-*.parquet"):
+    for part in _parts(base / "counts"):
         with suppress(OSError, ValueError):  # as below
             for row in read_table(part).to_pylist():
                 latest[row["remainder"]] = max(row["count"], latest.get(row["remainder"], 0))
     return {"table": table, "batches": batches, "counts": sum(latest.values())}
+
+
+def _parts(base: Path) -> list[Path]:
+    """Of all batches; one that is being replaced may be gone while it is listed."""
+    found: list[Path] = []
+    for batch in base.glob("batch=*"):
+        with suppress(FileNotFoundError):
+            found += batch.glob("part-*.parquet")
+    return found
 
 
 def _rows(part: Path) -> int:
