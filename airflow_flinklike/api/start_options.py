@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from runtime.jobgraph.savepoints import (
     SavepointRestoreSettings,
     claim_mode_of,
     savepoint_problems,
+    state_partitions_of,
 )
 
 
@@ -26,13 +27,16 @@ def configured_job(program: JobProgram, changes: Mapping[str, str]) -> JobProgra
     return replace(program, graph=program.graph.model_copy(update={"configuration": configuration}).without_caches())
 
 
-def restore_settings(path: str, claim_mode_text: str, *, allow_non_restored_state: bool) -> SavepointRestoreSettings:
+def restore_settings(
+    path: str, claim_mode_text: str, *, allow_non_restored_state: bool, state_partitions: Iterable[str] = ()
+) -> SavepointRestoreSettings:
     """What a job is started from. A path of this host is made absolute. Raises PipelineError."""
     try:
         return SavepointRestoreSettings(
             path=path if path.startswith("file:") else str(Path(path).absolute()),
             allow_non_restored_state=allow_non_restored_state,
             claim_mode=claim_mode_of(claim_mode_text or ClaimMode.NO_CLAIM.value),
+            state_partitions=state_partitions_of(state_partitions),
         )
     except InvalidInputError as error:
         raise PipelineError(str(error), error.problems) from error

@@ -27,6 +27,7 @@ from airflow_flinklike.cli.job_arguments import (
     ClaimModeText,
     FromSavepoint,
     RestartStrategyText,
+    StatePartitions,
     UserFailuresText,
 )
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
@@ -178,6 +179,7 @@ def run(
     from_savepoint: FromSavepoint = "",
     allow_non_restored_state: AllowNonRestoredState = False,
     claim_mode: ClaimModeText = "",
+    state_partitions: StatePartitions = None,
     configuration: Configuration = None,
     namespace: Annotated[str, typer.Option(help="whose job it is; without it the namespace of the token")] = "",
     address: Address = None,
@@ -197,7 +199,13 @@ def run(
     options = ScriptOptions(main_class, name, *given)
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
     loaded = with_configuration(with_restarts(loaded, restart_strategy, user_failures), configuration or ())
-    loaded = with_savepoint(loaded, from_savepoint, claim_mode, allow_non_restored_state=allow_non_restored_state)
+    loaded = with_savepoint(
+        loaded,
+        from_savepoint,
+        claim_mode,
+        allow_non_restored_state=allow_non_restored_state,
+        state_partitions=state_partitions or (),
+    )
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         origin = {"client": "flinklike run", "namespace": namespace, "traceparent": os.environ.get("TRACEPARENT", "")}

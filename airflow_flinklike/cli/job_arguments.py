@@ -33,3 +33,9 @@ ClaimModeText = Annotated[
         help=f"{', '.join(mode.value for mode in ClaimMode)}: the savepoint stays, or is deleted once it is restored"
     ),
 ]
+StatePartitions = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="partitions of the state that is restored, from now on: a number for all queries, UID=NUMBER for one"
+    ),
+]

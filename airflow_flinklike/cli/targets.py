@@ -126,21 +126,35 @@ def with_restarts(program: JobProgram, strategy_text: str, user_failures_text: s
 
 
 def with_savepoint(
-    program: JobProgram, path: str, claim_mode_text: str, *, allow_non_restored_state: bool
+    program: JobProgram,
+    path: str,
+    claim_mode_text: str,
+    *,
+    allow_non_restored_state: bool,
+    state_partitions: Sequence[str] = (),
 ) -> JobProgram:
     """The job, started from a savepoint. A path of this host is made absolute. "" starts it from nothing.
 
     Raises PipelineError, also for options that have no effect without a savepoint.
     """
     if not path:
-        if allow_non_restored_state or claim_mode_text:
-            message = "--allow-non-restored-state and --claim-mode are of a savepoint: give one with --from-savepoint"
+        if allow_non_restored_state or claim_mode_text or state_partitions:
+            message = (
+                "--allow-non-restored-state, --claim-mode and --state-partitions are of a savepoint: give one with "
+                "--from-savepoint"
+            )
             raise PipelineError(message)
         return program
     try:
-        settings = restore_settings(path, claim_mode_text, allow_non_restored_state=allow_non_restored_state)
+        settings = restore_settings(
+            path,
+            claim_mode_text,
+            allow_non_restored_state=allow_non_restored_state,
+            state_partitions=state_partitions,
+        )
     except PipelineError as error:
-        option = "--claim-mode" if "claim mode" in str(error) else "--from-savepoint"
+        options = {"claim mode": "--claim-mode", "state partitions": "--state-partitions"}
+        option = next((option for word, option in options.items() if str(error).startswith(word)), "--from-savepoint")
         message = f"{option}: {error}"
         raise PipelineError(message) from error
     return restored_job(program, settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Annotated
 
@@ -13,6 +13,11 @@ from runtime.common.errors import InvalidInputError
 from runtime.jobgraph.code import JobGraphModel
 
 PATH_LENGTH_MAX = 4096
+ALL_QUERIES = "*"
+"""In `state_partitions`: every query that has state. No uid is written so."""
+STATE_PARTITIONS_MAX = 10_000
+_NAMED_MAX = 1000
+_DIGITS_MAX = 10
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -28,11 +33,20 @@ class ClaimMode(Enum):
 
 
 class SavepointRestoreSettings(JobGraphModel):
-    """`path`: an absolute path, or a file URL. `allow_non_restored_state`: state of no query here is left behind."""
+    """`path`: an absolute path, or a file URL. `allow_non_restored_state`: state of no query here is left behind.
+
+    `state_partitions`: the number of partitions that the state of a query has from now on, by uid, or for all queries
+    (ALL_QUERIES) but those that are named; without an entry it keeps the number that it has (R60).
+    """
 
     path: Annotated[str, Field(min_length=1, max_length=PATH_LENGTH_MAX)]
     allow_non_restored_state: bool = False
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    state_partitions: dict[str, int] = Field(default={}, exclude_if=lambda partitions: not partitions)
+
+    def state_partitions_of(self, uid: str) -> int | None:
+        """The number that is asked for a query, None for none."""
+        return self.state_partitions.get(uid, self.state_partitions.get(ALL_QUERIES))
 
 
 class QueryRestoreSettings(SavepointRestoreSettings):
@@ -51,6 +65,21 @@ def claim_mode_of(text: str) -> ClaimMode:
         raise InvalidInputError(message) from None
 
 
+def state_partitions_of(given: Iterable[str]) -> dict[str, int]:
+    """`8` for all queries with state, `uid=8` for one of them. Raises InvalidInputError."""
+    found: dict[str, int] = {}
+    for text in given:
+        uid, _, number = text.rpartition("=")
+        if not (number.isascii() and number.isdigit() and len(number) < _DIGITS_MAX):
+            message = f"state partitions {text[:200]!r}: expected a number, or UID=NUMBER"
+            raise InvalidInputError(message)
+        if (uid or ALL_QUERIES) in found:
+            message = f"state partitions {text[:200]!r}: there is a number for {uid or 'all queries'!r} already"
+            raise InvalidInputError(message)
+        found[uid or ALL_QUERIES] = int(number)
+    return found
+
+
 def savepoint_problems(settings: SavepointRestoreSettings | None, queries: Mapping[str, int]) -> Iterator[str]:
     """Every problem of what a job with these queries is started from, as one sentence each."""
     if settings is None:
@@ -62,6 +91,18 @@ def savepoint_problems(settings: SavepointRestoreSettings | None, queries: Mappi
         )
     if not queries:
         yield "the job has no streaming query, so there is nothing that a savepoint could be restored into"
+    yield from _partition_problems(settings.state_partitions, queries)
+
+
+def _partition_problems(partitions: Mapping[str, int], queries: Mapping[str, int]) -> Iterator[str]:
+    if len(partitions) > _NAMED_MAX:
+        yield f"state partitions are named for {len(partitions)} queries, the limit is {_NAMED_MAX}"
+        return
+    for uid, number in partitions.items():
+        if not 1 <= number <= STATE_PARTITIONS_MAX:
+            yield f"state of {uid[:80]!r} in {number} partitions: there are 1 to {STATE_PARTITIONS_MAX}"
+        if uid != ALL_QUERIES and uid not in queries:
+            yield f"state partitions are named for {uid[:80]!r}, which is the uid of no query of the job"
 
 
 _QUERY_SETTINGS = TypeAdapter(QueryRestoreSettings)

@@ -57,7 +57,7 @@ class Scene:
 
     def __init__(self, slots: SlotBox, directory: Path) -> None:
         self.slots, self.directory = slots, directory
-        self.params = {"in": str(directory / "in"), "out": str(directory / "table")}
+        self.params = {"in": str(directory / "in"), "out": str(directory / "table"), "count": str(directory / "count")}
         self.written = 0
 
     def write(self, *ids: int) -> None:
@@ -213,3 +213,85 @@ def test_there_has_to_be_a_savepoint(scene: Scene) -> None:
     assert isinstance(failure, FailureInfo)
     assert f"there is no savepoint at {scene.directory / 'none'}" in failure.message
     assert not failure.is_recoverable
+
+
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def numbers_in_three(ctx: Any) -> Any:
+    ctx.spark.conf.set("spark.sql.shuffle.partitions", "3")
+    ctx.spark.conf.set("spark.sql.streaming.fileSink.log.compactInterval", "3")
+    if Path(ctx.params["out"]).is_dir():
+        Path(ctx.params["count"]).write_text(str(ctx.spark.read.schema("id long").json(ctx.params["out"]).count()))
+    if ctx.params["rocks"]:
+        ctx.spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS)
+    return numbers(ctx)
+
+
+def first_ones(ctx: Any, df: Any) -> Any:
+    return df.dropDuplicates(["id"])
+
+
+@pytest.mark.parametrize("number", [5, 2])
+def test_state_in_rocksdb_gets_other_partitions(scene: Scene, number: int) -> None:
+    """The rows that would come without it, and what comes behind is copied into a savepoint as ever."""
+    first, second, third = new_job(), new_job(), new_job()
+    scene.params["rocks"] = "yes"
+    functions, sink = (numbers_in_three, first_ones, table), scene.directory / "table"
+    scene.write(*range(20))
+    scene.write(*range(10, 30))
+    assert scene.run(first, *functions) == {"batches": 2, "rows": 40, "last_batch": 1}
+    path = scene.savepoint(first, 1, sink=sink)
+    settings = {"state_partitions": {"sink": number}}
+    for one in range(4):
+        scene.write(*range(40 + one), 29)
+    ended = scene.run(second, *functions, path=path, settings=settings)
+    assert ended == {"batches": 4, "rows": 170, "last_batch": 6}, "batch 2 has given the state its partitions"
+    assert scene.rows == list(range(43))
+    assert f"state of 'sink' is in {number} partitions from now on, before it was in 3: batch 2" in scene.log(second)
+    parts = scene.slots.directory / "checkpoints" / second / "sink" / "0" / "state" / "0"
+    assert {one.name for one in parts.iterdir() if one.name.isdigit()} == set(map(str, range(number)))
+    scene.write(42, 43)
+    ended = scene.run(second, *functions, path=path, settings=settings)
+    assert ended == {"batches": 1, "rows": 2, "last_batch": 7}, "it is not done again"
+    assert (scene.directory / "count").read_text() == "43", "Spark reads no log with a gap"
+    again = scene.savepoint(second, 7, sink=sink, name="b")
+    scene.write(43, 44)
+    assert scene.run(third, *functions, path=again, settings=settings) == {"batches": 1, "rows": 2, "last_batch": 8}
+    assert f"state of 'sink' is in {number} partitions already" in scene.log(third)
+    assert scene.rows == list(range(45))
+
+
+def test_state_that_spark_does_not_divide_anew_is_refused(scene: Scene) -> None:
+    first, second = new_job(), new_job()
+    scene.params["rocks"] = ""
+    scene.write(1, 2)
+    scene.run(first, numbers_in_three, first_ones, table)
+    path = scene.savepoint(first, 0, sink=scene.directory / "table")
+    settings = {"state_partitions": {"*": 2}}
+    failure = scene.run(second, numbers_in_three, first_ones, table, path=path, settings=settings)
+    assert isinstance(failure, FailureInfo)
+    assert "HDFSBackedStateStoreProvider is not supported" in failure.message
+    assert "Start the job without --state-partitions" in failure.message
+    assert (failure.is_recoverable, failure.is_restart_vain) == (False, True)
+    ended = scene.run(second, numbers_in_three, first_ones, table, path=path)
+    assert ended == {"batches": 0, "rows": 0, "last_batch": -1}, "nothing of the query has changed"
+
+
+def all_counted(ctx: Any, df: Any) -> Any:
+    return df.groupBy().count()
+
+
+def test_state_that_spark_would_lose_is_refused(scene: Scene) -> None:
+    """Spark itself loses the state of an aggregation without keys without a word."""
+    first, second = new_job(), new_job()
+    scene.params["rocks"] = "yes"
+    functions = (numbers_in_three, all_counted, appended)
+    options: dict[str, Any] = {"is_batch_function": True, "output_mode": "complete"}
+    scene.params["out"] = str(scene.directory / "lines")
+    scene.write(1, 2)
+    scene.run(first, *functions, **options)
+    path = scene.savepoint(first, 0)
+    failure = scene.run(second, *functions, path=path, settings={"state_partitions": {"*": 5}}, **options)
+    assert isinstance(failure, FailureInfo)
+    assert "in 1 of 3, as of an aggregation without keys" in failure.message

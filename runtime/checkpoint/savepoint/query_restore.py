@@ -7,13 +7,15 @@ moment is done again from its beginning, and one that is over is never done agai
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from uuid import UUID, uuid5
 
 from runtime.checkpoint.savepoint.committed_files import last_entry
 from runtime.checkpoint.savepoint.file_tree import FileTree, joined, place_files, sync_directory
+from runtime.checkpoint.savepoint.repartition import Partitions, PartitionsChange, change_partitions
 from runtime.checkpoint.savepoint.savepoint_files import dispose, read_savepoint
 from runtime.checkpoint.savepoint.savepoint_form import SINK_LOG, Savepoint, SavepointFile, SavepointQuery
 from runtime.common.deletion import delete_tree
@@ -38,7 +40,8 @@ class QueryToRestore:
 
     `queries`: the parallelism of each query of the job by its uid. `sink`: the directory of its file sink, None for
     another sink. `allow_non_restored_state`: queries of the savepoint that the job does not have are left out.
-    `job_id`: of the job that begins.
+    `job_id`: of the job that begins. `attempt`: what no other attempt of it is called. `partitions`: of its state, None
+    for those that it has.
     """
 
     directory: Path
@@ -47,6 +50,8 @@ class QueryToRestore:
     queries: Mapping[str, int]
     sink: Path | None = None
     allow_non_restored_state: bool = False
+    attempt: str = ""
+    partitions: Partitions | None = None
     job_id: str = field(kw_only=True)
 
 
@@ -55,10 +60,12 @@ class RestoredQuery:
     """What was done. `batch_id`: behind which batch the query goes on, NO_BATCH for one that begins.
 
     `orphans`: files of the sink that no log names any more, as the query had written them behind the savepoint.
+    `partitions`: what became of the partitions of its state, None where nobody has asked.
     """
 
     batch_id: int = NO_BATCH
     orphans: tuple[str, ...] = ()
+    partitions: PartitionsChange | None = None
 
 
 def restore_query(path: Path, query: QueryToRestore) -> RestoredQuery | None:
@@ -71,24 +78,43 @@ def restore_query(path: Path, query: QueryToRestore) -> RestoredQuery | None:
         return None
     savepoint = read_savepoint(path)
     check_queries(path, savepoint, query.queries, allow_non_restored_state=query.allow_non_restored_state)
-    part = query.directory.with_name(f".{query.directory.name}.restored")
-    if failures := delete_tree(part):
-        raise failures[0]
-    part.mkdir(parents=True)
+    part = _empty_part(query)
     found = savepoint.query(query.uid, query.subtask_index)
-    orphans: tuple[str, ...] = ()
-    if found is not None:
-        _check_sink(path, found, query.sink)
-        own, log = _split(found)
-        tree = FileTree(path)
-        _place(tree, found.directory, own, part)
-        _name_query(part, query)
-        if found.snapshot.sink_path and query.sink is not None:
-            orphans = _put_back(tree, found.directory, log, query.sink)
+    restored = RestoredQuery() if found is None else _restored(path, found, query, part)
     sync_directory(part)
     part.rename(query.directory)
     sync_directory(query.directory.parent)
-    return RestoredQuery(NO_BATCH if found is None else found.snapshot.batch_id, orphans)
+    return restored
+
+
+def _empty_part(query: QueryToRestore) -> Path:
+    """Where this attempt prepares the directory: Spark's JVM may still write what an attempt before has begun (R60)."""
+    beginning = f".{query.directory.name}.restored-"
+    if query.directory.parent.is_dir():
+        for left in query.directory.parent.iterdir():
+            if left.name.startswith(beginning) and (failures := delete_tree(left)):
+                raise failures[0]
+    part = query.directory.with_name(f"{beginning}{query.attempt}")
+    part.mkdir(parents=True)
+    return part
+
+
+def _restored(path: Path, found: SavepointQuery, query: QueryToRestore, part: Path) -> RestoredQuery:
+    _check_sink(path, found, query.sink)
+    own, log = _split(found)
+    tree = FileTree(path)
+    _place(tree, found.directory, own, part)
+    _name_query(part, query)
+    batch_id, change, note = found.snapshot.batch_id, None, None
+    if query.partitions is not None:
+        change = change_partitions(part, found, query.partitions)
+        batch_id = change.batch_id
+        if change.is_done:
+            note = partial(_note, query.partitions, batch_id)
+    orphans: tuple[str, ...] = ()
+    if found.snapshot.sink_path and query.sink is not None:
+        orphans = _put_back(tree, found.directory, log, query.sink, note)
+    return RestoredQuery(batch_id, orphans, change)
 
 
 def check_queries(
@@ -182,15 +208,26 @@ def _place(tree: FileTree, directory: str, files: list[SavepointFile], target: P
             raise InvalidInputError(message)
 
 
-def _put_back(tree: FileTree, directory: str, files: list[SavepointFile], sink: Path) -> tuple[str, ...]:
-    """Have the log of a file sink end at the savepoint's batch. Returns the files that it named behind that."""
-    if _is_same(FileTree(sink / _LOG_NAME), files):
+def _note(partitions: Partitions, batch_id: int, log: Path) -> None:
+    partitions.note_batch(log, batch_id)
+
+
+def _put_back(
+    tree: FileTree, directory: str, files: list[SavepointFile], sink: Path, note: Callable[[Path], None] | None
+) -> tuple[str, ...]:
+    """Have the log of a file sink end at the savepoint's batch. Returns the files that it named behind that.
+
+    `note` writes an entry behind it, of a batch without files: Spark reads no log with a gap.
+    """
+    if note is None and _is_same(FileTree(sink / _LOG_NAME), files):
         return ()
     log, part, old = (sink / name for name in (_LOG_NAME, f".{_LOG_NAME}.restored", f".{_LOG_NAME}.replaced"))
     for left in (part, old):
         if failures := delete_tree(left):
             raise failures[0]
     _place(tree, joined(directory, SINK_LOG), [_below_log(file) for file in files], part)
+    if note is not None:
+        note(part)
     orphans = sorted(set(_named(log)) - set(_named(part)))
     if log.exists():
         log.rename(old)

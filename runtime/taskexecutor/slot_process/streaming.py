@@ -78,7 +78,7 @@ def run_query(
         writer = _writer(sink, spec, functions[-1], contexts[-1], frame)
         if trigger is not None:
             writer = writer.trigger(**trigger)
-        restore(order, spec.uid, directory, writer)
+        restore(order, spec.uid, directory, writer, attached.spark)
         query = writer.option("checkpointLocation", directory).queryName(sink.name).start()
         query.awaitTermination()
         return query.runId

@@ -56,10 +56,12 @@ def test_a_query_is_restored_once(scene: Scene) -> None:
 
 def test_what_an_interrupted_restore_left_is_no_state(scene: Scene) -> None:
     query = scene.query()
-    (query.directory.parent / ".0.restored" / "offsets").mkdir(parents=True)
-    (query.directory.parent / ".0.restored" / "offsets" / "9").write_text("half")
+    left = query.directory.parent / ".0.restored-1"
+    (left / "offsets").mkdir(parents=True)
+    (left / "offsets" / "9").write_text("half")
     restore_query(scene.path, query)
     assert not (query.directory / "offsets" / "9").exists()
+    assert not left.exists()
 
 
 def test_a_query_that_the_savepoint_does_not_have_begins(scene: Scene) -> None:

@@ -39,6 +39,10 @@ def test_a_job_is_started_from_a_savepoint(flinklike: RunCommand, server: RestTh
                 path=str(Path("savepoint-1").absolute()), allow_non_restored_state=True, claim_mode=ClaimMode.CLAIM
             ),
         ),
+        (
+            ("-s", "/s/1", "--state-partitions", "8", "--state-partitions", "orders=16"),
+            SavepointRestoreSettings(path="/s/1", state_partitions={"*": 8, "orders": 16}),
+        ),
     ):
         done = flinklike("run", "-d", *arguments, str(graph))
         assert done.code == 0, done.err
@@ -52,7 +56,12 @@ def test_a_job_is_started_from_a_savepoint(flinklike: RunCommand, server: RestTh
     [
         (("-n",), "give one with --from-savepoint"),
         (("--claim-mode", "CLAIM"), "give one with --from-savepoint"),
-        (("-s", "/s", "--claim-mode", "LEGACY"), "--claim-mode: claim mode 'LEGACY' is none of NO_CLAIM, CLAIM"),
+        (("--state-partitions", "8"), "give one with --from-savepoint"),
+        (("-s", "/s", "--state-partitions", "many"), "expected a number, or UID=NUMBER"),
+        (("-s", "/s", "--state-partitions", "nobody=8"), "'nobody', which is the uid of no query"),
+        (("-s", "/s", "--state-partitions", "0"), "there are 1 to 10000"),
+        (("-s", "/s", "--state-partitions", "8", "--state-partitions", "9"), "a number for 'all queries' already"),
+        (("-s", "/s", "--claim-mode", "LEGACY"), "--from-savepoint: claim mode 'LEGACY' is none of NO_CLAIM, CLAIM"),
         (("-s", "/" + "s" * 5000), "a path has up to 4096 characters"),
         (("-s", "/a\nb"), "is no absolute path and no file URL"),
     ],

@@ -16,10 +16,11 @@ from runtime.taskexecutor.slots.running_attempt import work_order
 from tests.kit.spark.slot_work import slot_work
 
 NO_WRITER: Any = None
+NO_SPARK: Any = None
 
 
 def test_a_job_that_is_started_from_nothing_restores_nothing(tmp_path: Path) -> None:
-    restore(work_order(slot_work(tmp_path)), "sink", str(tmp_path / "query"), NO_WRITER)
+    restore(work_order(slot_work(tmp_path)), "sink", str(tmp_path / "query"), NO_WRITER, NO_SPARK)
     assert not (tmp_path / "query").exists()
 
 
@@ -29,10 +30,12 @@ def test_slots_with_users_of_their_own_start_nothing_from_a_savepoint(tmp_path: 
         work_order(slot_work(tmp_path, savepoint=settings)), user=TaskUser(20_000, 20_000, 20_000, str(tmp_path), 10)
     )
     with pytest.raises(InvalidInputError, match=r"taskmanager\.slots\.uids"):
-        restore(order, "sink", str(tmp_path / "query"), NO_WRITER)
+        restore(order, "sink", str(tmp_path / "query"), NO_WRITER, NO_SPARK)
 
 
 @pytest.mark.parametrize("settings", [b"{", b"[]", b'{"path": "/s", "queries": {"a": "b"}}'])
 def test_settings_that_cannot_be_read_are_refused(tmp_path: Path, settings: bytes) -> None:
     with pytest.raises(InvalidInputError, match="settings of a savepoint"):
-        restore(work_order(slot_work(tmp_path, savepoint=settings)), "sink", str(tmp_path / "query"), NO_WRITER)
+        restore(
+            work_order(slot_work(tmp_path, savepoint=settings)), "sink", str(tmp_path / "query"), NO_WRITER, NO_SPARK
+        )
