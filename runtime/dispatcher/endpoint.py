@@ -257,7 +257,9 @@ class Dispatcher(ABC):
     async def submit_verified(self, request: SubmitJobRequest, graph: JobGraph, /) -> SubmitJobResponse:
         """The same for a graph that this process has parsed and digested: neither is done again."""
         self._check_open()
-        return await self._submit(request, _Head(name=graph.name, checkpoint_name=graph.checkpoint_name))
+        savepoint = None if graph.savepoint is None else _Start(path=graph.savepoint.path)
+        head = _Head(name=graph.name, checkpoint_name=graph.checkpoint_name, savepoint=savepoint)
+        return await self._submit(request, head)
 
     async def _submit(self, request: SubmitJobRequest, head: _Head) -> SubmitJobResponse:
         source = ev.JobSource(
@@ -273,6 +275,7 @@ class Dispatcher(ABC):
             trace=request.trace,
             program_run=request.program_run,
             checkpoint_name=head.checkpoint_name,
+            savepoint="" if head.savepoint is None else head.savepoint.path,
         )
         clock, metrics = self._services.clock, self._services.metrics
         begin = clock.monotonic()
@@ -498,6 +501,10 @@ class Dispatcher(ABC):
         entry = self._registry.entry(job_id)
         return entry is not None and entry.phase.state is not JobPhase.TERMINAL
 
+    def started_from(self) -> Mapping[JobId, str]:
+        """Jobs that have not ended, with the paths of the savepoints that they were started from."""
+        return self._registry.started_from()
+
     def namespace_of(self, job_id: JobId) -> str:
         """The namespace to which the job belongs, as this leader has stored it (R48)."""
         entry = self._registry.entry(job_id)
@@ -516,12 +523,20 @@ def _check_digest(request: SubmitJobRequest) -> None:
         raise InvalidInputError(message)
 
 
+class _Start(BaseModel):
+    """The savepoint that a job is started from."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+    path: str
+
+
 class _Head(BaseModel):
     """Its names alone: REST has read the whole graph before."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     name: str
     checkpoint_name: str = ""
+    savepoint: _Start | None = None
 
 
 def _head(request: SubmitJobRequest) -> _Head:

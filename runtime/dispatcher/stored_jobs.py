@@ -47,6 +47,7 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
         trace=graph.trace,
         program_run=graph.program_run,
         checkpoint_name=graph.checkpoint_name,
+        savepoint=graph.savepoint,
     )
     owner = None
     if stored.owner is not None:

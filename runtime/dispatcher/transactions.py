@@ -104,6 +104,7 @@ class JobTransactions:
             source.program_run,
             self._services.checkpointing(source.graph),
             source.checkpoint_name,
+            source.savepoint,
         )
         outcome = await self._store.submit(source.job_id, record, owner)
         match outcome:

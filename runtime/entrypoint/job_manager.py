@@ -28,6 +28,9 @@ from runtime.config.options import taskmanager as tm
 from runtime.config.options.checkpointing import SAVEPOINTS_DIR, STREAM_STALL_TIMEOUT
 from runtime.dispatcher.leader_process import TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
+from runtime.dispatcher.savepoint_disposals import PERIOD as DISPOSALS_PERIOD
+from runtime.dispatcher.savepoint_disposals import SavepointDisposals
+from runtime.dispatcher.savepoint_disposals import Term as DisposingTerm
 from runtime.entrypoint import process_options as options
 from runtime.entrypoint.component_factories import (
     DispatcherResourceManagerComponentFactory,
@@ -202,7 +205,7 @@ class ClusterEntrypoint:
             scope.spawn_eternal("job store", services.ha.wait_failed())
             scope.spawn_eternal("heartbeats", services.heartbeats.run())
             factory = self._component_factory(context, services, scope)
-            leading = _Leading(RestBlobs(blob_server), services)
+            leading = _Leading(RestBlobs(blob_server), services, options.seconds(configuration, c.RPC_TIMEOUT))
             principals = None if token is None else Principals(services.ha.principal_store(), context.clock)
             if principals is not None:
                 scope.spawn_eternal("principals", principals.run())
@@ -224,6 +227,7 @@ class ClusterEntrypoint:
             scope.spawn_eternal("other-leader", leading.follow())
             await rest.start(scope)
             _do_leaders_work(scope, runner, services, leading)
+            scope.spawn_eternal("savepoint-disposals", _while_leading(runner, leading.disposing.run))
             scope.spawn_eternal("dispatcher-runner", runner.run())
             await self._wait_ready(runner, leading.other, predecessor)
             context.ready({"rpc": record.address, **rest_facts(configuration, record.rest_address)})
@@ -271,7 +275,7 @@ class ClusterEntrypoint:
 class _Leading:
     """The components of this process's term, for REST; and the REST address of another leader."""
 
-    def __init__(self, blobs: RestBlobs, services: JobManagerServices) -> None:
+    def __init__(self, blobs: RestBlobs, services: JobManagerServices, rpc_timeout: float) -> None:
         self._blobs = blobs
         self._incarnation = services.incarnation
         self._jars = services.ha.jar_store()
@@ -280,6 +284,24 @@ class _Leading:
         self.rest_address = ""
         self.other: Watch[str] = Watch("")
         """REST address of the leader when that is another process, else ""."""
+
+        def task_executor(address: str) -> TaskExecutorGateway:
+            return services.rpc.connect(
+                TaskExecutorGateway, address, target=None, sender=self.token, timeout=rpc_timeout
+            )
+
+        self.disposals = SavepointDisposals(
+            services.ha.disposal_store(), self._disposing_term, task_executor, services.clock
+        )
+        self.disposing = Reconciler("job-manager/savepoint-disposals", self.disposals.activate, period=DISPOSALS_PERIOD)
+        self.disposals.wake = self.disposing.signal
+
+    def _disposing_term(self) -> DisposingTerm | None:
+        components = self()
+        if components is None or (term := self._term()) is None:
+            return None
+        addresses = [one.registration.address for one in components.resource_manager.task_managers()]
+        return DisposingTerm(term.dispatcher, addresses)
 
     async def follow(self) -> None:
         """Keep `other` up to date. Eternal."""
@@ -306,7 +328,13 @@ class _Leading:
         resource_manager = term.resource_manager
         assert isinstance(resource_manager, ResourceManager), resource_manager
         return LeaderComponents(
-            term.dispatcher, resource_manager, self._blobs, self._jars, self.rest_address, term.dispatcher.events
+            term.dispatcher,
+            resource_manager,
+            self._blobs,
+            self._jars,
+            self.rest_address,
+            term.dispatcher.events,
+            self.disposals,
         )
 
     def stand_bys(self) -> Sequence[str]:

@@ -63,3 +63,23 @@ class StreamOperation:
         """True if `wanted`, which has the same trigger, asks for this operation and for no other."""
         is_there = not self.directory or self.directory.rpartition("/")[0] == wanted.target.rstrip("/")
         return is_there and (self.kind, self.drains) == (wanted.kind, wanted.drains)
+
+@dataclass(frozen=True, slots=True)
+class SavepointDisposal:
+    """A wish to delete a savepoint, as it is stored. `path`: of the savepoint; `below`: where it has to lie, "" for
+    anywhere. Times are milliseconds since 1970; `cause`: why it has failed.
+
+    `submitter` and `namespace`: whose savepoints may go, "" for everybody's (R48). `job_id`: whose savepoint it is, ""
+    until it was found and may go: nothing is deleted before that is stored (R62).
+    """
+
+    trigger_id: str
+    path: str
+    state: OperationState
+    trigger_millis: int
+    below: str = ""
+    submitter: str = ""
+    namespace: str = ""
+    job_id: str = ""
+    ended_millis: int = 0
+    cause: str = ""

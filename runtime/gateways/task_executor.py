@@ -173,6 +173,35 @@ class SparkPageResponse:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class SavepointRequest:
+    """A savepoint by its path. `below`: the directory in which it has to lie, "" for any."""
+
+    path: str
+    below: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointFound:
+    """The job that has made it, as its metadata says."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class DisposeSavepointRequest:
+    """Delete a savepoint that this job has made (R62). `below`: as in SavepointRequest."""
+
+    path: str
+    below: str
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointDisposed:
+    """Nothing of it is there any more."""
+
+
 class TaskExecutorGateway(Protocol):
     """Unary calls to a TaskManager; everything that is part of running jobs goes over streams."""
 
@@ -201,4 +230,15 @@ class TaskExecutorGateway(Protocol):
         """One of Spark's own pages. Raises NotFoundError without that environment, or where nobody may look at it.
 
         Raises UnavailableError when its JVM does not make the page, or not in time.
+        """
+
+    async def request_savepoint(self, request: SavepointRequest, /) -> SavepointFound:
+        """Whose savepoint it is. Raises NotFoundError where none is seen here, InvalidInputError for what is none.
+
+        Raises UnavailableError where the storage does not answer.
+        """
+
+    async def dispose_savepoint(self, request: DisposeSavepointRequest, /) -> SavepointDisposed:
+        """Delete it, and what an interrupted call has left of it. Errors as of `request_savepoint`. Idempotent, but for
+        NotFoundError when nothing was there.
         """

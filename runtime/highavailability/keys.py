@@ -119,6 +119,15 @@ class Keys:
         """One operation."""
         return f"{self.operations(job_id)}{trigger_id}"
 
+    @property
+    def disposals(self) -> str:
+        """Prefix of the savepoints that are to be deleted, or were."""
+        return f"{self.root}disposals/"
+
+    def disposal(self, trigger_id: str) -> str:
+        """One of them."""
+        return f"{self.disposals}{trigger_id}"
+
     def wanted(self, job_id: JobId) -> str:
         """The wish of a client: a cancel, or a move."""
         return f"{self.job(job_id)}wanted"

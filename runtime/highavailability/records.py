@@ -10,7 +10,7 @@ from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.gateways.checkpoints import QueryPosition
-from runtime.gateways.operations import StreamOperation
+from runtime.gateways.operations import SavepointDisposal, StreamOperation
 from runtime.gateways.overview import Takeover
 
 
@@ -29,7 +29,7 @@ class GraphRecord:
 
     `trace`: the context of the job's trace, "" where nobody is told traces. `program_run`: as in SubmitJobRequest.
     `checkpointing`: what holds for a streaming job under every owner; None for other jobs, and in earlier releases.
-    `checkpoint_name`: that of the graph (R59).
+    `checkpoint_name`: that of the graph (R59). `savepoint`: the path that the job is started from, "" for none (R62).
     """
 
     graph: Payload
@@ -42,6 +42,7 @@ class GraphRecord:
     program_run: str = ""
     checkpointing: CheckpointSettings | None = None
     checkpoint_name: str = ""
+    savepoint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,13 @@ class OperationRecord:
     """`operations/<id>/<trigger id>`: a checkpoint on request, a savepoint or a stop of a streaming job (R61)."""
 
     operation: StreamOperation
+
+
+@dataclass(frozen=True, slots=True)
+class DisposalRecord:
+    """`disposals/<trigger id>`: a savepoint that is to be deleted, or was (R62)."""
+
+    disposal: SavepointDisposal
 
 
 @dataclass(frozen=True, slots=True)

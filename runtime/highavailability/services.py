@@ -14,6 +14,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.ids import ClusterUuid, Incarnation
 from runtime.highavailability.cluster_events import ClusterEventStore
+from runtime.highavailability.disposals import DisposalStore
 from runtime.highavailability.etcd.settings import EtcdSettings
 from runtime.highavailability.etcd.store import EtcdKeyValueStore
 from runtime.highavailability.jars import JarStore
@@ -203,6 +204,10 @@ class HighAvailabilityServices:
     def jar_store(self) -> JarStore:
         """The uploaded programs (R54)."""
         return JarStore(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
+
+    def disposal_store(self) -> DisposalStore:
+        """Savepoints that are to be deleted (R62)."""
+        return DisposalStore(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
 
     def cluster_event_store(self, term: LeaderTerm) -> ClusterEventStore:
         """The cluster's events (D-114), for one term."""

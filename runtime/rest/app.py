@@ -54,6 +54,7 @@ from runtime.rest.routes.metrics import metrics_router
 from runtime.rest.routes.operations import operations_router
 from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.refused import refused_router
+from runtime.rest.routes.savepoint_disposal import savepoint_disposal_router
 from runtime.rest.routes.spark import spark_router
 from runtime.rest.routes.spark_ui import spark_ui_router
 from runtime.rest.routes.streams import streams_router
@@ -89,6 +90,7 @@ def create_app(
         streams_router,
         checkpoints_router,
         operations_router,
+        savepoint_disposal_router,
         flame_graphs_router,
         vertices_router,
         cluster_router,

@@ -14,6 +14,7 @@ from runtime.common.errors import UnavailableError
 from runtime.common.ids import JobId
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
+from runtime.gateways.operations import SavepointDisposal
 from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import TaskExecutorGateway
@@ -48,6 +49,16 @@ class BlobEndpoint(Protocol):
         """A piece of an object, shorter at its end. NotFoundError."""
 
 
+class DisposalEndpoint(Protocol):
+    """Savepoints that are to be deleted (R62), as REST uses them."""
+
+    async def request(self, disposal: SavepointDisposal, /) -> SavepointDisposal:
+        """Store a wish; idempotent by its trigger id. ConflictError where too many are in progress."""
+
+    async def find(self, trigger_id: str, /) -> SavepointDisposal | None:
+        """What has become of one."""
+
+
 class JarEndpoint(Protocol):
     """The records of uploaded programs (R54), as REST uses them."""
 
@@ -78,6 +89,8 @@ class LeaderComponents:
     rest_address: str
     """Where clients reach this process."""
     events: ClusterEvents = NO_EVENTS
+    disposals: DisposalEndpoint | None = None
+    """None in a history server, which deletes nothing."""
 
 
 @dataclass(frozen=True, slots=True)

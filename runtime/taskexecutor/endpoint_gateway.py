@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,12 +19,17 @@ from runtime.gateways.task_executor import (
     AttemptStacksResponse,
     CensusAccepted,
     CensusRequest,
+    DisposeSavepointRequest,
+    SavepointDisposed,
+    SavepointFound,
+    SavepointRequest,
     SparkPageRequest,
     SparkPageResponse,
 )
 from runtime.taskexecutor.attempt_logs.log_files import LogReaders
 from runtime.taskexecutor.core.events import CensusRequested
 from runtime.taskexecutor.core.jobs import JobMasterLocation, JobTable
+from runtime.taskexecutor.savepoint_disposal import dispose_savepoint, find_savepoint
 from runtime.taskexecutor.slots.attempt_views import AttemptViews
 
 
@@ -94,6 +100,14 @@ class EndpointGateway:
             raise NotFoundError(message)
         head, body = await self._views.page(request.environment, request.target, request.prefix)
         return SparkPageResponse(head, body)
+
+    async def request_savepoint(self, request: SavepointRequest, /) -> SavepointFound:
+        """Whose savepoint it is."""
+        return await asyncio.to_thread(find_savepoint, request)
+
+    async def dispose_savepoint(self, request: DisposeSavepointRequest, /) -> SavepointDisposed:
+        """Delete one."""
+        return await asyncio.to_thread(dispose_savepoint, request)
 
     def close(self) -> None:
         """End the threads that read logs. Idempotent."""

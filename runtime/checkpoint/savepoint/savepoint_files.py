@@ -113,6 +113,11 @@ def savepoints_in(directory: Path) -> Iterator[Path]:
             yield entry
 
 
+def disposed_path(path: Path) -> Path:
+    """What a savepoint is called while it is deleted."""
+    return path.with_name(f".{path.name}.disposed")
+
+
 def dispose(path: Path) -> None:
     """Delete a savepoint. Follows no link. Raises NotFoundError and InvalidInputError as `read_savepoint`, and OSError.
 
@@ -127,7 +132,7 @@ def dispose(path: Path) -> None:
     if strange := {*listing.files, *listing.directories} - known:
         message = f"{path} holds {sorted(strange)[:5]} beside the savepoint: nothing is deleted"
         raise InvalidInputError(message)
-    doomed = path.with_name(f".{path.name}.disposed")
+    doomed = disposed_path(path)
     path.rename(doomed)
     if failures := delete_tree(doomed):
         raise failures[0]

@@ -38,6 +38,7 @@ class JobSource:
     trace: str = ""
     program_run: str = ""
     checkpoint_name: str = ""
+    savepoint: str = ""
 
     def is_same(self, other: JobSource) -> bool:
         """The same content, or the same run of a program (R54), of the same submitter (R48)."""

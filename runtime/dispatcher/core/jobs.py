@@ -110,6 +110,15 @@ class JobRegistry:
         """A job that is not cleaned."""
         return self._jobs.get(job_id)
 
+    def started_from(self) -> dict[JobId, str]:
+        """Jobs that have not ended, with the paths of the savepoints that they were started from."""
+        ended = {JobPhase.TERMINAL, JobPhase.DONE}
+        return {
+            one.job_id: one.source.savepoint
+            for one in self._jobs
+            if one.source.savepoint and one.phase.state not in ended
+        }
+
     def jobs_of(self, process: JobMasterProcess) -> list[JobEntry]:
         """The jobs that are counted at a process, by id."""
         return [self._jobs[job_id] for job_id in sorted(process.jobs)]

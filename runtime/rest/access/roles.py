@@ -103,6 +103,9 @@ TABLE: dict[tuple[str, str], Access] = {
     ("POST", "/jobs/{job_id}/savepoints"): replace(_OWN, action="savepoint"),
     ("GET", "/jobs/{job_id}/savepoints/{trigger_id}"): _LOOK,
     ("POST", "/jobs/{job_id}/stop"): replace(_OWN, action="stop"),
+    # A submitter's own, an operator's of its namespace: whose a savepoint is, a TaskManager reads (R62).
+    ("POST", "/savepoint-disposal"): replace(_UPLOAD, action="dispose-savepoint"),
+    ("GET", "/savepoint-disposal/{trigger_id}"): _LOOK,
     ("GET", "/jobs/{job_id}/plan"): _LOOK,
     ("GET", "/jobs/{job_id}/config"): _LOOK,
     ("GET", "/jobs/{job_id}/exceptions"): _LOOK,
@@ -149,8 +152,6 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/datasets"): _LOOK,
     # All that follow are refused: they change nothing, whoever asks.
     ("GET", "/jobs/{job_id}/yarn-stop"): _OWN,
-    ("POST", "/savepoint-disposal"): _UPLOAD,
-    ("GET", "/savepoint-disposal/{trigger_id}"): _LOOK,
     ("GET", f"{_RESCALES}/overview"): _LOOK,
     ("GET", f"{_RESCALES}/history"): _LOOK,
     ("GET", f"{_RESCALES}/config"): _LOOK,

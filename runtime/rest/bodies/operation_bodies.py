@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.gateways.operations import OperationState, StreamOperation
+from runtime.gateways.operations import OperationState, SavepointDisposal, StreamOperation
 from runtime.rest.bodies.java_throwable import serialized_throwable
 from runtime.rest.bodies.schema import operations as schema
 
 _CLASS = "org.apache.flink.runtime.checkpoint.CheckpointException"
+_DISPOSAL_CLASS = "org.apache.flink.util.FlinkException"
 
 
 def savepoint_operation(of: StreamOperation) -> schema.SavepointOperation:
@@ -31,14 +32,28 @@ def checkpoint_operation(of: StreamOperation) -> schema.CheckpointOperation:
     return {"status": _status(of), "operation": outcome}
 
 
-def _status(of: StreamOperation) -> schema.OperationStatus:
+def disposal_operation(of: SavepointDisposal) -> schema.DisposalOperation:
+    """The body of GET /savepoint-disposal/:triggerid."""
+    outcome: schema.DisposalOutcome | None = None
+    if of.state is OperationState.COMPLETED:
+        outcome = {}
+    elif of.state is OperationState.FAILED:
+        outcome = {"failure-cause": _cause_of(f"Could not dispose savepoint {of.path}: {of.cause}", _DISPOSAL_CLASS)}
+    return {"status": _status(of), "operation": outcome}
+
+
+def _status(of: StreamOperation | SavepointDisposal) -> schema.OperationStatus:
     return {"id": "IN_PROGRESS" if of.state is OperationState.IN_PROGRESS else "COMPLETED"}
 
 
 def _cause(of: StreamOperation) -> schema.CauseOfOperation:
-    trace = f"{_CLASS}: {of.cause}"
+    return _cause_of(of.cause, _CLASS)
+
+
+def _cause_of(cause: str, of_class: str) -> schema.CauseOfOperation:
+    trace = f"{of_class}: {cause}"
     return {
-        "class": _CLASS,
+        "class": of_class,
         "stack-trace": trace,
-        "serialized-throwable": serialized_throwable(_CLASS, of.cause, trace),
+        "serialized-throwable": serialized_throwable(of_class, cause, trace),
     }

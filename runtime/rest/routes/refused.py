@@ -28,23 +28,12 @@ class Refusal:
 
 
 _STOP_ELSEWHERE = "Nothing stops by a GET: POST /jobs/<id>/stop, or flinklike stop, does it"
-_DISPOSE_ELSEWHERE = (
-    "The JobManager does not reach the storage of savepoints: flinklike savepoint dispose PATH deletes one, on a host "
-    "that does"
-)
 _NO_RESCALES = "The job `{job_id}` has not enabled the `Adaptive` scheduler: its parallelism does not change."
 _FIXED = "the parallelism of a job that runs does not change here: cancel it, and submit it with another parallelism"
 _RESCALE = "/jobs/{job_id}/rescales"
 
 REFUSALS = (
     Refusal("GET", "/jobs/{job_id}/yarn-stop", ConflictError, f"{_STOP_ELSEWHERE}."),
-    Refusal("POST", "/savepoint-disposal", ConflictError, f"{_DISPOSE_ELSEWHERE}."),
-    Refusal(
-        "GET",
-        "/savepoint-disposal/{trigger_id}",
-        NotFoundError,
-        "There is no savepoint disposal operation with triggerId={trigger_id}.",
-    ),
     Refusal("GET", f"{_RESCALE}/overview", NotFoundError, _NO_RESCALES),
     Refusal("GET", f"{_RESCALE}/history", NotFoundError, _NO_RESCALES),
     Refusal("GET", f"{_RESCALE}/config", NotFoundError, _NO_RESCALES),

@@ -50,7 +50,14 @@ def _added(path: Path, batch: int) -> str:
 
 
 def saved(
-    directory: Path, query: Path, *, batch_id: int, sink: Path | None = None, uid: str = "sink", name: str = "a"
+    directory: Path,
+    query: Path,
+    *,
+    batch_id: int,
+    sink: Path | None = None,
+    uid: str = "sink",
+    name: str = "a",
+    job_id: str = "0123456789" * 3,
 ) -> Path:
     """A savepoint of one query, in a directory of savepoints."""
     part = part_path(directory, savepoint_name("0123456789" * 3, name * 12))
@@ -58,7 +65,7 @@ def saved(
     return finish_savepoint(
         part,
         Savepoint(
-            job_id="0123456789" * 3,
+            job_id=job_id,
             job_name="orders",
             checkpoint_id=7,
             trigger_millis=1_700_000_000_000,

@@ -89,8 +89,12 @@ from runtime.gateways.task_executor import (
     AttemptStacksResponse,
     CensusAccepted,
     CensusRequest,
+    DisposeSavepointRequest,
     LogStream,
     SampledStack,
+    SavepointDisposed,
+    SavepointFound,
+    SavepointRequest,
     SparkPageRequest,
     SparkPageResponse,
     TaskExecutorGateway,
@@ -449,6 +453,14 @@ class FakeTaskExecutor:
         if self.page is None:
             raise NotFoundError(f"Spark environment {request.environment!r} is not here")
         return self.page
+
+    async def request_savepoint(self, request: SavepointRequest, /) -> SavepointFound:
+        """REST itself asks for none."""
+        raise AssertionError(request)
+
+    async def dispose_savepoint(self, request: DisposeSavepointRequest, /) -> SavepointDisposed:
+        """REST itself deletes none."""
+        raise AssertionError(request)
 
     async def request_census(self, request: CensusRequest, /) -> CensusAccepted:
         """REST asks for none."""

@@ -20,7 +20,7 @@ from runtime.common.ids import ClusterUuid, Incarnation, JobId, VertexId
 from runtime.common.states import JobStatus
 from runtime.gateways.checkpoints import QueryPosition
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
-from runtime.gateways.operations import OperationKind, OperationState, StreamOperation
+from runtime.gateways.operations import OperationKind, OperationState, SavepointDisposal, StreamOperation
 from runtime.gateways.overview import Takeover
 from runtime.highavailability import records
 from runtime.highavailability.leadership import cluster
@@ -46,6 +46,20 @@ SAMPLES: tuple[Any, ...] = (
             12,
             "/s/savepoint-1",
             drains=True,
+            ended_millis=34,
+            cause="because",
+        )
+    ),
+    records.DisposalRecord(
+        SavepointDisposal(
+            "c" * 32,
+            "/s/savepoint-1",
+            OperationState.FAILED,
+            12,
+            below="/s",
+            submitter="sam",
+            namespace="team-a",
+            job_id="a" * 32,
             ended_millis=34,
             cause="because",
         )

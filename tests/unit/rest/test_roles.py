@@ -111,7 +111,7 @@ SENSITIVE = {
     ("POST", "/jobs/{job_id}/checkpoints"): Access(Role.SUBMITTER, is_own=True, action="checkpoint"),
     ("POST", "/jobs/{job_id}/savepoints"): Access(Role.SUBMITTER, is_own=True, action="savepoint"),
     ("POST", "/jobs/{job_id}/stop"): Access(Role.SUBMITTER, is_own=True, action="stop"),
-    ("POST", "/savepoint-disposal"): Access(Role.SUBMITTER),
+    ("POST", "/savepoint-disposal"): Access(Role.SUBMITTER, action="dispose-savepoint"),
     ("DELETE", "/datasets/{dataset_id}"): Access(Role.SUBMITTER),
     ("DELETE", "/jars/{jar_id}"): Access(Role.SUBMITTER, action="delete-jar"),
     ("POST", "/jobs"): Access(Role.SUBMITTER, action="submit"),

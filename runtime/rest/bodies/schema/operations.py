@@ -36,6 +36,16 @@ class SavepointOperation(TypedDict):
     operation: SavepointOutcome | None
 
 
+DisposalOutcome = TypedDict("DisposalOutcome", {"failure-cause": NotRequired[CauseOfOperation]})
+
+
+class DisposalOperation(TypedDict):
+    """A savepoint that is deleted: an outcome without a cause says that it is gone."""
+
+    status: OperationStatus
+    operation: DisposalOutcome | None
+
+
 class CheckpointOperation(TypedDict):
     """A checkpoint on request."""
 
