@@ -38,7 +38,14 @@ class LocalClusterError(FlinklikeClientError):
 
 
 class ClusterUnavailableError(FlinklikeClientError):
-    """No JobManager answered in time, or no JobManager leads. The job may be in order."""
+    """No JobManager answered in time, or no JobManager leads. The job may be in order.
+
+    `is_answered`: one has answered that it cannot do yet what it was asked for.
+    """
+
+    def __init__(self, message: str, *, is_answered: bool = False) -> None:
+        super().__init__(message)
+        self.is_answered = is_answered
 
 
 class ForeignAnswerError(ClusterUnavailableError):

@@ -32,7 +32,10 @@ def main() -> None:
     except RecursionError:
         _refuse("what was answered is nested too deep to be shown")
     except ClusterUnavailableError as error:
-        _refuse(f"{error}. Is it started? bin/start-cluster.sh starts the cluster that conf/ describes")
+        hint = (
+            "" if error.is_answered else ". Is it started? bin/start-cluster.sh starts the cluster that conf/ describes"
+        )
+        _refuse(f"{error}{hint}")
     except (FlinklikeClientError, FlinklikeError) as error:
         _refuse(str(error))
     except typer.BadParameter as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from airflow_flinklike.client import ClientTls, FlinklikeClient, find_credential, find_tls
@@ -35,7 +34,7 @@ def connect(
 ) -> FlinklikeClient:
     """A client. `address` may list several addresses, separated by commas. Raises InvalidConfigurationError.
 
-    It says on stderr that no JobManager answers, unless `is_quiet`.
+    It says on stderr that no JobManager answers, or cannot do yet what it is asked for, unless `is_quiet`.
 
     With a certificate of `--cert` or FLINKLIKE_CERT, the client shows a token only if options or environment name one.
     """
@@ -46,15 +45,14 @@ def connect(
     named = os.environ.get("FLINKLIKE_CERT", "") if needs_tls(addresses) else ""
     installed = None if token_file or named or is_without_token() else _configured_token_file()
     token = find_credential(token_file=str(token_file) if token_file else None, installed=installed, certificate=named)
-    on_retry = None if is_quiet else _Waiting(addresses).note
+    on_retry = None if is_quiet else _Waiting().note
     return FlinklikeClient(addresses, token, retry_for=retry_for, tls=_tls(), on_retry=on_retry)
 
 
 class _Waiting:
-    """Says once, for each request, that no JobManager answers and that the command tries again."""
+    """Says once, for each request, what is missing and that the command tries again."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        self._where = ", ".join(addresses)
+    def __init__(self) -> None:
         self._told: Attempts | None = None
 
     def note(self, attempts: Attempts) -> None:
@@ -62,7 +60,7 @@ class _Waiting:
         if attempts.spent < _SILENT_SECONDS or self._told is attempts:
             return
         self._told = attempts
-        sentence = f"no JobManager answers at {self._where} ({attempts.trouble}); trying for {attempts.budget:.0f} s"
+        sentence = f"{attempts.words} ({attempts.trouble}); trying for {attempts.budget:.0f} s"
         sys.stderr.write(f"flinklike: {printable(sentence)}\n")
 
 

@@ -9,7 +9,7 @@ import math
 import time
 
 from airflow_flinklike.client.protocol import Response
-from airflow_flinklike.client.retrying import is_unavailable
+from airflow_flinklike.client.retrying import is_of_cluster, is_unavailable
 
 
 class Contact:
@@ -30,12 +30,4 @@ class Contact:
 
     def take(self, response: Response) -> None:
         """An answer makes the contact, also one of a JobManager that does not lead; not one of a proxy before it."""
-        self.is_made = self.is_made or not is_unavailable(response) or _is_ours(response)
-
-
-def _is_ours(response: Response) -> bool:
-    try:
-        document = response.json()
-    except ValueError:
-        return False
-    return isinstance(document, dict) and "errors" in document
+        self.is_made = self.is_made or not is_unavailable(response) or is_of_cluster(response)

@@ -28,6 +28,15 @@ def is_unavailable(response: Response) -> bool:
     return response.status in _UNAVAILABLE
 
 
+def is_of_cluster(response: Response) -> bool:
+    """True for an answer of a JobManager, also of one that does not lead; not for one of a proxy before it."""
+    try:
+        document = response.json()
+    except ValueError:
+        return False
+    return isinstance(document, dict) and "errors" in document
+
+
 def check_addresses(addresses: Sequence[str]) -> tuple[str, ...]:
     """Addresses with a scheme and without a trailing slash. Raises JobRefusedError that names the wrong one."""
     cleaned = [one.strip() for one in addresses if one.strip()]
@@ -71,6 +80,8 @@ class Attempts:
         """Seconds of the budget that are used up."""
         self.trouble = ""
         """Why the last try failed."""
+        self.is_answered = False
+        """True if a JobManager has answered the last try: it cannot do yet what it is asked for."""
         self._refusals: list[str] = []
         """TLS refusals of this round, by address. A retry does not help there."""
         self.is_late = False
@@ -84,9 +95,16 @@ class Attempts:
         """The address of the next try."""
         return self._addresses[self.index]
 
-    def next_pause(self, reason: str, *, lost_seconds: float = 0.0) -> float:
+    @property
+    def words(self) -> str:
+        """What is missing, for people."""
+        where = ", ".join(self._addresses)
+        return f"{where} cannot do this yet" if self.is_answered else f"no JobManager answers at {where}"
+
+    def next_pause(self, reason: str, *, lost_seconds: float = 0.0, is_answered: bool = False) -> float:
         """Seconds until the next try. Raises ClusterUnavailableError when the budget is used up."""
         self._tried += 1
+        self.is_answered = is_answered
         self.spent += lost_seconds
         self.trouble = self._reasons[self.address] = reason
         self._move_on()
@@ -94,8 +112,8 @@ class Attempts:
             return 0.0
         self._refusals.clear()
         if self.is_late or self.spent >= self.budget:
-            message = f"no JobManager answers at {', '.join(self._addresses)}{self._effort()}: {self._causes()}"
-            raise ClusterUnavailableError(message)
+            message = f"{self.words}{self._effort()}: {self._causes()}"
+            raise ClusterUnavailableError(message, is_answered=self.is_answered)
         rounds = self._tried // len(self._addresses) - 1
         longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * float(1 << min(rounds, 10)))
         pause = longest * (0.5 + secrets.randbelow(500) / 1000)
@@ -106,7 +124,7 @@ class Attempts:
         """Seconds until the next try when the answer is 502, 503 or 504; None for every other answer."""
         if not is_unavailable(response):
             return None
-        return self.next_pause(refusal_text(response))
+        return self.next_pause(refusal_text(response), is_answered=is_of_cluster(response))
 
     def pause_for_failure(self, request: Request, error: httpx.RequestError) -> float:
         """Seconds until the next try after a failure of the transport. Raises AnswerLostError, FlinklikeClientError."""

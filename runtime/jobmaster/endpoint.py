@@ -241,7 +241,7 @@ class JobMaster:
     def _handle(self, event: ev.Event) -> None:
         if self._failure is not None:
             return
-        before = self._core.status
+        before, failed = self._core.status, self._core.failed_checkpoints
         try:
             for effect in self._core.handle(event):
                 self._execute(effect)
@@ -250,6 +250,7 @@ class JobMaster:
             self._wake()
         if self._core.status is not JobStatus.INITIALIZING:
             self.initialized.set()
+        self._metrics.checkpoints_failed(self._core.failed_checkpoints - failed)
         if self._core.status is not before:
             if self._core.status is JobStatus.RESTARTING:
                 self._metrics.restarts.inc()
@@ -396,7 +397,14 @@ class JobMaster:
             done = ev.OwnershipLost(str(error), self.moment())
         else:
             done = _written(write, self.moment())
+            self._count(write)
         self.post(done)
+
+    def _count(self, write: Write) -> None:
+        if isinstance(write, WriteCheckpoint):
+            self._metrics.checkpoint_completed()
+        elif isinstance(write, WriteOperation):
+            self._metrics.operation_ended(write.operation)
 
     def _attempt_of(self, write: Write) -> tuple[str, Callable[[], Awaitable[None]]]:
         match write:

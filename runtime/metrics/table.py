@@ -51,6 +51,8 @@ STORE_KINDS = (
 OUTCOMES = ("done", "refused", *ERROR_KINDS)
 WAITING_REASONS = tuple(kind.value for kind in WaitingKind if kind is not WaitingKind.NOTHING)
 TERMINAL = tuple(sorted(status.value for status in JobStatus if status.is_globally_terminal))
+CHECKPOINT_KINDS = ("checkpoint", "savepoint")
+CHECKPOINT_OUTCOMES = ("completed", "failed")
 TASK_OUTCOMES = ("FINISHED", "CANCELED", "FAILED")
 FAILURE_KINDS = ("USER", "SYSTEM", "RESOURCE", "OTHER")
 SLOT_STATES = ("FREE", "ALLOCATED", "ACTIVE", "RELEASING")
@@ -296,6 +298,14 @@ RESTARTS = Metric(
     Owner.JOB_MASTERS,
     "How often jobs here became RESTARTING.",
     flink="numRestarts",
+)
+CHECKPOINTS = Metric(
+    "flinklike_jobmaster_checkpoints_total",
+    _COUNTER,
+    Owner.JOB_MASTERS,
+    "Checkpoints of streaming jobs here that have ended, and savepoints, those of stops too.",
+    (Label("kind", CHECKPOINT_KINDS), Label("outcome", CHECKPOINT_OUTCOMES)),
+    flink="numberOfCompletedCheckpoints",
 )
 
 # --- TaskManager --------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from runtime.aio.watch import Watch
 from runtime.taskexecutor.core.events import DrainChanged, Released
+from runtime.taskexecutor.moving_queries import MovingQueries
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +24,10 @@ _STOPPING = "this TaskManager is being stopped"
 
 
 class Draining:
-    """Drains one TaskManager. `running`: how many attempts run; `kept`: how many reports are not acknowledged."""
+    """Drains one TaskManager. `running`: how many attempts run; `kept`: how many reports are not acknowledged.
+
+    `queries`: streaming queries, which do not end by themselves.
+    """
 
     def __init__(
         self,
@@ -32,12 +36,14 @@ class Draining:
         kept: Watch[int],
         post: Callable[[DrainChanged | Released], None],
         flush: Callable[[], Awaitable[None]],
+        queries: MovingQueries,
     ) -> None:
         self._timeout = timeout
         self._running = running
         self._kept = kept
         self._post = post
         self._flush = flush
+        self._queries = queries
         self._timer: asyncio.TimerHandle | None = None
         self._is_final = False
 
@@ -51,12 +57,16 @@ class Draining:
         if is_draining:
             timer = asyncio.get_running_loop().call_later(self._timeout, self._release, _ASKED, self._timeout)
             self._timer = timer
+            self._queries.begin(_ASKED)
+        else:
+            self._queries.take_back()
 
     async def finish(self, timeout: float, *, report_patience: float) -> None:
         """Empty it for good: wait for what ends within `timeout`, release the rest, and let owners take the reports."""
         self._is_final = True
         self._stop_timer()
         self._post(DrainChanged(_STOPPING))
+        self._queries.begin(_STOPPING)
         await self._flush()
         if not await _reaches_zero(self._running, timeout):
             self._release(_STOPPING, timeout)

@@ -99,6 +99,7 @@ from runtime.taskexecutor.directories.job_users import JobUsers
 from runtime.taskexecutor.draining import Draining
 from runtime.taskexecutor.endpoint_gateway import EndpointGateway
 from runtime.taskexecutor.job_departures import JobDepartures, remove_part
+from runtime.taskexecutor.moving_queries import MovingQueries
 from runtime.taskexecutor.outputs.committer import OutputCommitter
 from runtime.taskexecutor.outputs.output_turns import StoredJobs
 from runtime.taskexecutor.savepoints import Savepoints
@@ -155,7 +156,12 @@ class TaskExecutor:
         self._outputs = OutputCommitter(
             self._scope, self._post, clock, contact, jobs=jobs, guard=guard, boot_clock=boot_clock
         )
-        self._savepoints = Savepoints(pool.queries, self._scope, self._post)
+        self.running: Watch[int] = Watch(0)
+        """How many attempts run."""
+        self._moving = MovingQueries(
+            pool.queries, self._scope, self._post_drain, self._core.ledger.is_held, self.running, self.flush
+        )
+        self._savepoints = Savepoints(pool.queries, self._scope, self._post, self._moving.is_moving)
         unpacker_of = None if users is None else users.unpacker_of
         self._directories = JobDirectories(job_root, blobs, self._scope, settings.archives, unpacker_of)
         self._attempts = self._make_attempts(registration.task_manager_id, users)
@@ -182,10 +188,10 @@ class TaskExecutor:
         self._timers: dict[AllocationId, asyncio.TimerHandle] = {}
         self.blob_address: str | None = None
         """Where the leader's BlobServer listens, as far as it is known."""
-        self.running: Watch[int] = Watch(0)
-        """How many attempts run."""
         self._kept: Watch[int] = Watch(0)
-        self._draining = Draining(settings.drain_timeout, self.running, self._kept, self._post_drain, self.flush)
+        self._draining = Draining(
+            settings.drain_timeout, self.running, self._kept, self._post_drain, self.flush, self._moving
+        )
 
     def _make_job_masters(self, incarnation: Incarnation, entropy: Entropy) -> JobMasterConnections:
         return JobMasterConnections(

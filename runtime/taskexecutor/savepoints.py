@@ -20,7 +20,7 @@ from runtime.checkpoint.savepoint.query_copy import QueryCopyError, copy_query, 
 from runtime.checkpoint.savepoint.savepoint_files import discard_part, finish_savepoint, read_savepoint
 from runtime.checkpoint.savepoint.savepoint_form import Savepoint, SavepointQuery
 from runtime.common.deletion import delete_tree
-from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError
+from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.stream_progress import NO_BATCH, QueryPhase, StreamLook, StreamPosition
 from runtime.common.version import VERSION
@@ -54,14 +54,22 @@ class _Operation:
 
 
 class Savepoints:
-    """Those in which queries of this TaskManager take part. `queries`: None where nothing runs queries."""
+    """Those in which queries of this TaskManager take part. `queries`: None where nothing runs queries.
+
+    `is_moving`: whether a query ends here to go on elsewhere, so that it cannot be held for a stop.
+    """
 
     def __init__(
-        self, queries: StreamQueries | None, scope: ServiceScope, post: Callable[[SavepointTold], None]
+        self,
+        queries: StreamQueries | None,
+        scope: ServiceScope,
+        post: Callable[[SavepointTold], None],
+        is_moving: Callable[[ExecutionAttemptId], bool],
     ) -> None:
         self._queries = queries
         self._scope = scope
         self._post = post
+        self._is_moving = is_moving
         self._operations: dict[tuple[JobId, str], _Operation] = {}
 
     def obey(self, order: SavepointOrder) -> None:
@@ -139,6 +147,9 @@ class Savepoints:
         if not order.holds:
             return await queries.look(attempt_id)
         while not operation.is_over:
+            if self._is_moving(attempt_id):
+                message = f"{queries.place(attempt_id).uid} moves to another TaskManager, as this one is drained"
+                raise UnavailableError(message)
             look = await queries.look(attempt_id, order.operation, drains=order.drains)
             if look.phase is QueryPhase.HELD:
                 return look

@@ -79,19 +79,21 @@ def test_a_connection_of_another_type(monkeypatch: pytest.MonkeyPatch, kind: str
 class _Page(BaseHTTPRequestHandler):
     status = 200
 
+    body = b"<html>"
+
     def do_POST(self) -> None:
         self.send_response(self.status)
-        self.send_header("content-length", "6")
+        self.send_header("content-length", str(len(self.body)))
         self.end_headers()
-        self.wfile.write(b"<html>")
+        self.wfile.write(self.body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Silent."""
 
 
 @contextmanager
-def another_server(status: int) -> Iterator[int]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Page", (_Page,), {"status": status}))
+def another_server(status: int, body: bytes = b"<html>") -> Iterator[int]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Page", (_Page,), {"status": status, "body": body}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
@@ -114,6 +116,16 @@ def test_a_proxy_before_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         lead_to(monkeypatch, "127.0.0.1", port=port)
         with pytest.raises(ClusterUnavailableError, match=f"no JobManager answers at http://127.0.0.1:{port}.*503"):
             submit().execute(context())
+
+
+def test_a_cluster_that_answers_and_cannot_yet() -> None:
+    with another_server(503, b'{"errors": ["job 1 waits for a JobMaster: ask again"]}') as port:
+        address = f"http://127.0.0.1:{port}"
+        with (
+            FlinklikeClient([address], None, retry_for=0.0) as client,
+            pytest.raises(ClusterUnavailableError, match=f"^{address} cannot do this yet: .* waits for a JobMaster"),
+        ):
+            client.post("/jobs/1/stop", {})
 
 
 def test_tls_where_there_is_none(monkeypatch: pytest.MonkeyPatch, rest: FakeCluster) -> None:

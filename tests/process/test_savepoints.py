@@ -12,41 +12,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_flinklike.client import FlinklikeClient, new_job_id
+from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.exceptions import JobConflictError
 from runtime.checkpoint.savepoint.savepoint_files import read_savepoint
-from runtime.common.ids import JobId
+from tests.kit.cluster.gated_streams import GatedStream
 from tests.kit.cluster.script_cluster import ScriptCluster
-from tests.kit.host.levels import reached, reached_while
+from tests.kit.host.levels import reached
 from tests.process.conftest import SPARK
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd, pytest.mark.spark, pytest.mark.timeout(600)]
 
-PROGRAM = """
-import time
-from pathlib import Path
-
-from airflow_flinklike import Pipeline
-
-
-def files(ctx):
-    return ctx.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(ctx.params["in"])
-
-
-def gated(ctx, batch, batch_id):
-    begun = Path(ctx.params["gates"]) / f"begun-{batch_id}"
-    begun.touch()
-    while batch_id and not begun.with_name(f"open-{batch_id}").exists():
-        time.sleep(0.05)
-    with Path(ctx.params["out"]).open("a") as out:
-        out.writelines(f"{batch_id} {row.id}\\n" for row in sorted(batch.collect()))
-
-
-def build(place):
-    pipeline = Pipeline("stopped", params={name: f"{place}/{name}" for name in ("in", "gates", "out")})
-    pipeline.stream_source("files", files).stream_sink("each", gated, trigger="200 milliseconds", foreach_batch=True)
-    return pipeline
-"""
 PATIENT = {"high-availability.lease-timeout": "60 s", "heartbeat.timeout": "120 s"}
 """No silence reaches these timeouts: a killed process is proved dead."""
 FIRST, SECOND = "1" * 32, "2" * 32
@@ -64,57 +39,10 @@ def client(cluster: ScriptCluster) -> Iterator[FlinklikeClient]:
         yield made
 
 
-class Stopped:
-    """A job whose batches wait at gates, but the first one."""
-
-    def __init__(self, cluster: ScriptCluster, client: FlinklikeClient, place: Path) -> None:
-        self.cluster, self.client, self.place = cluster, client, place
-        for name in ("in", "gates"):
-            (place / name).mkdir()
-        (place / "job.py").write_text(PROGRAM)
-        self.job_id: JobId = new_job_id()
-        self.rows(1)
-        run = cluster.cli(
-            "run", "-d", "--job-id", self.job_id, "--param", f"place={place}", f"{place / 'job.py'}:build"
-        )
-        assert run.returncode == 0, run.stderr
-        self.wait(lambda: "0 1" in self.written(), "the first batch")
-
-    def wait(self, look: Any, what: str) -> None:
-        reached_while(look, what, progress=self.cluster.cpu)
-
-    def rows(self, number: int) -> None:
-        hidden = self.place / "in" / f".{number}.json"
-        hidden.write_text(json.dumps({"id": number}) + "\n")
-        hidden.rename(self.place / "in" / f"{number}.json")
-
-    def begin(self, batch: int) -> None:
-        self.rows(batch + 1)
-        self.wait((self.place / "gates" / f"begun-{batch}").exists, f"batch {batch}")
-
-    def open(self, batch: int) -> None:
-        (self.place / "gates" / f"open-{batch}").touch()
-
-    def written(self) -> list[str]:
-        out = self.place / "out"
-        return out.read_text().splitlines() if out.exists() else []
-
-    def operation(self, trigger_id: str) -> Any:
-        return self.client.get(f"/jobs/{self.job_id}/savepoints/{trigger_id}")
-
-    def outcome(self, trigger_id: str) -> Any:
-        self.wait(lambda: self.operation(trigger_id)["operation"], f"the end of {trigger_id}")
-        return self.operation(trigger_id)["operation"]
-
-    def attempts(self) -> set[str]:
-        found = self.client.get(f"/jobs/{self.job_id}/attempts")
-        return {str(one["attempt"]) for vertex in found["vertices"] for one in vertex["attempts"]}
-
-
 def test_a_job_is_stopped_with_a_savepoint_and_an_owner_that_dies_fails_the_stop(
     cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path
 ) -> None:
-    job = Stopped(cluster, client, tmp_path)
+    job = GatedStream(cluster, client, tmp_path)
     before = job.attempts()
     job.begin(1)
     job.wait(lambda: {one["status"] for one in client.get(f"/jobs/{job.job_id}")["vertices"]} == {"RUNNING"}, "it runs")
@@ -151,7 +79,7 @@ def test_a_job_is_stopped_with_a_savepoint_and_an_owner_that_dies_fails_the_stop
         client.post(f"/jobs/{job.job_id}/stop", {"targetDirectory": target})
 
 
-def goes_on(job: Stopped, savepoint: Path) -> None:
+def goes_on(job: GatedStream, savepoint: Path) -> None:
     """Another job, which begins behind the savepoint: with what came after the stop, and nothing before."""
     program = f"{job.place / 'job.py'}:build"
     run = job.cluster.cli("run", "-d", "--from-savepoint", str(savepoint), "--param", f"place={job.place}", program)

@@ -253,6 +253,11 @@ class JobMasterCore:
             case _:
                 assert_never(event)
 
+    @property
+    def failed_checkpoints(self) -> int:
+        """How many checkpoints of the job have failed under this owner."""
+        return 0 if self._scheduler is None else self._scheduler.failed_checkpoints
+
     def _on_operation_wanted(self, wanted: TriggerOperation) -> None:
         if self._scheduler is not None and self._result is None:
             self._scheduler.operation_wanted(wanted)

@@ -106,14 +106,14 @@ def _add_triggers(router: APIRouter, context: RestContext) -> None:
         """Copy the state of all queries while they run; with `cancel-job` the job finishes with it."""
         asked = parse_body(SavepointTrigger, await request.body() or b"{}")
         kind = OperationKind.STOP if asked.cancels else OperationKind.SAVEPOINT
-        target = _target(context, asked.target)
+        target = await _target(context, job_id, asked.target)
         return await _trigger(context, request, job_id, asked.trigger_id, kind, target)
 
     @router.post("/stop", status_code=202, responses=accepted, openapi_extra=takes(StopTrigger, is_required=False))
     async def stop(job_id: str, request: Request) -> Response:
         """Finish the job with a savepoint: each query ends between two batches, and ends when all of it is durable."""
         asked = parse_body(StopTrigger, await request.body() or b"{}")
-        target = _target(context, asked.target)
+        target = await _target(context, job_id, asked.target)
         return await _trigger(
             context, request, job_id, asked.trigger_id, OperationKind.STOP, target, drains=asked.drain
         )
@@ -149,8 +149,9 @@ async def _found(context: RestContext, job_id: str, trigger_id: str, what: str) 
     return found
 
 
-def _target(context: RestContext, named: str | None) -> str:
-    """An absolute path on file systems of the TaskManagers. Raises InvalidInputError."""
+async def _target(context: RestContext, job_id: str, named: str | None) -> str:
+    """An absolute path on file systems of the TaskManagers. Raises NotFoundError for the job, InvalidInputError."""
+    await known_summary(context, parse_job_id(job_id))
     url = named or context.savepoint_directory
     if not url:
         raise InvalidInputError(_NO_TARGET)

@@ -483,6 +483,11 @@ class DefaultScheduler:
         """What is shown of them; None for a job without streaming queries."""
         return self._checkpoints.archived()
 
+    @property
+    def failed_checkpoints(self) -> int:
+        """How many checkpoints have failed under this owner."""
+        return self._checkpoints.failed_count
+
     def ticked(self) -> None:
         """Write the events that have waited to be written together with later ones."""
         self._acceptance.make_due()

@@ -125,5 +125,9 @@ class Scheduler(Protocol):
     def checkpoints(self) -> ArchivedCheckpoints | None:
         """What is shown of the job's checkpoints; None for a job without streaming queries."""
 
+    @property
+    def failed_checkpoints(self) -> int:
+        """How many checkpoints have failed under this owner."""
+
     def check_invariants(self) -> None:
         """Raises AssertionError when the scheduler contradicts itself."""

@@ -93,6 +93,11 @@ class StreamCheckpoints:
         """Why the job has to fail, "" as long as it has not to."""
         return "" if self._coordinator is None else self._coordinator.problem
 
+    @property
+    def failed_count(self) -> int:
+        """Checkpoints that this owner has not made."""
+        return 0 if self._coordinator is None else self._coordinator.statistics.failed_count
+
     def progressed(self, progresses: Sequence[TaskProgress]) -> None:
         """Queries have told which batches their directories have: later attempts must find these (R59)."""
         if self._coordinator is None:

@@ -233,9 +233,14 @@ class EnvironmentRenewed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The time to drain is over: what still runs is to run elsewhere."""
+    """What still runs is to run elsewhere: the time to drain is over, or `attempt_id` has nothing to do any more."""
 
     reason: str
+    attempt_id: ExecutionAttemptId | None = None
+
+    def is_for(self, attempt_id: ExecutionAttemptId) -> bool:
+        """True for an attempt that is released."""
+        return self.attempt_id in {None, attempt_id}
 
 
 Event = (

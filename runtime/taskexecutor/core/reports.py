@@ -123,6 +123,11 @@ class AttemptLedger:
         if (fact := self._facts.get(attempt_id.job_id, {}).get(attempt_id)) is not None:
             fact.hold = operation
 
+    def is_held(self, attempt_id: ExecutionAttemptId) -> bool:
+        """True for an attempt whose query is held for an operation of its owner, or is about to be (R61)."""
+        fact = self._facts.get(attempt_id.job_id, {}).get(attempt_id)
+        return fact is not None and bool(fact.hold)
+
     def record(self, report: TaskExecutionReport) -> bool:
         """Keep a report. False when it says nothing new: the attempt is unknown, or has had its terminal report."""
         attempt_id = report.attempt_id

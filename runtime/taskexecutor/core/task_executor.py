@@ -317,7 +317,7 @@ class TaskExecutorCore:
 
     def _on_drain(self, event: DrainChanged | Released) -> list[Effect]:
         if isinstance(event, Released):
-            return self.stopping.running(self.slots, StopReason.drained(event.reason))
+            return self.stopping.running(self.slots, StopReason.drained(event.reason), event.is_for)
         self.drain = event.reason
         return [effect for job in self.jobs if not job.is_ending for effect in self._close_slots(job)]
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from runtime.common.errors import NotFoundError
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.stream_progress import QueryPhase, StreamLook
+from runtime.gateways.task import TaskInformation
+from runtime.jobgraph.graph import parse_operators
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
 
 NOT_HERE = "no query of it runs here"
@@ -58,8 +60,19 @@ class StreamQueries:
             if attempt.attempt_id == attempt_id and attempt.process is not None:
                 attempt.process.release(hold, finishes=finishes)
 
+    def endless(self) -> list[ExecutionAttemptId]:
+        """Attempts whose queries do not end by themselves: those of every trigger but `availableNow`."""
+        return [one.attempt_id for one in self._running() if _is_endless(one.work.task.task)]
+
     def _attempt(self, attempt_id: ExecutionAttemptId) -> RunningAttempt:
         for attempt in self._running():
             if attempt.attempt_id == attempt_id and attempt.work.task.task.stream_uid:
                 return attempt
         raise NotFoundError(NOT_HERE)
+
+
+def _is_endless(task: TaskInformation) -> bool:
+    if not task.stream_uid:
+        return False
+    spec = parse_operators(task.operators)[-1].stream_sink
+    return spec is None or spec.trigger is None or not spec.trigger.ends

@@ -110,5 +110,6 @@ async def test_without_a_directory_one_has_to_be_named(fakes: RestFakes) -> None
     app = create_app(fakes.context(), sign_in=None, content_length_max=1 << 20, hosts={"test"})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test/v1") as client:
         answer = await client.post(f"{BELOW}/savepoints")
-    assert answer.status_code == 400
-    assert "No savepoint directory configured" in answer.text
+        unknown = await client.post(f"/jobs/{'e' * 32}/stop")
+    assert (answer.status_code, "No savepoint directory configured" in answer.text) == (400, True)
+    assert (unknown.status_code, "e" * 32 in unknown.text) == (404, True), "of an unknown job that is said first"

@@ -75,7 +75,8 @@ class Bench:
     def __init__(self, root: Path, scope: ServiceScope) -> None:
         self.queries = Queries(root / "checkpoints")
         self.said: Watch[list[SavepointAnswered | SavepointFinished]] = Watch([])
-        self.savepoints = Savepoints(self.queries, scope, self._say)
+        self.moving: set[ExecutionAttemptId] = set()
+        self.savepoints = Savepoints(self.queries, scope, self._say, self.moving.__contains__)
         self.directory = root / "saved" / "savepoint-aaaaaa-000000000001"
         self.part = self.directory.with_name(f".{self.directory.name}.part")
 
@@ -154,6 +155,16 @@ async def test_what_is_not_held_yet_is_not_copied(bench: Bench) -> None:
     assert (bench.part / "q1" / "0" / "commits" / "1").exists()
     bench.end(1, finishes=True)
     assert bench.queries.released == [(attempt(1), OPERATION, True)]
+
+
+@pytest.mark.asyncio
+async def test_a_query_that_moves_is_not_held(bench: Bench) -> None:  # R61: the stop fails, and the query goes on
+    bench.queries.phase = QueryPhase.ENDING
+    bench.trigger(1, holds=True)
+    bench.moving.add(attempt(1))
+    [told] = await bench.heard(1)
+    assert isinstance(told, SavepointAnswered)
+    assert told.answers[0].declined == "q1 moves to another TaskManager, as this one is drained"
 
 
 @pytest.mark.asyncio

@@ -223,6 +223,14 @@ def test_what_does_not_end_in_time_is_released_when_nothing_of_it_is_left() -> N
     assert driver.failures()[0].class_name == "TaskManagerDrained"
 
 
+def test_one_attempt_is_released_alone() -> None:
+    driver = Driver()
+    driver.says(deploy(1, 0))
+    driver.says(deploy(2, 1))
+    driver.handle(DrainChanged("maintenance"))
+    assert cancelled(driver.handle(Released("its query has ended", attempt_id(1, 1)))) == [1]
+
+
 def test_one_that_finishes_after_all_has_finished() -> None:
     driver = Driver()
     driver.says(deploy(1, 0))
