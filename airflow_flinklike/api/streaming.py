@@ -19,7 +19,7 @@ _REFUSED = {
 }
 
 
-def trigger_of(name: str, given: Trigger | None) -> StreamTrigger | None:
+def trigger_of(name: str, given: object) -> StreamTrigger | None:
     """Spark's trigger: `{"processingTime": "10 seconds"}`, `{"availableNow": True}`, `{"realTime": "5 minutes"}`, or a
     text: an interval, or "availableNow". Raises PipelineError.
     """

@@ -64,6 +64,7 @@ class StreamOperation:
         is_there = not self.directory or self.directory.rpartition("/")[0] == wanted.target.rstrip("/")
         return is_there and (self.kind, self.drains) == (wanted.kind, wanted.drains)
 
+
 @dataclass(frozen=True, slots=True)
 class SavepointDisposal:
     """A wish to delete a savepoint, as it is stored. `path`: of the savepoint; `below`: where it has to lie, "" for

@@ -57,8 +57,9 @@ def wrong_streams(lines: Sequence[Line]) -> Iterator[str]:
             if line.missing or line.more:
                 yield f"job {line.job} has {line.missing} rows too few and {line.more} too many in {line.sink}"
     for line in lines:
-        is_over = isinstance(line, JobLine) and line.step == "ended" and line.kind == STREAM
-        if is_over and line.state == "FINISHED" and line.job not in looked:
+        if not isinstance(line, JobLine) or (line.step, line.kind, line.state) != ("ended", STREAM, "FINISHED"):
+            continue
+        if line.job not in looked:
             yield f"job {line.job} is FINISHED, and nobody counted what its queries have written"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,10 @@ def test_state_comes_from_the_savepoint(scene: Scene) -> None:
     assert f"savepoint {path} was claimed" in scene.log(second)
 
 
+def has_row(out: Path, row: int) -> bool:
+    return out.exists() and f"[{row}]" in out.read_text()
+
+
 def test_jobs_of_one_savepoint_run_beside_each_other(scene: Scene) -> None:
     """Spark would end the query of the first, as another one of its id begins."""
     scene.write(1)
@@ -164,10 +169,10 @@ def test_jobs_of_one_savepoint_run_beside_each_other(scene: Scene) -> None:
         work = scene.slots.work(*parts, job_id=job, params=params, savepoint=settings)
         begun.append(scene.slots.begin(work, slot=slot))
         scene.write(10 + slot)
-        wait_until(lambda out=scene.directory / job, row=10 + slot: out.exists() and f"[{row}]" in out.read_text())
+        wait_until(partial(has_row, scene.directory / job, 10 + slot))
     scene.write(20)
     for job in jobs:
-        wait_until(lambda out=scene.directory / job: "[20]" in out.read_text())
+        wait_until(partial(has_row, scene.directory / job, 20))
         assert "[1]" not in (scene.directory / job).read_text(), "it went on behind the savepoint"
     for slot, (listener, running) in enumerate(begun):
         scene.slots.do(scene.slots.pool.cancel(slot, listener.reports[0].attempt_id))

@@ -62,7 +62,14 @@ class Scene:
         return restore_query(
             self.path,
             QueryToRestore(
-                self.directory, "sink", 0, {"sink": 1}, sink=self.table, attempt=attempt, partitions=partitions
+                self.directory,
+                "sink",
+                0,
+                {"sink": 1},
+                sink=self.table,
+                attempt=attempt,
+                partitions=partitions,
+                job_id="b" * 32,
             ),
         )
 

@@ -302,8 +302,8 @@ def test_a_trigger_is_one_operation() -> None:
     job = Operated()
     job.want(ONE, SAVEPOINT)
     job.written()
-    for kind, options in ((STOP, {}), (CHECKPOINT, {}), (STOP, {"drains": True})):
-        job.want(ONE, kind, **options)
+    for kind, drains in ((STOP, False), (CHECKPOINT, False), (STOP, True)):
+        job.want(ONE, kind, drains=drains)
         assert "is taken by another operation" in job.answers[-1].refusal
 
 
