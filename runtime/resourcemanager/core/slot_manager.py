@@ -117,7 +117,7 @@ class SlotManager:
             self._task_managers[registration.incarnation] = TaskManagerSlots(registration)
         else:
             known.registered_again(registration)
-        return []
+        return self._serve(capacity_changed=True)  # jobs that wait learn that it is there: its slots may take a while
 
     def _on_reported(self, event: ev.SlotsReported) -> Effects:
         peer = self._task_managers.get(event.incarnation)

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import Incarnation
-from runtime.common.states import ExecutionState, JobStatus, SchedulerType
+from runtime.common.states import ExecutionState, JobStatus, JobType, SchedulerType
 from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.execution import Execution
@@ -196,11 +196,13 @@ class DefaultScheduler:
         return self._shortage(resources)
 
     def _shortage(self, resources: Waiting) -> Waiting:
-        if not self._placement.is_waiting_for_slots:
+        keeps_slots, busy = self._graph.job_type is JobType.STREAMING, self._placement.pool.busy
+        if not self._placement.is_waiting_for_slots(keeps_slots=keeps_slots):
             return NOT_WAITING
+        kept = f" ({busy} of the job's queries run, and keep their slots)" if busy else ""
         if not resources:
-            return Waiting(WaitingKind.SLOTS, "waiting for slots")
-        return Waiting(resources.kind, f"waiting for slots: {resources.reason}")
+            return Waiting(WaitingKind.SLOTS, f"waiting for slots{kept}")
+        return Waiting(resources.kind, f"waiting for slots{kept}: {resources.reason}")
 
     # --- TaskManagers -------------------------------------------------------------------------------------
 

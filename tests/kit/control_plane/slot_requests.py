@@ -81,8 +81,7 @@ class Cluster:
             environment_bytes=environment_bytes,
             environment_accounts=environment_accounts,
         )
-        self.handle(ev.TaskManagerRegistered(registration))
-        return self.report(incarnation, [None] * slots)
+        return [*self.handle(ev.TaskManagerRegistered(registration)), *self.report(incarnation, [None] * slots)]
 
     def report(
         self,

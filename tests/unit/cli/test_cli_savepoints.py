@@ -61,7 +61,7 @@ def test_a_job_is_started_from_a_savepoint(flinklike: RunCommand, server: RestTh
         (("-s", "/s", "--state-partitions", "nobody=8"), "'nobody', which is the uid of no query"),
         (("-s", "/s", "--state-partitions", "0"), "there are 1 to 10000"),
         (("-s", "/s", "--state-partitions", "8", "--state-partitions", "9"), "a number for 'all queries' already"),
-        (("-s", "/s", "--claim-mode", "LEGACY"), "--from-savepoint: claim mode 'LEGACY' is none of NO_CLAIM, CLAIM"),
+        (("-s", "/s", "--claim-mode", "LEGACY"), "--claim-mode: claim mode 'LEGACY' is none of NO_CLAIM, CLAIM"),
         (("-s", "/" + "s" * 5000), "a path has up to 4096 characters"),
         (("-s", "/a\nb"), "is no absolute path and no file URL"),
     ],

@@ -295,6 +295,14 @@ def test_an_allocation_that_is_found_clears_the_reason() -> None:
     assert reasons(cluster.report(T1, [held])) == {job(1): ""}
 
 
+def test_a_job_that_waits_learns_of_a_task_manager_without_slots_yet() -> None:
+    cluster = Cluster()
+    cluster.declare(1, 1)
+    registration = RegisterTaskManager(T1, "tm", "h:1", "h:2", "boot", "v", 1, 1, DEFAULT, False, b"{}", 2, 0)
+    told = reasons(cluster.handle(ev.TaskManagerRegistered(registration)))
+    assert told == {job(1): "1 TaskManagers are registered, none has a slot ready yet"}
+
+
 def test_one_that_drains_gets_no_job_and_the_reason_says_so() -> None:
     cluster = Cluster()
     cluster.register(T1, 2)

@@ -8,6 +8,7 @@ from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSe
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState, JobStatus, JobType
 from runtime.common.stream_progress import StreamPosition
+from runtime.common.waiting import Waiting, WaitingKind
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints, CheckpointStatus
 from runtime.gateways.job_master import CheckpointAnswer, CheckpointAnswered, TaskProgresses, TriggerCheckpoint
 from runtime.gateways.task import TaskProgress
@@ -255,3 +256,21 @@ def test_a_job_without_queries_has_no_directories() -> None:
     job.report(job.running()[0])
     assert job.pending_result is not None
     assert not job.pending_result.summary.deletes_checkpoints
+
+
+def test_a_query_that_gets_no_slot_says_so_beside_queries_that_run() -> None:
+    """Those do not end, so it would wait for ever and nobody knew."""
+    job = StreamingDriver(streaming_job("orders", "alerts"))
+    job.offer(1, tm=0)
+    job.queries_run()
+    job.handle(
+        ev.ResourcesNotified(Waiting(WaitingKind.SLOTS, "no free slot: all 1 slots that fit are in use"), job.at())
+    )
+    reason = job.core.summary().pending_reason
+    assert reason == (
+        "waiting for slots (1 of the job's queries run, and keep their slots): "
+        "no free slot: all 1 slots that fit are in use"
+    )
+    job.offer(2, tm=1)
+    job.queries_run()
+    assert job.core.summary().pending_reason == ""

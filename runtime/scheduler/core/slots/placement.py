@@ -66,10 +66,9 @@ class Placement:
         self.lost: dict[Incarnation, None] = {}
         self._released: dict[Incarnation, list[PartitionId]] = {}
 
-    @property
-    def is_waiting_for_slots(self) -> bool:
-        """True when subtasks wait for slots and no slot of the job is busy."""
-        return self.pool.busy == 0 and self._demand.has_queued
+    def is_waiting_for_slots(self, *, keeps_slots: bool) -> bool:
+        """True when subtasks wait for slots and none of the job's will be free: it has none, or it `keeps_slots`."""
+        return (keeps_slots or self.pool.busy == 0) and self._demand.has_queued
 
     @property
     def unreachable(self) -> tuple[Incarnation, ...]:
