@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from runtime.aio.scope import ServiceScope
+from runtime.aio.watch import Watch
 from runtime.checkpoint.savepoint.query_copy import QueryCopyError, copy_query, file_sink_path
 from runtime.checkpoint.savepoint.savepoint_files import discard_part, finish_savepoint, read_savepoint
 from runtime.checkpoint.savepoint.savepoint_form import Savepoint, SavepointQuery
@@ -47,9 +48,10 @@ _WHY_LENGTH_MAX = 500
 
 @dataclass(slots=True)
 class _Operation:
-    """One that is not over."""
+    """One that is not over. `looks`: those on their way that have queries held."""
 
     is_over: bool = False
+    looks: Watch[int] = field(default_factory=lambda: Watch(0))
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
 
@@ -93,14 +95,24 @@ class Savepoints:
     # --- the end ------------------------------------------------------------------------------------------
 
     def _end(self, order: EndSavepoint, operation: _Operation | None) -> None:
+        if operation is not None:
+            operation.is_over = True
+        if operation is not None and operation.looks.value:
+            self._scope.spawn(f"word for {order.operation}", self._release_behind_looks(order, operation))
+        else:
+            self._release(order)
+        if operation is not None and order.part:
+            self._scope.spawn(f"remove {order.operation}", self._discard(operation, Path(order.part)))
+
+    def _release(self, order: EndSavepoint) -> None:
         if self._queries is not None:
             for attempt_id in order.attempts:
                 self._queries.release(attempt_id, order.operation, finishes=order.finishes)
-        if operation is None:
-            return
-        operation.is_over = True
-        if order.part:
-            self._scope.spawn(f"remove {order.operation}", self._discard(operation, Path(order.part)))
+
+    async def _release_behind_looks(self, order: EndSavepoint, operation: _Operation) -> None:
+        """One that arrived behind the word would have the query held again, and no word would follow (R61)."""
+        await operation.looks.wait_until(lambda looks: looks == 0)
+        self._release(order)
 
     async def _discard(self, operation: _Operation, part: Path) -> None:
         """What was copied for a savepoint that is none: once no copy goes on."""
@@ -150,7 +162,11 @@ class Savepoints:
             if self._is_moving(attempt_id):
                 message = f"{queries.place(attempt_id).uid} moves to another TaskManager, as this one is drained"
                 raise UnavailableError(message)
-            look = await queries.look(attempt_id, order.operation, drains=order.drains)
+            operation.looks.set(operation.looks.value + 1)
+            try:
+                look = await queries.look(attempt_id, order.operation, drains=order.drains)
+            finally:
+                operation.looks.set(operation.looks.value - 1)
             if look.phase is QueryPhase.HELD:
                 return look
             await asyncio.sleep(_LOOK_SECONDS)

@@ -7,7 +7,6 @@ each order in SQLite. In the end a batch query over what came in has the same ro
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import time
@@ -84,11 +83,12 @@ class OrdersJob:
 
         return reached(look, "both queries have made a batch", timeout=PATIENCE, every=0.2)
 
-    def kill(self, killer: Killer, whom: str, draw: random.Random, known: dict[str, str]) -> dict[str, str]:
+    def kill(self, killer: Killer, whom: str, known: dict[str, str]) -> dict[str, str]:
         """Kill, and wait until both run; what the kill does not concern goes on."""
         if whom == "slot":
-            os.kill(draw.choice(self._cluster.members("slot")).process.pid, signal.SIGKILL)
-            return self.all_run()  # it may have been the process of either query, or an idle one
+            for one in self._cluster.members("slot"):
+                one.send(signal.SIGKILL)
+            return self.all_run(but=known)
         killer.kill(whom)
         if whom in CONTROL_PLANE:
             runs = self.all_run()
@@ -109,7 +109,7 @@ def test_orders_are_there_once(cluster: ChaosCluster, tmp_path: Path) -> None:
             for number, whom in enumerate(victims):
                 time.sleep(draw.uniform(0.0, 2.0))
                 begun = time.monotonic()
-                known = job.kill(killer, whom, draw, known)
+                known = job.kill(killer, whom, known)
                 print(f"{whom}: both run again after {time.monotonic() - begun:.1f} s", flush=True)
                 if number == KILLS // 2:
                     job.upgrade()
