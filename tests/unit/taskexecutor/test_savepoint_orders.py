@@ -46,6 +46,9 @@ class Queries(StreamQueries):
         self.batch = 1
         self.gone: set[ExecutionAttemptId] = set()
         self.released: list[tuple[ExecutionAttemptId, str, bool]] = []
+        self.gate: asyncio.Event | None = None
+        self.looked: Watch[int] = Watch(0)
+        self.words: Watch[int] = Watch(0)
         for number in (1, 2):
             own = root / f"q{number}" / "0"
             for name in ("offsets", "commits"):
@@ -62,11 +65,15 @@ class Queries(StreamQueries):
 
     async def look(self, attempt_id: ExecutionAttemptId, hold: str = "", *, drains: bool = False) -> StreamLook:
         self.place(attempt_id)
+        self.looked.set(self.looked.value + 1)
+        if self.gate is not None:
+            await self.gate.wait()
         phase = self.phase if hold else QueryPhase.RUNNING
         return StreamLook(phase, StreamPosition("query", self.batch), "ForeachBatchSink")
 
     def release(self, attempt_id: ExecutionAttemptId, hold: str, *, finishes: bool) -> None:
         self.released.append((attempt_id, hold, finishes))
+        self.words.set(len(self.released))
 
 
 class Bench:
@@ -267,3 +274,18 @@ def test_a_census_names_what_is_held() -> None:
     assert [one.message for one in only(driver.handle(SavepointTold(told)), TellOwner)] == [told]
     stale = SavepointAnswered(job_id, 0, OPERATION, ())
     assert driver.handle(SavepointTold(stale)) == []
+
+
+@pytest.mark.asyncio
+async def test_the_word_goes_behind_the_looks_on_their_way(bench: Bench) -> None:  # R61: they would hold it again
+    bench.queries.phase = QueryPhase.ENDING
+    bench.queries.gate = asyncio.Event()
+    bench.trigger(1, holds=True)
+    await bench.queries.looked.wait_until(bool)
+    bench.end(1)
+    await asyncio.sleep(0)
+    assert bench.queries.released == [], "a look is on its way to the query"
+    bench.queries.gate.set()
+    await bench.queries.words.wait_until(bool)
+    assert bench.queries.released == [(attempt(1), OPERATION, False)]
+    assert bench.queries.looked.value == 1, "nobody looks any more"
