@@ -9,7 +9,7 @@ from typing import Any
 
 def rates(ctx: Any) -> Any:
     """Always something new."""
-    return ctx.spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    return ctx.spark.readStream.format("rate").option("rowsPerSecond", ctx.params.get("rows", 100)).load()
 
 
 def nothing(ctx: Any) -> Any:

@@ -12,11 +12,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 
 from airflow_flinklike import FixedDelayRestartStrategy, Pipeline
 from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.savepoints import SavepointRestoreSettings
 from tests.benchmarks.cluster import ClusterBenchmark, ScriptCluster, job_ids, result, submit, until_running
 from tests.benchmarks.measure import Report, Target, job_prefix
 from tests.kit.spark.plain_spark import plain_spark_environment
@@ -25,6 +27,7 @@ _CODE = "tests.benchmarks.stream_programs"
 _LONGEST = 120.0
 _QUIET = 5.0
 _CPU_MAX = Target("15", "15")
+_RESTORED_MAX = Target("2.5", "2.5")
 
 _PLAIN = """
 import json, sys, time
@@ -61,6 +64,7 @@ def streaming(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     """Figures of queries with work, then of queries without."""
     rounds, queries, seconds = (2, 2, 2.0) if small else (10, 20, 60.0)
     asyncio.run(_batches(cluster, report, rounds))
+    asyncio.run(_savepoints(cluster, report, rounds))
     plain = _plain(cluster.run / "plain", rounds)
     report.add_distribution("plain Spark, warm session: stop to the first batch of the next start", plain["stop"], "s")
     report.add("plain Spark, warm session: first start to its first batch", plain["start"][0], "s")
@@ -153,6 +157,58 @@ def _plain(directory: Path, rounds: int) -> dict[str, Sequence[float]]:
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Sequence[float]] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+# --- savepoints -----------------------------------------------------------------------------------------------
+
+
+async def _savepoints(cluster: ScriptCluster, report: Report, rounds: int) -> None:
+    """A query of 1 000 rows a second: a savepoint while it runs, and a stop with one that the next job begins from."""
+    made, stopped, restored = list[float](), list[float](), list[float]()
+    stamps, target = cluster.run / "saved-stamps", str(cluster.run / "savepoints")
+    ids = iter(job_ids(job_prefix(), 1 + rounds))
+    async with cluster.client() as client:
+        job_id, path = next(ids), ""
+        await _first_batch(client, job_id, _saved(stamps), stamps, time.time())
+        for _ in range(rounds):
+            begun = time.time()
+            await _operation(client, job_id, "savepoints", {"target-directory": target})
+            made.append(time.time() - begun)
+            begun = time.time()
+            path = await _operation(client, job_id, "stop", {"targetDirectory": target})
+            ended = await result(client, job_id)
+            assert ended["application-status"] == "SUCCEEDED", ended
+            stamps.unlink()
+            stopped.append(time.time() - begun)
+            job_id = next(ids)
+            await _first_batch(client, job_id, _saved(stamps, path), stamps, time.time())
+            restored.append(time.time() - begun)
+        await _cancel(client, job_id)
+    report.add_distribution("savepoint of a query of 1 000 rows/s", made, "s")
+    report.add_distribution("stop with a savepoint to the end of the job", stopped, "s")
+    name = "stop with a savepoint to the first batch of the job that begins from it"
+    report.add_distribution(name, restored, "s", p50=_RESTORED_MAX)
+
+
+async def _operation(client: httpx.AsyncClient, job_id: str, what: str, body: dict[str, str]) -> str:
+    """Trigger one and wait for its end. Returns the path of its savepoint."""
+    answer = await client.post(f"/jobs/{job_id}/{what}", json=body)
+    assert answer.status_code == 202, answer.text
+    trigger_id = answer.json()["request-id"]
+    async with asyncio.timeout(_LONGEST):
+        while True:
+            found = (await client.get(f"/jobs/{job_id}/savepoints/{trigger_id}")).json()
+            if found["status"]["id"] == "COMPLETED":
+                return urlsplit(found["operation"]["location"]).path
+            await asyncio.sleep(0.01)
+
+
+def _saved(stamps: Path, savepoint: str = "") -> JobGraph:
+    params = {"stamps": str(stamps), "rows": 1000}
+    pipeline = Pipeline("benchmark-saved-stream", params=params)
+    pipeline.stream_source("rates", f"{_CODE}:rates").stream_sink("stamp", f"{_CODE}:stamp", foreach_batch=True)
+    built = pipeline.build().graph
+    return built.model_copy(update={"savepoint": SavepointRestoreSettings(path=savepoint)}) if savepoint else built
 
 
 # --- idle queries ---------------------------------------------------------------------------------------------

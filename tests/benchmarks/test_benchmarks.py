@@ -90,6 +90,8 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "submit to first batch p50",
         "cancel to the first batch of the next job under the same name p50",
         "wish to fail to the first batch of the next attempt p50",
+        "savepoint of a query of 1 000 rows/s p50",
+        "stop with a savepoint to the first batch of the job that begins from it p50",
         "plain Spark, warm session: stop to the first batch of the next start p50",
         "CPU of the TaskManager with 2 idle queries that look each second",
     ),
