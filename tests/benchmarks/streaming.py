@@ -199,7 +199,7 @@ async def _operation(client: httpx.AsyncClient, job_id: str, what: str, body: di
         while True:
             found = (await client.get(f"/jobs/{job_id}/savepoints/{trigger_id}")).json()
             if found["status"]["id"] == "COMPLETED":
-                return urlsplit(found["operation"]["location"]).path
+                return str(urlsplit(found["operation"]["location"]).path)
             await asyncio.sleep(0.01)
 
 
