@@ -251,6 +251,10 @@ class JobMaster:
         if self._core.status is not JobStatus.INITIALIZING:
             self.initialized.set()
         self._metrics.checkpoints_failed(self._core.failed_checkpoints - failed)
+        if isinstance(event, ev.CheckpointWritten):
+            self._metrics.checkpoint_completed()
+        elif isinstance(event, ev.OperationWritten):
+            self._metrics.operation_ended(event.operation)
         if self._core.status is not before:
             if self._core.status is JobStatus.RESTARTING:
                 self._metrics.restarts.inc()
@@ -397,14 +401,7 @@ class JobMaster:
             done = ev.OwnershipLost(str(error), self.moment())
         else:
             done = _written(write, self.moment())
-            self._count(write)
         self.post(done)
-
-    def _count(self, write: Write) -> None:
-        if isinstance(write, WriteCheckpoint):
-            self._metrics.checkpoint_completed()
-        elif isinstance(write, WriteOperation):
-            self._metrics.operation_ended(write.operation)
 
     def _attempt_of(self, write: Write) -> tuple[str, Callable[[], Awaitable[None]]]:
         match write:

@@ -153,14 +153,10 @@ class TaskExecutor:
         self._mailbox: Mailbox[Mail] = Mailbox("task executor", capacity=settings.mailbox_max)
         self._heartbeats = HeartbeatService(clock)
         self._core = settings.new_core(registration)
-        self._outputs = OutputCommitter(
-            self._scope, self._post, clock, contact, jobs=jobs, guard=guard, boot_clock=boot_clock
-        )
+        self._outputs = self._make_outputs(contact, jobs, guard, boot_clock)
         self.running: Watch[int] = Watch(0)
         """How many attempts run."""
-        self._moving = MovingQueries(
-            pool.queries, self._scope, self._post_drain, self._core.ledger.is_held, self.running, self.flush
-        )
+        self._moving = self._make_moving(pool)
         self._savepoints = Savepoints(pool.queries, self._scope, self._post, self._moving.is_moving)
         unpacker_of = None if users is None else users.unpacker_of
         self._directories = JobDirectories(job_root, blobs, self._scope, settings.archives, unpacker_of)
@@ -189,9 +185,22 @@ class TaskExecutor:
         self.blob_address: str | None = None
         """Where the leader's BlobServer listens, as far as it is known."""
         self._kept: Watch[int] = Watch(0)
-        self._draining = Draining(
-            settings.drain_timeout, self.running, self._kept, self._post_drain, self.flush, self._moving
+        self._draining = self._make_draining()
+
+    def _make_outputs(
+        self, contact: ContactKeeper | None, jobs: StoredJobs | None, guard: ProcessGuard | None, boot_clock: Clock
+    ) -> OutputCommitter:
+        return OutputCommitter(
+            self._scope, self._post, self._clock, contact, jobs=jobs, guard=guard, boot_clock=boot_clock
         )
+
+    def _make_moving(self, pool: SlotPool) -> MovingQueries:
+        is_held = self._core.ledger.is_held
+        return MovingQueries(pool.queries, self._scope, self._post_drain, is_held, self.running, self.flush)
+
+    def _make_draining(self) -> Draining:
+        timeout = self._settings.drain_timeout
+        return Draining(timeout, self.running, self._kept, self._post_drain, self.flush, self._moving)
 
     def _make_job_masters(self, incarnation: Incarnation, entropy: Entropy) -> JobMasterConnections:
         return JobMasterConnections(
