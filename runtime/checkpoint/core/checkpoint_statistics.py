@@ -27,6 +27,9 @@ class CheckpointStatistics:
         self.restored_count = 0
         self.completed_count = completed[-1].checkpoint_id if completed else 0
         self.failed_count = 0
+        self.savepoints_completed = 0
+        """Those that `completed_count` does not have already: it begins with a number that they have used, too."""
+        self.savepoints_failed = 0
         self.in_progress_count = 0
         self.last_reason_not_begun: CheckpointFailureReason | None = None
 
@@ -53,6 +56,13 @@ class CheckpointStatistics:
         self.failed_count += 1
         self.latest_failed = checkpoint
         self.history.append(checkpoint)
+
+    def savepoint_ended(self, *, is_completed: bool) -> None:
+        """The outcome of a savepoint, or of that of a stop, is durable."""
+        if is_completed:
+            self.savepoints_completed += 1
+        else:
+            self.savepoints_failed += 1
 
     def note_restored(self, millis: int) -> None:
         """Queries go on behind their last batches, for the latest checkpoint is the state of all of them."""

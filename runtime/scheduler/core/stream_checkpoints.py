@@ -39,7 +39,7 @@ from runtime.gateways.job_master import (
     SavepointFinished,
     TriggerSavepoint,
 )
-from runtime.gateways.operations import OperationKind, StreamOperation, TriggerOperation
+from runtime.gateways.operations import OperationKind, OperationState, StreamOperation, TriggerOperation
 from runtime.gateways.task import TaskProgress
 from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.effects import AnswerOperation, ScheduleRestart, WriteCheckpoint, WriteOperation
@@ -73,6 +73,8 @@ class StreamCheckpoints:
             )
             self._operations = StreamOperations(self._graph.job_id, self._coordinator, operations)
             self._graph.finishes_queries = self._operations.is_stopped
+            for one in operations:
+                self._count_savepoint(one, above=self._coordinator.statistics.completed_count)
         for position in completed[-1].positions if completed else ():
             self._committed(position.vertex_id, position.subtask_index, position.batch_id)
 
@@ -228,8 +230,17 @@ class StreamCheckpoints:
         assert self._operations is not None, operation
         self._operations.recorded(operation, dropped)
         self._graph.finishes_queries = self._operations.is_stopped
+        self._count_savepoint(operation)
         self._context.effects.append(AnswerOperation(operation.trigger_id, operation))
         self._context.changes += 1
+
+    def _count_savepoint(self, operation: StreamOperation, *, above: int = 0) -> None:
+        """Flink counts savepoints with the checkpoints. `above`: completed ones up to that number are counted."""
+        assert self._coordinator is not None, operation
+        is_completed = operation.state is OperationState.COMPLETED
+        is_counted = is_completed and operation.checkpoint_id <= above
+        if operation.directory and operation.state is not OperationState.IN_PROGRESS and not is_counted:
+            self._coordinator.statistics.savepoint_ended(is_completed=is_completed)
 
     def savepoint_told(self, message: SavepointAnswered | SavepointFinished) -> None:
         """A TaskManager has copied queries, or made the last step, or cannot."""
