@@ -89,7 +89,8 @@ class ContainerSettings:
     `challenge_timeout`: seconds to wait for the leader's challenge, which the leader writes when it learns of the
     registration in the store. Well below heartbeat.timeout, after which the leader revokes the lease of a process
     without a stream. `stops_jobs`: when this process leaves, cancel the jobs that no other process takes.
-    `metrics_address`: where this process serves its metrics, "" where it does not.
+    `savepoints`: the directory for savepoints of streaming jobs that are cancelled so, "" for none, which are given up
+    after `savepoints_time` seconds. `metrics_address`: where this process serves its metrics, "" where it does not.
     """
 
     incarnation: Incarnation
@@ -97,6 +98,8 @@ class ContainerSettings:
     timeout: float
     challenge_timeout: float = 2.0
     stops_jobs: bool = False
+    savepoints: str = ""
+    savepoints_time: float = 0.0
     metrics_address: str = ""
 
 
@@ -193,6 +196,10 @@ class JobMasterContainerRunner:
         if not self._settings.stops_jobs:
             logger.warning("%s: %d jobs are left to the next process that registers", reason, count)
             return False
+        if self._settings.savepoints:
+            logger.warning("%s: streaming jobs are stopped with savepoints", reason)
+            await dispatcher.save_all(self._settings.savepoints, self._settings.savepoints_time, self._entropy)
+            count = dispatcher.jobs_running
         logger.warning("%s: %d jobs are cancelled", reason, count)
         dispatcher.cancel_all()
         await dispatcher.wait_empty()

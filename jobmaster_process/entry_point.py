@@ -30,6 +30,7 @@ from runtime.common.version import VERSION
 from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha_options
 from runtime.config.options import jobmanager as jm
+from runtime.config.options.checkpointing import SAVEPOINTS_DIR
 from runtime.entrypoint import process_options as options
 from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.process import ProcessContext
@@ -190,6 +191,8 @@ class JobMasterEntryPoint:
                 capacity,
                 timeout,
                 stops_jobs=context.configuration.get(jm.JOBMASTER_SHUTDOWN) == "stop",
+                savepoints=context.configuration.get(SAVEPOINTS_DIR),
+                savepoints_time=LEAVE_TIMEOUT - 2.0,
                 metrics_address=context.reporting.address(context.configuration.get(jm.JOBMASTER_ADDRESS)),
             ),
             rpc=rpc,

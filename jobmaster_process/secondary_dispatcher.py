@@ -13,12 +13,14 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, assert_never
 
+from jobmaster_process.last_savepoints import stop_with_savepoints
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
+from runtime.common.entropy import Entropy
 from runtime.common.errors import BackpressureError, NotFoundError, PermanentError, StaleTokenError, UnavailableError
 from runtime.common.fencing import FencingToken, HighestToken
 from runtime.common.ids import JobId
-from runtime.common.states import JobStatus
+from runtime.common.states import JobStatus, JobType
 from runtime.common.waiting import Waiting, WaitingKind
 from runtime.dispatcher.runner_registry import JobManagerRunnerRegistry, RunnerFailed
 from runtime.gateways.dispatcher import (
@@ -183,6 +185,11 @@ class JobMasterSecondaryDispatcher:
         """Cancel every job that runs here."""
         for runner in self._runners:
             runner.cancel_job()
+
+    async def save_all(self, target: str, timeout: float, entropy: Entropy) -> None:
+        """Stop the streaming jobs that run here with savepoints below `target`, as far as that is done in time."""
+        streaming = [one for one in self._runners if one.summary().job_type is JobType.STREAMING]
+        await stop_with_savepoints(streaming, target, timeout, entropy)
 
     def _send(self, message: object) -> None:
         stream = self._stream

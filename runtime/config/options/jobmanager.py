@@ -49,7 +49,8 @@ JOBMASTER_SHUTDOWN = choice_option(
     "jobmanager.jobmaster.shutdown",
     "wait",
     "What becomes of the jobs of a JobMaster process that is stopped while no other one has room for them: wait leaves "
-    "their tasks running until another process takes the jobs over, stop cancels the jobs.",
+    "their tasks running until another process takes the jobs over, stop cancels the jobs. A streaming job finishes "
+    "with a savepoint in execution.checkpointing.savepoint-dir instead, where that is set and made within some seconds.",
     "wait",
     "stop",
 )
