@@ -111,9 +111,14 @@ class Keys:
         """One completed checkpoint; digits are padded, so that key order is their order."""
         return f"{self.checkpoints(job_id)}{number:0{_EVENT_DIGITS}d}"
 
+    @property
+    def all_operations(self) -> str:
+        """Prefix of the operations of all jobs."""
+        return f"{self.root}operations/"
+
     def operations(self, job_id: JobId) -> str:
         """Prefix of what clients have asked of the job's state. Not below `jobs`: it is asked about after the job."""
-        return f"{self.root}operations/{job_id}/"
+        return f"{self.all_operations}{job_id}/"
 
     def operation(self, job_id: JobId, trigger_id: str) -> str:
         """One operation."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.operations import OperationState
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
-from runtime.highavailability.records import DoneRecord, ResultRecord
+from runtime.highavailability.records import DoneRecord, OperationRecord, ResultRecord
 from runtime.highavailability.services import HighAvailabilityServices
 
 logger = logging.getLogger(__name__)
+
+_PAGE = 500
 
 
 class JobLookups:
@@ -46,6 +50,32 @@ class JobLookups:
             return None
         summary = await self._summary(job_id)
         return summary is not None and summary.deletes_checkpoints
+
+    async def failed_savepoints(self) -> Sequence[str]:
+        """R61: directories of savepoints that nobody completes any more, of jobs that are over too."""
+        services, found = self._services, list[str]()
+        after = ""
+        while True:
+            page = await services.kv.range(
+                services.keys.all_operations, is_prefix=True, timeout=self._timeout, limit=_PAGE, after_key=after
+            )
+            for kv in page.kvs:
+                try:
+                    operation = decode_record(OperationRecord, kv.value, key=kv.key).operation
+                except UnreadableRecordError as error:
+                    logger.debug("nothing is deleted for it: %s", error)
+                    continue
+                if operation.directory and await self._has_failed(kv.key, operation.state):
+                    found.append(operation.directory)
+            if len(page.kvs) < _PAGE:
+                return found
+            after = page.kvs[-1].key
+
+    async def _has_failed(self, key: str, state: OperationState) -> bool:
+        """One in progress has, when its job is over: no owner can write its outcome any more."""
+        if state is not OperationState.IN_PROGRESS:
+            return state is OperationState.FAILED
+        return await self.is_over(JobId(key.removeprefix(self._services.keys.all_operations).partition("/")[0]))
 
     async def _summary(self, job_id: JobId) -> JobSummary | None:
         """That of a job that has ended; None where there is none, or none that can be read."""

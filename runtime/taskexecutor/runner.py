@@ -38,6 +38,7 @@ from runtime.taskexecutor.connections.resource_manager_connection import LeaderL
 from runtime.taskexecutor.credentials.delegation_tokens import DelegationTokenReceiverRepository
 from runtime.taskexecutor.directories.ended_checkpoints import EndedCheckpoints
 from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
+from runtime.taskexecutor.directories.failed_savepoints import LeftSavepoints
 from runtime.taskexecutor.directories.job_users import JobUsers
 from runtime.taskexecutor.directories.working_directory import LeftoverCollector, WorkingDirectory
 from runtime.taskexecutor.endpoint import TaskExecutor
@@ -341,6 +342,8 @@ class TaskManagerRunner:
                 Reconciler("fences", jobs.drop_fences, period=settings.leftover_period),
                 Reconciler("ended jobs", ended, period=settings.ended_jobs_period),
             ]
+            left = LeftSavepoints(jobs.failed_savepoints)
+            durable.append(Reconciler("failed savepoints", left.activate, period=settings.ended_jobs_period))
             if self._checkpoints_url:
                 checkpoints = EndedCheckpoints(self._checkpoints_url, jobs.deletes_checkpoints)
                 period = settings.ended_jobs_period

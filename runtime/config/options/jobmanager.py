@@ -50,7 +50,7 @@ JOBMASTER_SHUTDOWN = choice_option(
     "wait",
     "What becomes of the jobs of a JobMaster process that is stopped while no other one has room for them: wait leaves "
     "their tasks running until another process takes the jobs over, stop cancels the jobs. A streaming job finishes "
-    "with a savepoint in execution.checkpointing.savepoint-dir instead, where that is set and made within some seconds.",
+    "with a savepoint in execution.checkpointing.savepoint-dir instead, where that is set and done in 4 s.",
     "wait",
     "stop",
 )
