@@ -68,17 +68,24 @@ def application_job(
     name: str | None = None,
     conf: Mapping[str, Any] | None = None,
     resources: ResourceSpec = DEFAULT_RESOURCES,
+    streaming: bool = False,
     **options: Unpack[JobOptions],
 ) -> Program:
     """The job of a script or of a jar, by the name of the file, as spark-submit tells them apart.
 
-    Raises PipelineError for a main class of a script.
+    Raises PipelineError for a main class of a script, and for a jar with streaming queries.
     """
     if os.fspath(application).lower().endswith(JAR_SUFFIXES):
+        if streaming:
+            message = (
+                f"streaming: {os.fspath(application)!r} is a jar, and the queries of a Java application are its own: "
+                "leave it out"
+            )
+            raise PipelineError(message)
         return jar_job(
             application, main_class=main_class, args=args, name=name, conf=conf, resources=resources, **options
         )
     if main_class:
         message = f"main class {main_class}: {os.fspath(application)!r} is no jar, and only a jar has one"
         raise PipelineError(message)
-    return script_job(application, args=args, name=name, conf=conf, resources=resources, **options)
+    return script_job(application, args=args, name=name, conf=conf, resources=resources, streaming=streaming, **options)

@@ -65,11 +65,17 @@ class ApplicationJob(Program):
 
 
 class ScriptJob(ApplicationJob):
-    """A file that runs as `__main__`."""
+    """A file that runs as `__main__`. `is_streaming`: it starts streaming queries that do not end."""
+
+    def __init__(self, application: FilePath, *, is_streaming: bool = False, **fields: Any) -> None:
+        super().__init__(application, **fields)
+        self.is_streaming = is_streaming
 
     def _operator(self, collector: ArtifactCollector) -> Operator:
         script = collector.of_file("script", self.application)
-        code = ScriptCode(script=script, args=self.args, builder_conf=self._builder_conf())
+        code = ScriptCode(
+            script=script, args=self.args, builder_conf=self._builder_conf(), starts_queries=self.is_streaming
+        )
         return Operator(name=script.name, kind=OperatorKind.SCRIPT, code=code)
 
     def _builder_conf(self) -> dict[str, str]:
@@ -100,12 +106,22 @@ def script_job(
     name: str | None = None,
     conf: Mapping[str, Any] | None = None,
     resources: ResourceSpec = DEFAULT_RESOURCES,
+    streaming: bool = False,
     **options: Unpack[JobOptions],
 ) -> ScriptJob:
     """A job that runs a script as `spark-submit application args...` does.
 
     `conf`, `py_files`, `files` and `archives` have the meaning that they have there. `name` defaults to that of the
-    conf (`spark.app.name`), then to that of the file; `resources` are the script's needs of its slot.
+    conf (`spark.app.name`), then to that of the file; `resources` are the script's needs of its slot. `streaming`: it
+    starts streaming queries that do not end; they keep their state, and the restart strategy counts.
     """
     chosen = name or name_in(conf) or file_name(application)
-    return ScriptJob(application, name=chosen, args=args, resources=resources, spark_conf=conf, options=options)
+    return ScriptJob(
+        application,
+        is_streaming=streaming,
+        name=chosen,
+        args=args,
+        resources=resources,
+        spark_conf=conf,
+        options=options,
+    )

@@ -28,6 +28,7 @@ from airflow_flinklike.cli.job_arguments import (
     FromSavepoint,
     RestartStrategyText,
     StatePartitions,
+    Streaming,
     UserFailuresText,
 )
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
@@ -174,6 +175,7 @@ def run(
     secret: Annotated[
         list[str] | None, typer.Option(help="name of a secret of the TaskManagers that the script gets")
     ] = None,
+    streaming: Streaming = False,
     restart_strategy: RestartStrategyText = "",
     user_failures: UserFailuresText = "",
     from_savepoint: FromSavepoint = "",
@@ -196,7 +198,7 @@ def run(
     """
     _tell_of_misplaced(target, args or [])
     given = [one or () for one in (args, py_files, files, archives, jars, conf, secret)]
-    options = ScriptOptions(main_class, name, *given)
+    options = ScriptOptions(main_class, name, *given, is_streaming=streaming)
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
     loaded = with_configuration(with_restarts(loaded, restart_strategy, user_failures), configuration or ())
     loaded = with_savepoint(

@@ -15,6 +15,9 @@ RestartStrategyText = Annotated[
 UserFailuresText = Annotated[
     str, typer.Option(help=f"what follows from a failure of user code: {', '.join(USER_FAILURES)}")
 ]
+Streaming = Annotated[
+    bool, typer.Option("--streaming", help="the script starts streaming queries, which keep their state")
+]
 FromSavepoint = Annotated[
     str,
     typer.Option(

@@ -8,7 +8,7 @@ import json
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class ScriptOptions:
     jars: Sequence[str] = ()
     conf: Sequence[str] = ()
     secrets: Sequence[str] = ()
+    is_streaming: bool = field(default=False, kw_only=True)
 
     def given(self) -> list[str]:
         """The names of the options that were given."""
@@ -59,6 +60,7 @@ class ScriptOptions:
             "--secret": self.secrets,
             "--jars": self.jars,
             "--class": self.main_class,
+            "--streaming": self.is_streaming,
         }
         return [option for option, value in options.items() if value]
 
@@ -194,6 +196,7 @@ def _script(target: str, options: ScriptOptions) -> JobProgram:
         files=",".join(options.files),
         archives=",".join(options.archives),
         secrets=options.secrets,
+        streaming=options.is_streaming,
     )
     return job.build()
 

@@ -93,6 +93,8 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     :param spark_profile: run on a TaskManager with that `taskmanager.spark.profile`
     :param configuration: options of the cluster that the job has for itself, as `flinklike run -D`:
         {'execution.checkpointing.interval': '10s'}
+    :param streaming: the script starts streaming queries that do not end, as `flinklike run --streaming`; a task
+        waits for such a job with `wait_for="running"`
     :param from_savepoint: a savepoint from which the job's queries go on: an absolute path, or a file URL, that all
         TaskManagers reach; with `ensure_running`, when there is no job before that an upgrade has stopped
     :param allow_non_restored_state: leave out state of queries that the job does not have
@@ -158,6 +160,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         job_resources: ResourceSpec | Mapping[str, Any] | str | None = None,
         spark_profile: str | None = None,
         configuration: Mapping[str, Any] | str | None = None,
+        streaming: bool = False,
         from_savepoint: str | None = None,
         allow_non_restored_state: bool = False,
         claim_mode: str | None = None,
@@ -177,6 +180,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         self.name = name
         self.environment = one_of(self.task_id, defaults, env_vars=env_vars, environment=environment)
         self.job_resources = one_of(self.task_id, defaults, resources=resources, job_resources=job_resources)
+        self.streaming = streaming
         self.from_savepoint = from_savepoint
         self.allow_non_restored_state = allow_non_restored_state
         self.claim_mode = claim_mode
@@ -216,6 +220,9 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
             raise PipelineError(message)
         if self.pipeline is None:
             return
+        if self.streaming:
+            message = f"task {self.task_id!r}: streaming is for application=; a pipeline says itself what it streams"
+            raise PipelineError(message)
         for field in _APPLICATION_ONLY:
             if self._is_shared(field, default_args):
                 setattr(self, field, None)
@@ -264,6 +271,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
             name=self.name or None,
             conf=self.spark_conf(),
             resources=resources_of(self.job_resources, self.spark_profile),
+            streaming=self.streaming,
             **self.job_options(params),
         ).build()
 

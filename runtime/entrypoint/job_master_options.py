@@ -21,9 +21,9 @@ from runtime.jobgraph.restart_strategy import (
     FixedDelayRestartStrategy,
     RestartStrategy,
 )
+from runtime.jobgraph.streams import names_streams
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers
-from runtime.jobmaster.runner import STREAM_MARK
 from runtime.scheduler.core.failover.settings import FailoverSettings
 
 
@@ -49,7 +49,7 @@ def settled_checkpointing(configuration: Configuration, graph: bytes) -> Checkpo
 
     `graph` is its JSON, which has been checked. None for a job without streaming queries.
     """
-    if STREAM_MARK not in graph:
+    if not names_streams(graph):
         return None
     return checkpoint_settings(configuration, json.loads(graph).get("configuration", {}))
 

@@ -131,6 +131,8 @@ class ScriptCode(_Code):
     builder_conf: dict[str, str] = Field(default_factory=dict, exclude_if=lambda conf: not conf)
     """Static Spark conf that the script sets itself, as far as the client has found it in its text (D-029: left out
     while there is none)."""
+    starts_queries: bool = Field(default=False, exclude_if=lambda starts: not starts)
+    """It was submitted as a streaming job: it starts queries that do not end (R63)."""
 
     @property
     def artifact(self) -> Artifact | None:

@@ -137,9 +137,20 @@ class JobVertex(JobGraphModel):
 
     @property
     def is_unbounded(self) -> bool:
-        """True for a streaming query that does not end by itself."""
+        """True for streaming queries that do not end by themselves."""
         sink = self.stream_sink
-        return sink is not None and (sink.trigger is None or not sink.trigger.ends)
+        return self.is_streaming_script or (sink is not None and (sink.trigger is None or not sink.trigger.ends))
+
+    @property
+    def is_streaming_script(self) -> bool:
+        """True for a script that starts queries by itself, and was submitted as a streaming job (R63)."""
+        codes = (operator.code for operator in self.operators)
+        return any(isinstance(code, ScriptCode) and code.starts_queries for code in codes)
+
+    @property
+    def runs_queries(self) -> bool:
+        """True if it runs streaming queries that keep state, so that a restart goes on where they were."""
+        return self.stream_sink is not None or self.is_streaming_script
 
     def is_exclusive(self, graph: JobGraph) -> bool:
         """True if this vertex's code must never run twice at once (protocol.md, words)."""

@@ -62,9 +62,23 @@ class StreamSinkSpec(JobGraphModel):
     is_batch_function: bool = False
 
 
+STREAM_MARKS = (b'"stream_sink"', b'"starts_queries"')
+"""A graph that does not name one of them runs no query by itself, nor by a script that says so."""
+
+
+def names_streams(graph: bytes) -> bool:
+    """True for the JSON of a job whose queries keep state. Cheap: the graph is not parsed."""
+    return any(mark in graph for mark in STREAM_MARKS)
+
+
+def is_state_name(name: str) -> bool:
+    """True for a name that may be the directory of a query's state."""
+    return len(name) <= UID_LENGTH_MAX and _UID.match(name) is not None
+
+
 def checkpoint_name_problems(name: str) -> Iterator[str]:
     """The problem of a name for the state of a job's queries, if it has one."""
-    if len(name) > UID_LENGTH_MAX or not _UID.match(name):
+    if not is_state_name(name):
         yield (
             f"checkpoint name {name[:80]!r} names a directory: it has 1 to {UID_LENGTH_MAX} letters, digits, blanks "
             "and '_.=@+-', and begins with a letter, a digit or '_'"
@@ -73,7 +87,7 @@ def checkpoint_name_problems(name: str) -> Iterator[str]:
 
 def sink_spec_problems(label: str, spec: StreamSinkSpec) -> Iterator[str]:
     """Every problem of a stream sink as one sentence each."""
-    if len(spec.uid) > UID_LENGTH_MAX or not _UID.match(spec.uid):
+    if not is_state_name(spec.uid):
         yield (
             f"{label}: uid {spec.uid[:80]!r} names a directory: it has 1 to {UID_LENGTH_MAX} letters, digits, blanks "
             "and '_.=@+-', and begins with a letter, a digit or '_'"

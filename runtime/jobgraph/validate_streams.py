@@ -21,10 +21,10 @@ def stream_problems(graph: JobGraph) -> Iterator[str]:
     yield from savepoint_problems(graph.savepoint, graph.queries)
     if graph.checkpoint_name:
         yield from checkpoint_name_problems(graph.checkpoint_name)
-        if not uids:
+        if not any(vertex.runs_queries for vertex in graph.vertices):
             yield (
-                f"checkpoint name {graph.checkpoint_name[:80]!r} has no effect: the job has no stream sink, and a "
-                "query that a script starts keeps its state where the script says"
+                f"checkpoint name {graph.checkpoint_name[:80]!r} has no effect: the job has no stream sink, and is "
+                "no script with --streaming; queries of other scripts keep their state where these say"
             )
         if graph.savepoint is not None:
             yield (

@@ -34,6 +34,7 @@ from runtime.gateways.overview import Takeover
 from runtime.highavailability.jobs.job_store import OwnerJobStore
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
+from runtime.jobgraph.streams import names_streams
 from runtime.jobmaster.census_taker import CensusTaker
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.jobmaster.endpoint import JobMaster, JobMasterSettings
@@ -59,9 +60,6 @@ class GraphSource(Protocol):
 class JobGraphCorruptError(PermanentError):
     """The bytes of a graph do not have the digest that the assignment names."""
 
-
-STREAM_MARK = b'"stream_sink"'
-"""A graph that does not name one has no query: its job has no checkpoints, and nothing more of it is read."""
 
 NO_CENSUS = (
     "it had an owner before, and without high-availability.type: etcd it is not known which TaskManagers may still run "
@@ -192,8 +190,8 @@ class DefaultJobManagerRunner:
 
     def _has_queries(self, assignment: AssignJob) -> bool:
         if self._graph is not None:
-            return any(vertex.stream_sink is not None for vertex in self._graph.vertices)
-        return STREAM_MARK in assignment.graph
+            return any(vertex.runs_queries for vertex in self._graph.vertices)
+        return names_streams(assignment.graph)
 
     async def _run_and_read(self, assignment: AssignJob) -> JobSummary | None:
         async with Scope(f"job {self.job_id}") as scope:
@@ -231,7 +229,7 @@ class DefaultJobManagerRunner:
                 stored = () if assignment.is_fresh else await self._store.events(self.job_id)
                 batches = tuple(map(decode_events, stored))
                 takeovers = () if assignment.is_fresh else await self._store.takeovers(self.job_id)
-                has_queries = STREAM_MARK in data
+                has_queries = names_streams(data)
                 settled = await self._store.checkpointing(self.job_id) if has_queries else None
                 is_later = has_queries and not assignment.is_fresh
                 checkpoints = await self._store.checkpoints(self.job_id) if is_later else []

@@ -68,7 +68,7 @@ def test_a_pipeline_has_options_of_the_cluster_for_itself(rest: FakeCluster) -> 
 
 def test_scripts_functions_and_statements_have_it_too(rest: FakeCluster, tmp_path: Any) -> None:
     (tmp_path / "finish.py").write_text("print(1)\n")
-    given: dict[str, Any] = {"configuration": '{"execution.checkpointing.interval": "10 s"}', "task_id": "run"}
+    given: Any = {"configuration": '{"execution.checkpointing.interval": "10 s"}', "task_id": "run"}
     FlinklikeSubmitOperator(application=str(tmp_path / "finish.py"), name="finish", **given).execute(context())
     FlinklikeSqlOperator(sql="select 1", name="finish-sql", **given).execute(context())
     operator = FlinklikeDecoratedOperator(python_callable=lambda: 1, **given)
@@ -83,11 +83,7 @@ def test_what_is_no_option_is_refused_when_the_dag_is_parsed() -> None:
 
 
 def test_a_job_is_started_from_a_savepoint(rest: FakeCluster) -> None:
-    fields: dict[str, Any] = {
-        "from_savepoint": "/s/savepoint-1",
-        "allow_non_restored_state": True,
-        "claim_mode": "claim",
-    }
+    fields: Any = {"from_savepoint": "/s/savepoint-1", "allow_non_restored_state": True, "claim_mode": "claim"}
     submit(wait_for="running", **fields).execute(context())
     assert only_job(rest)[1].graph["savepoint"] == {
         "path": "/s/savepoint-1",

@@ -110,6 +110,6 @@ class Publication:
 
     def _deletes_checkpoints(self, status: JobStatus) -> bool:
         job_graph = self._graph.job_graph
-        if job_graph is None or all(vertex.stream_sink is None for vertex in job_graph.vertices):
+        if job_graph is None or not any(vertex.runs_queries for vertex in job_graph.vertices):
             return False
         return self._context.checkpointing.retention.deletes(status)

@@ -48,6 +48,11 @@ from runtime.scheduler.core.job_events import BatchCommitted
 
 NO_QUERIES = "the job has no streaming query: there is no state of which a checkpoint or savepoint could be made"
 
+OF_A_SCRIPT = (
+    "the queries of this job are started by its script, and no checkpoint or savepoint is made of them: cancel the "
+    "job, and have the next one go on from the directories of its queries (checkpointLocation, or a checkpoint_name)"
+)
+
 
 class StreamCheckpoints:
     """Of one job under one owner. A job without streaming queries has no coordinator, and costs nothing here."""
@@ -217,13 +222,17 @@ class StreamCheckpoints:
 
     def operation_wanted(self, wanted: TriggerOperation) -> None:
         """A client wants one. It is answered at once if it is known or refused, else when its record is durable."""
-        refusal = NO_QUERIES if self._operations is None else self._operations.refusal(wanted)
+        refusal = self._no_queries() if self._operations is None else self._operations.refusal(wanted)
         if self._operations is None or refusal:
             self._context.effects.append(AnswerOperation(wanted.trigger_id, None, refusal))
         elif (known := self._operations.known(wanted.trigger_id)) is not None:
             self._context.effects.append(AnswerOperation(wanted.trigger_id, known))
         else:
             self._order(self._operations.want(wanted, self._context.at.millis))
+
+    def _no_queries(self) -> str:
+        is_script = any(vertex.vertex.is_streaming_script for vertex in self._graph.vertices.values())
+        return OF_A_SCRIPT if is_script else NO_QUERIES
 
     def operation_written(self, operation: StreamOperation, dropped: Sequence[str]) -> None:
         """The record of an operation is durable."""

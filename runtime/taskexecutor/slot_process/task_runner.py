@@ -109,7 +109,7 @@ class TaskRunner:
         self._fetch(order, operators[0])
         if isinstance(operators[0].code, ScriptCode):
             result.script = script_file(operators[0].code, order.code_files, order.job_directory)
-            returned_by(run_script, result.script, operators[0].code.args)
+            self._run_script(result.script, operators[0].code, order)
             return
         if isinstance(code := operators[0].code, JarCode):
             self._run_application(code, order, result)
@@ -129,6 +129,15 @@ class TaskRunner:
             result.partitions = exchange.write_outputs(operators[-1].name, value)
         else:
             result.value = self._terminal_value(operators[-1], value)
+
+    def _run_script(self, path: Path, code: ScriptCode, order: WorkOrder) -> None:
+        if not code.starts_queries:
+            returned_by(run_script, path, code.args)
+            return
+        # As for applications in jars.
+        from runtime.taskexecutor.slot_process.script_streams import ScriptStreams
+
+        ScriptStreams(order, self._attachment.ensure).run(lambda: returned_by(run_script, path, code.args))
 
     def _run_query(
         self,

@@ -12,8 +12,10 @@ from runtime.common.waiting import Waiting, WaitingKind
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints, CheckpointStatus
 from runtime.gateways.job_master import CheckpointAnswer, CheckpointAnswered, TaskProgresses, TriggerCheckpoint
 from runtime.gateways.task import TaskProgress
+from runtime.jobgraph.graph import Artifact, JobGraph, JobVertex, Operator, OperatorKind, ScriptCode, vertex_id_of
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.jobgraph.savepoints import QueryRestoreSettings, SavepointRestoreSettings, parse_query_settings
+from runtime.jobgraph.validate_streams import stream_problems
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettings
@@ -100,6 +102,35 @@ def test_a_failure_of_user_code_restarts_a_query() -> None:
     job.report(second, E.FAILED, failure=user_failure())
     job.result_durable()
     assert job.core.summary().status is JobStatus.FAILED, "the strategy allows one"
+
+
+def streaming_script(*, starts_queries: bool = True) -> JobGraph:
+    """A job of one script."""
+    code = ScriptCode(script=Artifact.of_bytes("orders.py", b""), starts_queries=starts_queries)
+    operator = Operator(name="orders.py", kind=OperatorKind.SCRIPT, code=code)
+    vertex = JobVertex(id=vertex_id_of("orders.py"), name="orders.py", operators=(operator,), max_parallelism=1)
+    return JobGraph(name="orders", vertices=(vertex,))
+
+
+def test_a_failure_of_user_code_restarts_a_streaming_script() -> None:
+    job = JobMasterDriver(streaming_script(), failover=ONE_RESTART)
+    job.offer(1)
+    assert fail(job) is JobStatus.RUNNING
+    job = JobMasterDriver(streaming_script(starts_queries=False), failover=ONE_RESTART)
+    job.offer(1)
+    assert fail(job) is not JobStatus.RUNNING
+
+
+def test_a_streaming_script_has_the_type_and_no_savepoints() -> None:
+    assert streaming_script().job_type is JobType.STREAMING
+    assert streaming_script(starts_queries=False).job_type is JobType.BATCH
+    job = JobMasterDriver(streaming_script(), failover=ONE_RESTART)
+    job.offer(1)
+    assert job.core.archived().checkpoints is None
+    named = streaming_script().model_copy(update={"checkpoint_name": "orders"}).without_caches()
+    assert not list(stream_problems(named))
+    other = streaming_script(starts_queries=False).model_copy(update={"checkpoint_name": "orders"}).without_caches()
+    assert "has no effect" in "; ".join(stream_problems(other))
 
 
 def test_a_checkpoint_is_in_the_archive_also_when_the_job_has_ended() -> None:

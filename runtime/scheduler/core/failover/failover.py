@@ -144,8 +144,8 @@ class Failover:
         """True when a failure of user code in these tasks ends the job (R36)."""
         if self._user_failures == "final-when-exclusive":
             vertices = map(self._graph.vertex_of, executions)
-            # A streaming query goes on behind its last batch, so that a restart repeats nothing.
-            return any(vertex.is_exclusive and vertex.vertex.stream_sink is None for vertex in vertices)
+            # A streaming query goes on behind its last batch, so that a restart repeats nothing (R59, R63).
+            return any(vertex.is_exclusive and not vertex.vertex.runs_queries for vertex in vertices)
         return self._user_failures == "final"
 
     def _resumed(self, executions: Sequence[Execution], failure: FailureInfo, due: float, at: Moment) -> str:
