@@ -26,7 +26,12 @@ from airflow_flinklike.cli.job_arguments import (
     AllowNonRestoredState,
     ClaimModeText,
     FromSavepoint,
+    Jars,
+    Params,
+    PyFiles,
+    Quiet,
     RestartStrategyText,
+    Secrets,
     StatePartitions,
     Streaming,
     UserFailuresText,
@@ -153,28 +158,18 @@ def run(
     target: Annotated[str, typer.Argument(help=_TARGET)],
     args: Annotated[list[str] | None, typer.Argument(help="arguments of a script")] = None,
     parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", min=1, help="default parallelism")] = None,
-    param: Annotated[
-        list[str] | None, typer.Option("--param", help="k=v for the callable and ctx.params; v may be JSON")
-    ] = None,
+    param: Params = None,
     job_id: Annotated[str | None, typer.Option(help="choose the id: submitting again is harmless")] = None,
     detached: Annotated[bool, typer.Option("-d", "--detached", help="submit and return")] = False,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="show the end only: neither the tasks' output nor progress")
-    ] = False,
-    py_files: Annotated[
-        list[str] | None, typer.Option(help="comma-separated .py, .zip, .whl for PYTHONPATH; all that are given count")
-    ] = None,
+    quiet: Quiet = False,
+    py_files: PyFiles = None,
     files: Annotated[list[str] | None, typer.Option(help="comma-separated files for the working directory")] = None,
     archives: Annotated[list[str] | None, typer.Option(help="comma-separated archives, x.zip#alias")] = None,
-    jars: Annotated[
-        list[str] | None, typer.Option(help="comma-separated jars for the class path of the job's Spark")
-    ] = None,
+    jars: Jars = None,
     main_class: Annotated[str, typer.Option("--class", help="main class of an application in a jar")] = "",
     conf: Annotated[list[str] | None, typer.Option(help="Spark conf key=value")] = None,
     name: Annotated[str, typer.Option(help="name of the job")] = "",
-    secret: Annotated[
-        list[str] | None, typer.Option(help="name of a secret of the TaskManagers that the script gets")
-    ] = None,
+    secret: Secrets = None,
     streaming: Streaming = False,
     restart_strategy: RestartStrategyText = "",
     user_failures: UserFailuresText = "",

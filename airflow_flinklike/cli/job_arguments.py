@@ -42,3 +42,10 @@ StatePartitions = Annotated[
         help="partitions of the state that is restored, from now on: a number for all queries, UID=NUMBER for one"
     ),
 ]
+Params = Annotated[list[str] | None, typer.Option("--param", help="k=v for the callable and ctx.params; v may be JSON")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="show the end only: neither the tasks' output nor progress")]
+PyFiles = Annotated[
+    list[str] | None, typer.Option(help="comma-separated .py, .zip, .whl for PYTHONPATH; all that are given count")
+]
+Jars = Annotated[list[str] | None, typer.Option(help="comma-separated jars for the class path of the job's Spark")]
+Secrets = Annotated[list[str] | None, typer.Option(help="name of a secret of the TaskManagers that the script gets")]
