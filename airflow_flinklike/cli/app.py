@@ -196,13 +196,8 @@ def run(
     options = ScriptOptions(main_class, name, *given, is_streaming=streaming)
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
     loaded = with_configuration(with_restarts(loaded, restart_strategy, user_failures), configuration or ())
-    loaded = with_savepoint(
-        loaded,
-        from_savepoint,
-        claim_mode,
-        allow_non_restored_state=allow_non_restored_state,
-        state_partitions=state_partitions or (),
-    )
+    start = (from_savepoint, claim_mode, state_partitions)
+    loaded = with_savepoint(loaded, *start, allow_non_restored_state=allow_non_restored_state)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         origin = {"client": "flinklike run", "namespace": namespace, "traceparent": os.environ.get("TRACEPARENT", "")}

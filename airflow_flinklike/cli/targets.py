@@ -131,9 +131,9 @@ def with_savepoint(
     program: JobProgram,
     path: str,
     claim_mode_text: str,
+    state_partitions: Sequence[str] | None,
     *,
     allow_non_restored_state: bool,
-    state_partitions: Sequence[str] = (),
 ) -> JobProgram:
     """The job, started from a savepoint. A path of this host is made absolute. "" starts it from nothing.
 
@@ -152,7 +152,7 @@ def with_savepoint(
             path,
             claim_mode_text,
             allow_non_restored_state=allow_non_restored_state,
-            state_partitions=state_partitions,
+            state_partitions=state_partitions or (),
         )
     except PipelineError as error:
         options = {"claim mode": "--claim-mode", "state partitions": "--state-partitions"}

@@ -18,6 +18,7 @@ from airflow_flinklike.client import FlinklikeClient, new_job_id
 from runtime.common.states import JobStatus
 from tests.benchmarks.cluster import job_graph
 from tests.kit.browser.visit import chromium
+from tests.kit.checkpoint.query_directories import query_directory, saved
 from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
 from tests.kit.host.levels import reached
 from tests.kit.rest.flink_clients import distribution, flink, installed, java_program
@@ -88,6 +89,13 @@ def test_the_command_line(cluster: ScriptCluster, client: FlinklikeClient, tmp_p
     assert (code, f"{job} : nap (CANCELED)" in text) == (0, True), text
     code, text = told("cancel", "0" * 32)
     assert (code, "not found" in text) == (1, True), text
+    directory = tmp_path / "savepoints"
+    savepoint = saved(directory, query_directory(tmp_path / "query", batches=1), batch_id=0, job_id=job)
+    code, text = told("savepoint", "-d", savepoint.as_uri())
+    assert (code, "disposed" in text) == (0, True), text
+    assert list(directory.iterdir()) == []
+    code, text = told("savepoint", "-d", str(savepoint))
+    assert (code, "there is no savepoint at" in text) == (1, True), text
 
 
 def test_a_job_of_flink_is_refused_at_once(cluster: ScriptCluster, client: FlinklikeClient, tmp_path: Path) -> None:

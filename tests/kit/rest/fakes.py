@@ -107,6 +107,7 @@ from runtime.rest.access.audit import Audit, NoAudit
 from runtime.rest.access.sign_in import SignIn, bearer_of
 from runtime.rest.context import LeaderComponents, MetricsView, RestContext
 from runtime.security.principals import ADMIN
+from tests.kit.rest.disposals import FakeDisposals
 
 JOB = JobId("a" * 32)
 JOB_MASTER = Incarnation("b" * 32)
@@ -530,6 +531,7 @@ class RestFakes:
     """Everything behind one application."""
 
     def __init__(self) -> None:
+        self.disposals = FakeDisposals()
         self.dispatcher = FakeDispatcher()
         self.resource_manager = FakeResourceManager()
         self.blobs = FakeBlobs()
@@ -563,7 +565,15 @@ class RestFakes:
 
     def _leader(self) -> LeaderComponents | None:
         return (
-            LeaderComponents(self.dispatcher, self.resource_manager, self.blobs, self.jars, "jm-1:8081", self.events)
+            LeaderComponents(
+                self.dispatcher,
+                self.resource_manager,
+                self.blobs,
+                self.jars,
+                "jm-1:8081",
+                self.events,
+                self.disposals,
+            )
             if self.is_leading
             else None
         )

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from runtime.common.ids import JobId
-from runtime.gateways.operations import OperationKind, OperationState, StreamOperation
+from runtime.gateways.operations import OperationKind, OperationState, SavepointDisposal, StreamOperation
 from runtime.gateways.task_executor import SampledStack
 from tests.kit.rest.fakes import FakeTaskExecutor
 from tests.kit.rest.server import TOKEN, RestThread
@@ -37,6 +37,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /jars/upload": {"files": {"jarfile": ("etl.py", b"print(1)")}},
     "PATCH /jobs/:jobid/clientHeartbeat": {"json": {"expiredTimestamp": 0}},
     "POST /jobs/:jobid/savepoints": {"json": {"target-directory": "/s"}},
+    "POST /savepoint-disposal": {"json": {"savepoint-path": "/s/savepoint-1"}},
     "POST /jobs/:jobid/stop": {"json": {"targetDirectory": "/s"}},
 }
 
@@ -83,6 +84,8 @@ def rest(shared: RestThread, request: pytest.FixtureRequest) -> tuple[RestThread
     kind = OperationKind.CHECKPOINT if "checkpoints" in request.node.name else OperationKind.SAVEPOINT
     asked = StreamOperation("e" * 32, kind, OperationState.IN_PROGRESS, 1, 1000, "/s/savepoint-1")
     shared.do(lambda: shared.dispatcher.operations.update({(JOB, asked.trigger_id): asked}))
+    disposed = SavepointDisposal("e" * 32, "/s/savepoint-1", OperationState.IN_PROGRESS, 1000)
+    shared.do(lambda: shared.fakes.disposals.stored.update({disposed.trigger_id: disposed}))
     headers = {"authorization": f"Bearer {TOKEN}"}
     stored = httpx.post(f"{shared.address}/jars/upload", headers=headers, **BODIES["POST /jars/upload"])
     return shared, stored.json()["filename"].rpartition("/")[2]

@@ -10,10 +10,11 @@ import httpx
 import pytest
 from starlette.types import Scope
 
-from runtime.gateways.operations import OperationState, SavepointDisposal
+from runtime.gateways.operations import OperationState
 from runtime.rest.access.sign_in import bearer_of
 from runtime.rest.app import create_app
 from runtime.security.principals import ADMIN, Principal, Role
+from tests.kit.rest.disposals import FakeDisposals
 from tests.kit.rest.fakes import RestFakes
 
 pytestmark = pytest.mark.asyncio
@@ -26,20 +27,9 @@ PEOPLE = {
 }
 
 
-class Disposals:
-    def __init__(self) -> None:
-        self.stored: dict[str, SavepointDisposal] = {}
-
-    async def request(self, disposal: SavepointDisposal, /) -> SavepointDisposal:
-        return self.stored.setdefault(disposal.trigger_id, disposal)
-
-    async def find(self, trigger_id: str, /) -> SavepointDisposal | None:
-        return self.stored.get(trigger_id)
-
-
 @pytest.fixture
-def disposals() -> Disposals:
-    return Disposals()
+def disposals() -> FakeDisposals:
+    return FakeDisposals()
 
 
 def sign_in(scope: Scope) -> Principal | None:
@@ -47,7 +37,7 @@ def sign_in(scope: Scope) -> Principal | None:
 
 
 @asynccontextmanager
-async def signed_in(who: str, disposals: Disposals | None, below: str = "") -> AsyncIterator[httpx.AsyncClient]:
+async def signed_in(who: str, disposals: FakeDisposals | None, below: str = "") -> AsyncIterator[httpx.AsyncClient]:
     fakes = RestFakes()
     leading = fakes.context().components
     context = replace(fakes.context(), leader=lambda: replace(leading, disposals=disposals), savepoint_directory=below)
@@ -58,7 +48,7 @@ async def signed_in(who: str, disposals: Disposals | None, below: str = "") -> A
         yield client
 
 
-async def test_a_disposal_is_asked_for_and_asked_about(disposals: Disposals) -> None:
+async def test_a_disposal_is_asked_for_and_asked_about(disposals: FakeDisposals) -> None:
     async with signed_in("admin", disposals) as http:
         answer = await http.post("/savepoint-disposal", json={"savepoint-path": "file:/s/savepoint-1"})
         assert answer.status_code == 200, answer.text
@@ -77,7 +67,7 @@ async def test_a_disposal_is_asked_for_and_asked_about(disposals: Disposals) -> 
         assert (missing.status_code, "no savepoint disposal operation" in missing.text) == (404, True)
 
 
-async def test_whose_savepoints_may_go(disposals: Disposals) -> None:
+async def test_whose_savepoints_may_go(disposals: FakeDisposals) -> None:
     for who, submitter, namespace in (("sam", "sam", "team-a"), ("olga", "", "team-a")):
         async with signed_in(who, disposals) as http:
             body = {"savepoint-path": "/s/savepoint-1", "triggerId": ID}
@@ -93,7 +83,7 @@ async def test_whose_savepoints_may_go(disposals: Disposals) -> None:
         disposals.stored.clear()
 
 
-async def test_paths_that_nobody_looks_at(disposals: Disposals) -> None:
+async def test_paths_that_nobody_looks_at(disposals: FakeDisposals) -> None:
     async with signed_in("admin", disposals, below="file:///s") as http:
         for path, says in (
             ("", "is no savepoint"),
