@@ -32,7 +32,8 @@ def _rows(vertex: Mapping[str, Any], now_millis: int) -> Iterator[tuple[str, ...
         if not subtask["queries"]:
             yield (name, f"none yet, {subtask['status']}", *[""] * (len(_HEAD) - 2))
         for query in subtask["queries"]:
-            yield _row(name, query, now_millis, _stalled(subtask, query, now_millis))
+            named = name if vertex["uid"] else query.get("name") or name  # a script starts several
+            yield _row(named, query, now_millis, _stalled(subtask, query, now_millis))
 
 
 def _stalled(subtask: Mapping[str, Any], query: Mapping[str, Any], now_millis: int) -> str:

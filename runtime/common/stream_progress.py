@@ -61,7 +61,7 @@ class StreamProgress:
     `has_triggered`: its first trigger is over, so that it has restored what it began with. `committed_batch`: the last
     batch that its directory has for good; None before the first, and where Spark commits later than it tells
     (`asyncProgressTrackingEnabled`). `busy_since_millis`: since when it is in one trigger, once that takes ten seconds;
-    0 before, and while it waits for the next one.
+    0 before, and while it waits for the next one. `name`: as Spark knows it, "" before the first batch.
     """
 
     query_id: str
@@ -82,3 +82,4 @@ class StreamProgress:
     is_idle: bool = False
     committed_batch: int | None = None
     busy_since_millis: int = 0
+    name: str = ""

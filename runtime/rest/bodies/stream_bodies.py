@@ -76,6 +76,7 @@ def _query(one: StreamProgress) -> schema.StreamQuery:
         "has-triggered": one.has_triggered,
         "idle": one.is_idle,
         "busy-since": one.busy_since_millis,
+        "name": one.name,
     }
 
 

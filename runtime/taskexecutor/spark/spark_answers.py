@@ -77,7 +77,7 @@ def read_progress(value: Any) -> dict[str, SparkProgress]:
 def _is_query(stream: StreamProgress) -> bool:
     told = _fields_of(stream)
     numbers = [value for value in told.values() if isinstance(value, int | float)]
-    texts = [stream.query_id, stream.run_id, *(phase.name for phase in stream.phases)]
+    texts = [stream.query_id, stream.run_id, stream.name, *(phase.name for phase in stream.phases)]
     return (
         all(-1 <= number < _PROGRESS_MAX for number in numbers)
         and len(stream.phases) <= _PHASES_MAX

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from runtime.common.printable import printable
 from runtime.common.stream_progress import NO_BATCH, StreamPhase, StreamProgress
 
 QUERIES_MAX = 20
@@ -51,6 +52,7 @@ def _progress(told: Mapping[str, Any]) -> StreamProgress:
         has_triggered=bool(told["has_triggered"]),
         is_idle=bool(told["is_idle"]),
         busy_since_millis=int(told["busy_since"]),
+        name=printable(str(spark.get("name") or ""))[:_NAME_LENGTH_MAX],
         committed_batch=None if (committed := int(told["committed"])) == NO_BATCH else committed,
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_flinklike import Pipeline, Stream
+from airflow_flinklike import Pipeline, Stream, script_job
+from airflow_flinklike.api.application import application_job
 from airflow_flinklike.api.streaming import Trigger, ancestors, is_batch_function, trigger_of
 from airflow_flinklike.exceptions import PipelineError
 from runtime.common.errors import InvalidInputError
@@ -236,3 +238,12 @@ def test_a_name_and_a_savepoint_are_two_places_to_go_on_from() -> None:
     both = pipeline.job_graph().model_copy(update={"savepoint": settings})
     with pytest.raises(InvalidInputError, match="cannot be started from a savepoint: leave out one of them"):
         check_job_graph(both.without_caches())
+
+
+def test_a_script_that_streams_says_so_in_its_graph(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text("print(1)\n")
+    graph = script_job(tmp_path / "orders.py", streaming=True).build().graph
+    assert graph.job_type is JobType.STREAMING
+    assert "starts_queries" not in script_job(tmp_path / "orders.py").build().graph.canonical_json().decode()
+    with pytest.raises(PipelineError, match="is a jar"):
+        application_job("orders.jar", streaming=True)

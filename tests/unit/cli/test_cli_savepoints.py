@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.checkpoint.savepoint.savepoint_files import read_savepoint
+from runtime.common.states import JobType
 from runtime.jobgraph.savepoints import ClaimMode, SavepointRestoreSettings
 from tests.kit.checkpoint.query_directories import query_directory, saved, sink_directory
 from tests.kit.control_plane.streaming_jobs import streaming_job
@@ -78,6 +79,14 @@ def test_a_job_without_queries_has_nothing_to_restore(flinklike: RunCommand, tmp
     (tmp_path / "etl.py").write_text("print(1)")
     done = flinklike("run", "-s", "/s", str(tmp_path / "etl.py"))
     assert (done.code, "the job has no streaming query" in done.err) == (1, True), done.err
+
+
+def test_a_script_may_stream(flinklike: RunCommand, server: RestThread, graph: Path, tmp_path: Path) -> None:
+    (tmp_path / "etl.py").write_text("print(1)")
+    assert flinklike("run", "-d", "--streaming", str(tmp_path / "etl.py")).code == 0
+    assert server.dispatcher.graph().job_type is JobType.STREAMING
+    done = flinklike("run", "-d", "--streaming", str(graph))
+    assert (done.code, "takes no --streaming" in done.err) == (1, True), done.err
 
 
 def test_a_savepoint_is_inspected(flinklike: RunCommand, savepoint: Path) -> None:

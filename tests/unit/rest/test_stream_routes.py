@@ -34,6 +34,7 @@ QUERY = {
     "has-triggered": True,
     "idle": False,
     "busy-since": 0,
+    "name": "",
 }
 
 pytestmark = pytest.mark.asyncio

@@ -54,3 +54,19 @@ def test_a_query_that_commits_later_than_it_tells() -> None:
 def test_a_script_with_very_many_queries() -> None:
     found = streams_by_tag([*(told(SPARK) for _ in range(QUERIES_MAX + 5)), told(SPARK, "other")])
     assert (len(found["t"]), len(found["other"])) == (QUERIES_MAX, 1)
+
+
+def test_a_name_is_told_as_spark_knows_it() -> None:
+    base = {
+        "tag": "t",
+        "query_id": "q",
+        "run_id": "r",
+        "batches": 1,
+        "rows": 1,
+        "has_triggered": True,
+        "is_idle": False,
+    }
+    told = [{**base, "busy_since": 0, "committed": 0, "progress": {"name": name}} for name in ("ord\ners", None)]
+    first, second = streams_by_tag(told)["t"]
+    assert "\n" not in first.name
+    assert (first.name[:3], second.name) == ("ord", "")

@@ -24,12 +24,14 @@ StreamQuery = TypedDict(
         "has-triggered": bool,
         "idle": bool,
         "busy-since": int,
+        "name": str,
     },
 )
 """As of its last completed batch. `batch-id` -1: none yet. `backlog` -1: the sources do not say what is left.
 
 `batches` and `rows` are those of the attempt. `watermark` and `progressed` 0: there is none, or not yet. `busy-since`:
-when the trigger began that it is in, 0 as long as that takes less than ten seconds.
+when the trigger began that it is in, 0 as long as that takes less than ten seconds. `name`: as
+Spark knows it, "" before the first batch.
 """
 
 StreamsOfSubtask = TypedDict(

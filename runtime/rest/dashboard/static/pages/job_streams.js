@@ -51,7 +51,10 @@ export const streamsTab = {
 function queriesOf(vertex, subtask) {
   const name = vertex.uid || vertex.name;
   if (!subtask.queries.length) return [{ name, subtask, query: null, key: `${vertex.id} ${subtask.subtask}` }];
-  return subtask.queries.map((/** @type {any} */ query) => ({ name, subtask, query, key: query["run-id"] }));
+  return subtask.queries.map((/** @type {any} */ query) => {
+    const named = vertex.uid ? name : query.name || name; // a script starts several
+    return { name: named, subtask, query, key: query["run-id"] };
+  });
 }
 
 /** A value is kept once for each batch, so that the lines say how batches went. @param {any[]} told */
