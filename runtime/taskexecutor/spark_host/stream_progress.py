@@ -52,7 +52,7 @@ def _progress(told: Mapping[str, Any]) -> StreamProgress:
         has_triggered=bool(told["has_triggered"]),
         is_idle=bool(told["is_idle"]),
         busy_since_millis=int(told["busy_since"]),
-        name=printable(str(spark.get("name") or ""))[:_NAME_LENGTH_MAX],
+        name=" ".join(printable(str(spark.get("name") or "")).split())[:_NAME_LENGTH_MAX],
         committed_batch=None if (committed := int(told["committed"])) == NO_BATCH else committed,
     )
 
