@@ -1,7 +1,8 @@
 """A stream from Airflow: orders come as files, two queries work on them, and a batch job checks what they wrote.
 
 One query keeps a window of each minute and shop until its watermark has passed, and appends it to a table; the other
-one keeps each order in a database, a batch at a time, and a batch that is repeated replaces what it had written.
+one keeps each order in a database, a batch at a time, and a batch that is repeated replaces what it had written. The
+stream is stopped with a savepoint, from which another job could go on (`from_savepoint` of FlinklikeSubmitOperator).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from airflow.sdk import Param, dag, task
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.operators.cancel import FlinklikeCancelOperator
+from airflow_flinklike.operators.savepoint import FlinklikeStopOperator
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from airflow_flinklike.sensors.stream import FlinklikeStreamSensor
 
@@ -168,9 +170,13 @@ def stream_orders() -> None:
         poke_interval=1,
         timeout=600,
     )
-    stop = FlinklikeCancelOperator(task_id="stop", job_id=STREAM, trigger_rule="all_done")
+    # A retry finds the stop that an earlier try has asked for. Its value is the path of the savepoint.
+    savepoints = "{{ ti.xcom_pull(task_ids='prepare')['landing'] }}-savepoints"
+    stop = FlinklikeStopOperator(task_id="stop", job=STREAM, savepoint=savepoints, drain=True, retries=2)
+    # Where anything before has failed, no job stays behind.
+    cancel = FlinklikeCancelOperator(task_id="cancel", job_id=STREAM, trigger_rule="all_done")
     checked = compare(places)  # type: ignore[call-arg, arg-type]  # spark is filled in
-    places >> stream >> come >> [windows, kept] >> stop >> checked
+    places >> stream >> come >> [windows, kept] >> stop >> [cancel, checked]
 
 
 stream_orders()

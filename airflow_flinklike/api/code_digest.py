@@ -49,15 +49,23 @@ def _of_artifact(artifact: Artifact) -> tuple[str, str]:
 def _code_of(operator: Operator, program: JobProgram) -> Any:
     match operator.code:
         case PickledCode() as code:
-            return cloudpickle.loads(code.payload())
+            return _loaded(code.payload())
         case BlobCode(blob=blob):
-            return cloudpickle.loads(b"".join(program.uploads[blob.sha256].chunks()))
+            return _loaded(b"".join(program.uploads[blob.sha256].chunks()))
         case ScriptCode(script=script, builder_conf=conf):
             return _of_artifact(script), conf
         case JarCode(jar=jar, main_class=main_class):
             return _of_artifact(jar), main_class
         case code:
             return code.model_dump(mode="json")
+
+
+def _loaded(data: bytes) -> Any:
+    """The function. One that this process cannot load counts by its error, since its bytes differ in each build."""
+    try:
+        return cloudpickle.loads(data)
+    except Exception as error:  # noqa: BLE001 - objects of user code raise what they like
+        return f"cannot be loaded: {type(error).__name__}"
 
 
 class _Parts:

@@ -104,8 +104,9 @@ def test_a_stream_is_fed_watched_stopped_and_checked(airflow_database: None, clu
     assert found["orders"] == xcom(run, "orders_come") == 301
     assert found["windows"] >= 3 * 9, "ten minutes of three shops, of which the ends may be cut"
     assert xcom(run, "orders_are_kept")["ledger"]["rows"] == 301
-    assert jobs_of(cluster, "orders-as-they-come") == ["CANCELED"]
-    assert xcom(run, "stop") == {xcom(run, "stream"): "CANCELED"}
+    assert jobs_of(cluster, "orders-as-they-come") == ["FINISHED"]
+    assert (Path(xcom(run, "stop")) / "_metadata").is_file()
+    assert xcom(run, "cancel") == {xcom(run, "stream"): "FINISHED"}
 
 
 def test_each_run_reads_what_has_come_since_the_one_before(airflow_database: None, cluster: ScriptCluster) -> None:

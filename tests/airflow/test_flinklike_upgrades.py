@@ -82,6 +82,16 @@ def test_what_is_no_option_is_refused_when_the_dag_is_parsed() -> None:
         submit(configuration={"execution.checkpointing.interval": True})
 
 
+def test_a_script_may_stream(rest: FakeCluster, tmp_path: Any) -> None:
+    (tmp_path / "hang.py").write_text("print(1)\n")
+    given: Any = {"task_id": "run", "application": str(tmp_path / "hang.py"), "wait_for": "running"}
+    FlinklikeSubmitOperator(streaming=True, **given).execute(context())
+    (vertex,) = only_job(rest)[1].graph["vertices"]
+    assert vertex["operators"][0]["code"]["starts_queries"]
+    with pytest.raises(PipelineError, match="streaming is for application="):
+        submit(streaming=True)
+
+
 def test_a_job_is_started_from_a_savepoint(rest: FakeCluster) -> None:
     fields: Any = {"from_savepoint": "/s/savepoint-1", "allow_non_restored_state": True, "claim_mode": "claim"}
     submit(wait_for="running", **fields).execute(context())
