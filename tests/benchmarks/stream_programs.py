@@ -32,3 +32,9 @@ def stamp(ctx: Any, batch: Any, batch_id: int) -> None:
 def drop(ctx: Any, batch: Any, batch_id: int) -> None:
     """Nothing."""
     del ctx, batch, batch_id
+
+
+def counts(ctx: Any, rates: Any) -> Any:
+    """State that grows with each batch."""
+    del ctx
+    return rates.groupBy((rates.value % 1000).alias("key")).count()

@@ -18,7 +18,7 @@ from tests.kit.spark.spark_box import QUICK_JVM
 
 CLUSTER = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 SPARK = [*CLUSTER, pytest.mark.spark, pytest.mark.timeout(1500)]
-SPARK_NAMES = ("slot-memory", "spark", "start", "environments", "streaming")
+SPARK_NAMES = ("slot-memory", "spark", "start", "environments", "streaming", "stream-restarts")
 
 EXPECTED: Mapping[str, tuple[str, ...]] = {
     "no-op": (
@@ -95,6 +95,7 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "plain Spark, warm session: stop to the first batch of the next start p50",
         "CPU of the TaskManager with 2 idle queries that look each second",
     ),
+    "stream-restarts": ("restarts of a query with state",),
     "etcd-writes": ("guarded put, grouped, 16 callers: per second", "no-op job, 1 callers: etcd transactions"),
 }
 MARKS: Mapping[str, list[pytest.MarkDecorator]] = {

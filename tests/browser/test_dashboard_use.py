@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from functools import partial
 
 import httpx
@@ -379,6 +380,17 @@ def test_the_figures_of_queries_are_live(visit: Visits, cluster: Cluster) -> Non
         expect(person.page.locator("tbody tr").first.locator("td").nth(3)).to_have_text(str(batch), timeout=15_000)
     points = person.page.locator(".sparkline polyline").first.get_attribute("points") or ""
     assert len(points.split()) == 3, "one point for each batch that was seen"
+
+
+def test_a_query_that_stalls_says_so_and_for_how_long(visit: Visits, cluster: Cluster) -> None:
+    job = cluster.rest.do(cluster.board.streaming)
+    person = visit()
+    person.open(f"ui/jobs/{job}/streams", ".sparkline")
+    expect(person.page.locator("text=stalled for")).to_have_count(0)
+    cluster.rest.do(partial(cluster.board.stall, job, int(time.time() * 1000) - 3_600_000))
+    cell = person.page.locator("tbody tr").nth(1).locator(".state.bad")
+    expect(cell).to_have_text(re.compile(r"stalled for 1 h.*, 3 of 8 tasks of Spark"), timeout=15_000)
+    assert "execution.streaming.stall-timeout" in (cell.get_attribute("title") or "")
 
 
 def test_a_checkpoint_is_chosen(visit: Visits, cluster: Cluster) -> None:

@@ -178,6 +178,17 @@ class Board:
         first = replace(first, current=replace(first.current, streams=streams))
         self.show(replace(graph, vertices=(replace(one, subtasks=(first, *one.subtasks[1:])),)))
 
+    def stall(self, job_id: JobId, since: int) -> None:
+        """The second query of a streaming job has been in one trigger since then, in the middle of its Spark tasks."""
+        graph = self._dispatcher.graphs[job_id]
+        (one,) = graph.vertices
+        first, second, *others = one.subtasks
+        current = second.current
+        progress = ArchivedProgress(0.0, "", 1, 1, 3, 8)
+        streams = (replace(current.streams[0], busy_since_millis=since),)
+        second = replace(second, current=replace(current, streams=streams, progress=progress))
+        self.show(replace(graph, vertices=(replace(one, subtasks=(first, second, *others)),)))
+
     @staticmethod
     def _of(subtask: int) -> ExecutionState:
         return ExecutionState.FINISHED if subtask < 300 else ExecutionState.RUNNING
