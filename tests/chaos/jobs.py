@@ -211,7 +211,7 @@ def _spark(random: Random, _directory: Path) -> ChaosJob:
 
 def _stream(random: Random, directory: Path) -> ChaosJob:
     """Two queries, each with a source of its own, that end when all is read: a file sink, and batches by number."""
-    rows = Rows(_somewhere(random, directory), random.randint(15, 30))
+    rows = Rows(_somewhere(random, directory), random.randint(5, 10))
     job = ChaosJob(STREAM, Pipeline(STREAM), Expected(), stream=rows)
     for sink in SINKS:
         reads = f"read {sink}"
