@@ -20,6 +20,7 @@ from runtime.common.errors import (
     InvalidInputError,
     NotFoundError,
     RetryableError,
+    StaleTokenError,
     UnavailableError,
 )
 from runtime.common.ids import JobId
@@ -114,7 +115,7 @@ class SavepointDisposals:
                 return
             try:
                 await self._go_on(one, term)
-            except ConflictError as error:
+            except (ConflictError, StaleTokenError) as error:
                 logger.info("savepoint %s: %s", one.disposal.path, error)  # the leader has it
 
     async def _go_on(self, stored: StoredDisposal, term: Term) -> None:
@@ -128,7 +129,7 @@ class SavepointDisposals:
                 logger.warning("savepoint %s is not deleted yet: %s", stored.disposal.path, error)
                 return
             await self._end(stored, OperationState.FAILED, str(error))
-        except ConflictError:
+        except (ConflictError, StaleTokenError):
             raise
         except FlinklikeError as error:
             await self._end(stored, OperationState.FAILED, str(error))

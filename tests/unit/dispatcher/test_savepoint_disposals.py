@@ -10,7 +10,7 @@ import pytest
 
 from runtime.aio.clock import LoopClock, SystemClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.common.errors import ConflictError, FlinklikeError, UnavailableError
+from runtime.common.errors import ConflictError, FlinklikeError, StaleTokenError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.savepoint_disposals import PATIENCE_MILLIS, SavepointDisposals, Term
@@ -158,6 +158,13 @@ async def test_what_there_is_none_of_is_told(scene: Scene) -> None:
 async def test_any_task_manager_that_reaches_it_deletes_it(scene: Scene, tmp_path: Path) -> None:
     scene.task_managers = {"tm:1": TaskManager(UnavailableError("gone")), "tm:2": TaskManager()}
     assert (await scene.dispose()).state is OperationState.COMPLETED
+    assert not scene.path.exists()
+
+
+async def test_who_leads_no_more_fails_nothing(scene: Scene) -> None:
+    scene.task_managers = {"tm:1": TaskManager(StaleTokenError("only a leader calls a TaskManager"))}
+    assert (await scene.dispose()).state is OperationState.IN_PROGRESS
+    await scene.leader().activate()
     assert not scene.path.exists()
 
 
