@@ -25,6 +25,8 @@ from tests.benchmarks.measure import Report, Target, job_prefix
 _CODE = "tests.benchmarks.stream_programs"
 _WARM_UP = 5
 _LONGEST = 120.0
+_MAINTENANCE = 180.0
+"""Seconds after which Spark has unloaded the state stores of queries that have ended: it looks each minute."""
 _KEPT_CLASSES = {
     "state stores": "HDFSBackedStateStoreProvider",
     "queries": "execution.streaming.runtime.MicroBatchExecution",
@@ -55,6 +57,7 @@ async def _run(cluster: ScriptCluster, report: Report, rounds: int, seconds: flo
         while done < rounds if rounds else time.monotonic() - begun < seconds:
             await _restart(client, state / str(done))
             done += 1
+        await asyncio.sleep(0.0 if rounds else _MAINTENANCE)
     after = _counted(cluster)
     report.add("restarts of a query with state", done, "")
     for name, value in after.items():
