@@ -41,9 +41,6 @@ _LINE = re.compile(r"^\s*\d+:\s+(\d+)\s+(\d+)\s+(\S+)")
 
 def restarts(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     """Figures before and after; the difference is the leak."""
-    if shutil.which("jcmd") is None:
-        report.add("restarts: jcmd of a JDK is not installed, nothing was counted", 0, "")
-        return
     asyncio.run(_run(cluster, report, 2 if small else 0, 300.0))
 
 
@@ -90,19 +87,19 @@ def _counting(stamps: Path) -> JobGraph:
 
 
 def _counted(cluster: ScriptCluster) -> Mapping[str, float]:
-    """Of the TaskManager's driver JVM after a collection, and its processes."""
+    """Of the TaskManager's driver JVM after a collection, and its processes. Objects where there is a JDK's `jcmd`."""
     (parent,) = cluster.pids()["taskmanager"][:1]
     below = psutil.Process(parent).children(recursive=True)
     jvm = max((one for one in below if one.name() == "java"), key=lambda one: one.memory_info().rss)
-    command = ["jcmd", str(jvm.pid), "GC.class_histogram"]
+    found = {"threads": float(jvm.num_threads()), "processes": float(len(below))}
+    if (jcmd := shutil.which("jcmd")) is None:  # a JRE has none: objects are not counted
+        return found
+    command = [jcmd, str(jvm.pid), "GC.class_histogram"]
     histogram = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     live = [match.groups() for match in map(_LINE.match, histogram.splitlines()) if match]
-    found = {
-        name: float(sum(int(count) for count, _, of in live if of.endswith(wanted)))
-        for name, wanted in _KEPT_CLASSES.items()
-    }
-    heap = sum(int(size) for _, size, _ in live) / (1 << 20)
-    return {"threads": float(jvm.num_threads()), "heap MB": round(heap, 1), "processes": float(len(below)), **found}
+    for name, wanted in _KEPT_CLASSES.items():
+        found[name] = float(sum(int(count) for count, _, of in live if of.endswith(wanted)))
+    return {**found, "heap MB": round(sum(int(size) for _, size, _ in live) / (1 << 20), 1)}
 
 
 OPTIONS = {
