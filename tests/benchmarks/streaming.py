@@ -171,6 +171,7 @@ async def _savepoints(cluster: ScriptCluster, report: Report, rounds: int) -> No
         job_id, path = next(ids), ""
         await _first_batch(client, job_id, _saved(stamps), stamps, time.time())
         for _ in range(rounds):
+            await _all_run(client, job_id, 1)
             begun = time.time()
             await _operation(client, job_id, "savepoints", {"target-directory": target})
             made.append(time.time() - begun)
@@ -199,6 +200,7 @@ async def _operation(client: httpx.AsyncClient, job_id: str, what: str, body: di
         while True:
             found = (await client.get(f"/jobs/{job_id}/savepoints/{trigger_id}")).json()
             if found["status"]["id"] == "COMPLETED":
+                assert "location" in found["operation"], found
                 return str(urlsplit(found["operation"]["location"]).path)
             await asyncio.sleep(0.01)
 

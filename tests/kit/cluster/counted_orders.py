@@ -14,10 +14,12 @@ SCHEMA = "id long, at timestamp, shop string, cents long"
 _SHOPS = ("north", "south", "west")
 _BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 _IN_FILE = 20
+_PAUSE = 2.0
+"""The job reads four files in a batch, and a batch takes a second or more on a busy machine."""
 
 
 class Orders:
-    """Writes orders in `with`, a file every half second, and at the end one whose time closes all windows."""
+    """Writes orders in `with`, a file every two seconds, and at the end one whose time closes all windows."""
 
     def __init__(self, base: Path) -> None:
         self._landing = base / "landing"
@@ -27,7 +29,7 @@ class Orders:
         self.written = 0
 
     def _write(self) -> None:
-        while not self._is_over.wait(0.5):
+        while not self._is_over.wait(_PAUSE):
             self._put([_order(self.written + one) for one in range(_IN_FILE)])
 
     def _put(self, orders: list[dict[str, Any]]) -> None:
