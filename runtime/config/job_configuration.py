@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
@@ -30,6 +31,8 @@ _OPTIONS: Mapping[str, ConfigOption[Any]] = {
     )
 }
 _SHOWN_MAX = 80
+_ALIKE = 0.9
+"""Of 1: so alike are a key and the one that was mistyped."""
 
 
 def job_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
@@ -38,6 +41,9 @@ def job_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
         given = dict(islice(given.items(), len(_OPTIONS) + 1))  # one of them at least is unknown
     for key, text in given.items():
         option = _OPTIONS.get(key)
+        if option is None and (meant := get_close_matches(key[:_SHOWN_MAX], _OPTIONS, n=1, cutoff=_ALIKE)):
+            yield f"configuration: {key[:_SHOWN_MAX]!r} is no option, did you mean {meant[0]!r}?"
+            continue
         if option is None:
             known = ", ".join(sorted(_OPTIONS))
             yield f"configuration: {key[:_SHOWN_MAX]!r} is the cluster's, not a job's; a job may set {known}"
@@ -46,6 +52,15 @@ def job_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
             option.parse(text)
         except ValueError as error:
             yield f"configuration: {key}: {text[:_SHOWN_MAX]!r} is not valid: {error}"
+
+
+def script_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
+    """What has no effect for a script that starts its queries by itself: no checkpoints are recorded of them."""
+    if CHECKPOINT_INTERVAL.key in given:
+        yield (
+            f"configuration: {CHECKPOINT_INTERVAL.key} has no effect: checkpoints are recorded of the queries of a "
+            "pipeline, and not of those that a script starts, which go on from their own last batch"
+        )
 
 
 def checkpoint_settings(cluster: Configuration, job: Mapping[str, str]) -> CheckpointSettings:

@@ -7,7 +7,7 @@ the number of its values, because a few megabytes of brackets cost more than any
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,7 +19,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.ids import parse_job_id
 from runtime.common.spark_environments import SparkOffer, refused_static_conf
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
-from runtime.config.job_configuration import job_configuration_problems
+from runtime.config.job_configuration import job_configuration_problems, script_configuration_problems
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.limits import GRAPH_BYTES_MAX
@@ -98,8 +98,7 @@ def verify_graph(
     graph: JobGraph, job_id: str, offers: Sequence[SparkOffer], *, client: str, namespace: str
 ) -> VerifiedSubmit:
     """Check a graph whose form is known. Raises InvalidInputError with the problems (400)."""
-    configuration = job_configuration_problems(graph.configuration)
-    problems = (*_graph_problems(graph), *_refused_conf(graph, offers), *configuration)
+    problems = (*_graph_problems(graph), *_refused_conf(graph, offers), *_configuration_problems(graph))
     canonical = b"" if problems else graph.canonical_json()
     if len(canonical) > GRAPH_BYTES_MAX:
         problems = (f"job_graph: it has {len(canonical)} bytes, the limit is {GRAPH_BYTES_MAX}",)
@@ -113,6 +112,12 @@ def verify_graph(
         namespace=namespace,
     )
     return VerifiedSubmit(request, graph)
+
+
+def _configuration_problems(graph: JobGraph) -> Iterator[str]:
+    yield from job_configuration_problems(graph.configuration)
+    if any(vertex.is_streaming_script for vertex in graph.vertices):
+        yield from script_configuration_problems(graph.configuration)
 
 
 def _refused_conf(graph: JobGraph, offers: Sequence[SparkOffer]) -> list[str]:

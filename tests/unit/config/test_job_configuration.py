@@ -59,3 +59,8 @@ def test_every_problem_is_told() -> None:
 
 def test_very_many_options_are_refused_at_the_cost_of_a_few() -> None:
     assert 0 < len(list(job_configuration_problems({f"key-{number}": "" for number in range(100_000)}))) < 10
+
+
+def test_a_mistyped_option_is_no_option_of_the_cluster() -> None:
+    (problem,) = job_configuration_problems({"execution.checkpointing.intervall": "5 s"})
+    assert problem.endswith(" is no option, did you mean 'execution.checkpointing.interval'?")

@@ -3,14 +3,17 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
 
+from airflow_flinklike import script_job
 from runtime.common.errors import (
     BackpressureError,
+    InvalidInputError,
     MessageTooLargeError,
     OutcomeUnknownError,
     PermanentError,
@@ -23,6 +26,7 @@ from runtime.common.spark_environments import SparkOffer
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import FunctionReference, JobGraph, JobVertex, Operator, OperatorKind, vertex_id_of
 from runtime.rest.app import create_app
+from runtime.rest.routes.submission import verify_graph
 from tests.kit.rest.fakes import JOB, RestFakes, shown
 
 TOKEN = "secret"
@@ -455,3 +459,14 @@ async def test_token_and_size_are_checked_before_anything_else(fakes: RestFakes)
         assert (await client.post("/jobs", content=endless(), headers=headers)).status_code == 413
         assert (await client.post("/blobs/missing", content=endless(), headers=headers)).status_code == 413
         assert (await client.put(f"/blobs/{'1' * 64}", content=b"x" * 5000, headers=headers)).status_code == 201
+
+
+def test_an_interval_of_checkpoints_has_no_effect_for_queries_of_scripts(tmp_path: Path) -> None:
+    (tmp_path / "orders.py").write_text("print(1)\n")
+    interval = {"execution.checkpointing.interval": "5 s"}
+    graph = script_job(tmp_path / "orders.py", streaming=True, configuration=interval).build().graph
+    with pytest.raises(InvalidInputError, match="has no effect: checkpoints are recorded of the queries of a pipeline"):
+        verify_graph(graph, "a" * 32, (), client="", namespace="")
+    timeout = {"execution.checkpointing.timeout": "5 s"}
+    graph = script_job(tmp_path / "orders.py", streaming=True, configuration=timeout).build().graph
+    verify_graph(graph, "a" * 32, (), client="", namespace="")
