@@ -33,6 +33,7 @@ TABLE = (
 query = orders.writeStream.format("parquet").queryName("orders").trigger(availableNow=True).start(out)
 query.awaitTermination()
 print("batches", (query.lastProgress or {}).get("batchId"))
+print("stops others", spark.conf.get("spark.sql.streaming.stopActiveRunOnRestart"))
 """
 )
 RAISING = """
@@ -143,6 +144,7 @@ def test_a_query_without_a_location_has_one_of_its_name_and_goes_on_there(
     report, logs, _ = run(slots, job, TABLE, landing, out)
     assert report.state is ExecutionState.FINISHED, report.failure and report.failure.stack_trace
     assert "batches 0" in logs
+    assert "stops others false" in logs, "R59: a query of another job that runs is not ended for this one"
     put(landing, "2.json", range(3, 5))
     report, logs, _ = run(slots, job, TABLE, landing, out)  # another attempt, or the script of a job started again
     assert report.state is ExecutionState.FINISHED, report.failure and report.failure.stack_trace

@@ -42,6 +42,7 @@ _CHANGED = (
 
 WAREHOUSE = "spark.sql.warehouse.dir"
 
+_STOPS_ACTIVE_RUN = "spark.sql.streaming.stopActiveRunOnRestart"
 _FILES = {PY_FILES: "addPyFile", FILES: "addFile", ARCHIVES: "addArchive"}
 
 
@@ -249,9 +250,13 @@ class AttachedSpark:
             sys.stderr.write(f"a stream of this task has not stopped: {problem}\n")
         self._slot.cancelJobs("the task has stopped its Spark session")
 
-    def follow_streams(self) -> None:
-        """Have the JVM count what the streaming queries do that start from here on."""
+    def follow_streams(self, session: SparkSession | None = None) -> None:
+        """Have the JVM count what the streaming queries do that start from here on in this session, or in another one.
+
+        None of them ends a query of its id that runs, as Spark has it: it is refused (R59).
+        """
         self._slot.followStreams()
+        (session or self.spark).conf.set(_STOPS_ACTIVE_RUN, "false")
 
     def committed_batch(self, directory: str) -> int:
         """The last batch that is committed in the directory of a query, -1 for none."""

@@ -103,7 +103,7 @@ class ScriptStreams:
     def _prepare(self, writer: DataStreamWriter) -> str:
         """The directory of the query's state. Returns what the query is called. Raises TaskError."""
         attached = self._ensure()
-        attached.follow_streams()
+        attached.follow_streams(writer._df.sparkSession)  # noqa: SLF001 - Spark has no other way to it
         name, location, sink = _asked(writer)
         if location or sink in _WITHOUT_STATE:
             return name or location or sink

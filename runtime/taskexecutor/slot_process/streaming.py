@@ -35,8 +35,6 @@ _PARALLELISM = "_parallelism="
 _END_TIMEOUT_MILLIS = 10_000
 """How long Spark may take to tell its listeners of the end of a query."""
 _AVAILABLE_NOW = {"availableNow": True}
-_STOPS_OTHERS = "spark.sql.streaming.stopActiveRunOnRestart"
-"""Spark ends a query that runs for one that begins with the same id: here no job ends what is another's."""
 
 
 def run_query(
@@ -70,7 +68,6 @@ def run_query(
     if order.is_checkpoint_named:
         _keep_parallelism(order, spec, attached)
     attached.follow_streams()
-    attached.spark.conf.set(_STOPS_OTHERS, "false")
     directory = query_directory(order, spec)
     _require_state(attached, directory, sink.name, order.committed_batch)
 
