@@ -88,6 +88,9 @@ class MovingQueries:
         except (FlinklikeError, ValueError) as error:  # it may have ended, or its Spark: its report says so
             logger.info("the query of %s cannot be ended between two batches now: %s", attempt_id, error)
             return
+        finally:
+            if self._hold != hold:  # taken back meanwhile: a look that came behind that word holds the query again
+                queries.release(attempt_id, hold, finishes=False)
         if look.phase is QueryPhase.HELD and self._hold == hold:
             self._released.add(attempt_id)
             logger.info("%s: the query of %s has ended%s, and is released", why, attempt_id, _behind(look))

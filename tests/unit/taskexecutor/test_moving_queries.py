@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -33,6 +34,7 @@ class Queries(StreamQueries):
         self.lost: set[ExecutionAttemptId] = set()
         self.looks: Watch[list[tuple[ExecutionAttemptId, str]]] = Watch([])
         self.words: list[tuple[ExecutionAttemptId, str, bool]] = []
+        self.answers = Watch(True)  # noqa: FBT003 - while False, looks are on their way
 
     def endless(self) -> list[ExecutionAttemptId]:
         return list(self.phases)
@@ -43,6 +45,7 @@ class Queries(StreamQueries):
         if attempt_id in self.lost:
             message = "Spark is away"
             raise UnavailableError(message)
+        await self.answers.wait_until(bool)
         return StreamLook(self.phases[attempt_id], StreamPosition("query", self.batches[attempt_id]), "sink")
 
     def release(self, attempt_id: ExecutionAttemptId, hold: str, *, finishes: bool) -> None:
@@ -116,6 +119,22 @@ async def test_what_has_not_ended_goes_on_when_the_drain_is_taken_back(bench: Be
     assert not bench.moving.is_moving(attempt(2))
     bench.moving.begin("again")
     await bench.looked_at(2, "drain-2")
+
+
+@pytest.mark.asyncio
+async def test_a_look_on_its_way_when_the_drain_is_taken_back_is_followed_by_the_word(bench: Bench) -> None:
+    """It may come behind that word, and have the query held again for a drain that is none."""
+    bench.queries.answers.set(False)
+    bench.moving.begin("it drains")
+    await bench.looked_at(1, "drain-1")
+    bench.moving.take_back()
+    before = len(bench.queries.words)
+    bench.queries.answers.set(True)
+    for _ in range(100):
+        if len(bench.queries.words) > before:
+            break
+        await asyncio.sleep(0.01)
+    assert bench.queries.words[before:] == [(attempt(1), "drain-1", False)]
 
 
 @pytest.mark.asyncio
