@@ -34,7 +34,7 @@ class Queries(StreamQueries):
         self.lost: set[ExecutionAttemptId] = set()
         self.looks: Watch[list[tuple[ExecutionAttemptId, str]]] = Watch([])
         self.words: list[tuple[ExecutionAttemptId, str, bool]] = []
-        self.answers = Watch(True)  # noqa: FBT003 - while False, looks are on their way
+        self.answers = Watch(True)
 
     def endless(self) -> list[ExecutionAttemptId]:
         return list(self.phases)
