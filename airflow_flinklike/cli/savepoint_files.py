@@ -5,17 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from airflow_flinklike.cli import render
 from airflow_flinklike.cli.arguments import AsJson, show
 from airflow_flinklike.exceptions import FlinklikeClientError
-from runtime.checkpoint.savepoint import savepoint_files
-from runtime.checkpoint.savepoint.savepoint_form import Savepoint, SavepointQuery
 from runtime.common.errors import FlinklikeError
 from runtime.common.stream_progress import NO_BATCH
+
+if TYPE_CHECKING:
+    from runtime.checkpoint.savepoint.savepoint_form import Savepoint, SavepointQuery
 
 _HEAD = ("uid", "subtask", "batch", "watermark", "state rows", "files", "size", "offsets")
 _LIST_HEAD = ("savepoint", "job", "name", "made", "queries", "size")
@@ -40,13 +41,15 @@ def list_savepoints(
     place: Annotated[str, typer.Argument(help="directory of savepoints")], as_json: AsJson = False
 ) -> None:
     """List the savepoints in a directory. One that cannot be read is told on stderr, and makes the exit code 1."""
+    from runtime.checkpoint.savepoint.savepoint_files import read_savepoint, savepoints_in  # noqa: PLC0415
+
     directory = _path(place)
     found: list[tuple[Path, Savepoint]] = []
     problems = []
     try:
-        for path in savepoint_files.savepoints_in(directory):
+        for path in savepoints_in(directory):
             try:
-                found.append((path, savepoint_files.read_savepoint(path)))
+                found.append((path, read_savepoint(path)))
             except FlinklikeError as error:
                 problems.append(str(error))
     except OSError as error:
@@ -64,6 +67,8 @@ def list_savepoints(
 
 def dispose(place: Place) -> None:
     """Delete a savepoint, and nothing else: a directory that holds more is left as it is."""
+    from runtime.checkpoint.savepoint import savepoint_files  # noqa: PLC0415 - other commands start without it
+
     path = _path(place)
     try:
         savepoint_files.dispose(path)
@@ -74,10 +79,14 @@ def dispose(place: Place) -> None:
 
 
 def _path(place: str) -> Path:
+    from runtime.checkpoint.savepoint import savepoint_files  # noqa: PLC0415 - other commands start without it
+
     return savepoint_files.local_path(place) if place.startswith("file:") else Path(place)
 
 
 def _read(path: Path) -> Savepoint:
+    from runtime.checkpoint.savepoint import savepoint_files  # noqa: PLC0415 - other commands start without it
+
     try:
         return savepoint_files.read_savepoint(path)
     except OSError as error:

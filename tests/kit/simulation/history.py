@@ -312,8 +312,6 @@ class History:
     records: list[Record] = field(default_factory=list)
     isolation_seconds: int = 20
     """taskmanager.isolation-timeout of its cluster."""
-    base: str = ""
-    """The directory of its cluster, which has another name each time."""
     witness: Callable[[Applied], Happening | None] | None = None
     """Looks at what the store has applied, at that moment."""
 
@@ -326,5 +324,4 @@ class History:
     def digest(self) -> str:
         """Equal for equal histories."""
         text = "\n".join(f"{record.at!r} {record.process} {record.what!r}" for record in self.records)
-        text = text.replace(self.base, "") if self.base else text
         return hashlib.sha256(text.encode()).hexdigest()

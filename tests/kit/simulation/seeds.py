@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
 import logging
 import os
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
+import zlib
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,10 +84,41 @@ def keep(world: World) -> World:
 
 def run_seed(seed: int, kinds: frozenset[FaultKind] = SURVIVABLE, *, in_process: bool = False) -> Verdict:
     """A seed decides everything: the same one gives the same history. `in_process`: without JobMaster processes."""
-    directory = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory(dir=directory, prefix="flinklike-simulation-") as run:
-        return on_virtual_time(lambda loop: _live(loop, seed, kinds, Path(run), started, in_process=in_process))
+    with _directory_of(seed) as run:
+        started = time.perf_counter()
+        return on_virtual_time(lambda loop: _live(loop, seed, kinds, run, started, in_process=in_process))
+
+
+@contextmanager
+def _directory_of(seed: int) -> Iterator[Path]:
+    """The directory of a run. Histories have its path in them, so a seed has the same one each time.
+
+    Another run of the seed by this tree is waited for.
+    """
+    parent = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
+    tree = zlib.crc32(os.fsencode(Path(__file__).resolve()))
+    run = parent / f"flinklike-simulation-{os.getuid()}-{tree:08x}-{seed}"
+    with _locked(run.with_suffix(".lock")):
+        shutil.rmtree(run, ignore_errors=True)  # of a run that was killed
+        run.mkdir(mode=0o700)
+        try:
+            yield run
+        finally:
+            shutil.rmtree(run)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    while True:
+        with path.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists() or not os.path.samestat(path.stat(), os.fstat(lock.fileno())):
+                continue  # whoever had it before has deleted it
+            try:
+                yield
+            finally:
+                path.unlink()
+            return
 
 
 async def _live(

@@ -137,7 +137,7 @@ class World:
         self.loop = loop
         self.entropy = SeededEntropy(seed)
         self.keys = Keys.of_cluster("default")
-        self.history = History(isolation_seconds=shape.isolation_seconds, base=str(run), witness=Witness(self.keys))
+        self.history = History(isolation_seconds=shape.isolation_seconds, witness=Witness(self.keys))
         self.shape = shape
         self.network = Network(loop, self.entropy.child("network"))
         self.etcd_state = EtcdState(loop, self.history, EtcdTrouble(self.entropy.child("etcd-trouble")))
