@@ -129,7 +129,8 @@ AS_ROOT = "taskmanager.slots.uids"
 """What takes a Python that is open to all users: tests/process/test_slot_uids.py makes one."""
 WITH_SPARK = frozenset({"script-jobs.md", "spark-environments.md", "streaming.md"})
 """Pages whose commands are run by `test_documented_jobs`, `test_environments_of_jobs`, `test_jvms_of_jobs`, and by
-`test_savepoints`, `test_killed_orders` and `test_cli_savepoints` with jobs and paths in place of the words in capitals."""
+`test_savepoints`, `test_killed_orders` and `test_cli_savepoints` with jobs and paths in place of words in
+capitals."""
 HERE = {
     (*one.assignments.items(), *one.words): one
     for one in doc_commands()
