@@ -2,12 +2,12 @@
 # Checks and tests: bin/test.sh [--fast | --all] [pytest arguments]
 #   --fast  checks and tests without Spark, Airflow, etcd and processes; three to five minutes
 #   --all   all of them, and then the `extended` ones with nothing beside them; two hours more, or longer
-# Without arguments a twelfth of the files in tests/suite/rotated.txt runs, which one follows from the commit.
+# Without arguments a sixteenth of the files in tests/suite/rotated.txt runs, which one follows from the commit.
 # Parts of them:
 #   --changed [BASE]                  checks, and the tests that the changes since BASE (HEAD) need; under three minutes
 #   --repeat N [--load K] ARGUMENTS   the selected tests N times in random orders, beside K busy processes
 #   --coverage                        the light tests, and the floor of each component
-# Light tests run in four processes (some wait), with mypy and the build of the class archive beside them; then the heavy ones,
+# Light tests run in three processes, with mypy and the build of the class archive beside them; then the heavy ones,
 # which wait most of their time, in four lanes at once: with Airflow, with whole clusters and Spark, with Spark only, without a
 # JVM. Arguments go to all, but -m, which is taken.
 set -u
@@ -20,7 +20,7 @@ cd "$FLINKLIKE_HOME" || exit 1
 
 jvm='spark or airflow'
 heavy='etcd or process or slow'
-light=(-n 4 --ignore=tests/airflow --ignore=tests/spark) # none of those is light, and to collect them loads Airflow
+light=(-n 3 --ignore=tests/airflow --ignore=tests/spark) # none of those is light, and to collect them loads Airflow
 with_jvm=(--ignore=tests/unit --ignore=tests/tidy)       # none of those needs one, and to collect them takes ten seconds
 mode=''
 case "${1:-}" in
@@ -29,8 +29,8 @@ case "${1:-}" in
 esac
 share=() # of the rotated tests; who selects tests has all of them
 if [ -z "$mode$*" ] && commit="$(git rev-parse --short=8 HEAD 2> /dev/null)"; then
-  share=("--share=$((16#${commit:0:8} % 12))")
-  echo "Of the heavy tests in tests/suite/rotated.txt this run has share ${share[0]#--share=} (of 0 to 11, by its commit)."
+  share=("--share=$((16#${commit:0:8} % 16))")
+  echo "Of the heavy tests in tests/suite/rotated.txt this run has share ${share[0]#--share=} (of 0 to 15, by its commit)."
 fi
 failed=()
 FLINKLIKE_TEST_NOTES="$(mktemp "${TMPDIR:-/tmp}/flinklike-notes.XXXXXX")" # each pytest adds its own (tests/conftest.py)

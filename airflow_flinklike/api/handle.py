@@ -18,6 +18,7 @@ from airflow_flinklike.client import (
     local_ca,
     new_job_id,
 )
+from airflow_flinklike.client.model import NO_PLACE, QueuePlace
 from airflow_flinklike.client.retrying import needs_tls
 from runtime.common.ids import JobId, parse_job_id
 
@@ -73,6 +74,7 @@ def submit_program(
     job_id: str | None = None,
     token: str | None = None,
     token_file: str | None = None,
+    place: QueuePlace = NO_PLACE,
 ) -> JobHandle:
     """Upload the content that the cluster lacks, and submit. Raises JobRefusedError, ClusterUnavailableError, ..."""
     chosen = new_job_id() if job_id is None else parse_job_id(job_id)
@@ -81,7 +83,7 @@ def submit_program(
     found = token if token is not None else find_credential(token_file=token_file, certificate=certificate)
     client = FlinklikeClient(addresses, found, tls=tls)
     try:
-        client.submit(program.graph, job_id=chosen, contents=program.uploads, client="python")
+        client.submit(program.graph, job_id=chosen, contents=program.uploads, client="python", place=place)
     except BaseException:
         client.close()
         raise

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import Any, TypedDict
 
 from airflow_flinklike.api.artifacts import (
@@ -70,7 +71,9 @@ class JobOptions(TypedDict, total=False):
 def check_names(what: str, given: Mapping[str, Any], known: type) -> None:
     """Refuse options that the TypedDict `known` does not have, as Python refuses unknown keywords. Raises TypeError."""
     if unknown := sorted(given.keys() - known.__annotations__.keys()):
-        message = f"{what} got an unexpected keyword argument {unknown[0]!r}"
+        close = get_close_matches(unknown[0], known.__annotations__, n=1)
+        hint = f", did you mean {close[0]!r}?" if close else ""
+        message = f"{what} got an unexpected keyword argument {unknown[0]!r}{hint}"
         raise TypeError(message)
 
 

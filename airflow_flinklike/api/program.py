@@ -74,17 +74,21 @@ class Program(ABC):
         job_id: str | None = None,
         token: str | None = None,
         token_file: str | None = None,
+        queue: str = "",
+        priority: int = 0,
         detached: bool = False,
     ) -> JobHandle:
         """Submit to a cluster. Attached: return when the job is FINISHED, raise when it is not.
 
         `address` is `host:port` or a URL, several separated by commas; default $FLINKLIKE_ADDRESS, then
-        127.0.0.1:8081. The token is found as `airflow_flinklike.client.token` says.
+        127.0.0.1:8081. The token is found as `airflow_flinklike.client.token` says. `queue`: where the job waits for
+        slots, by `priority`, the highest first; default the queue of the token's principal.
         """
         from airflow_flinklike.api.handle import submit_program  # noqa: PLC0415 - building loads no HTTP client
+        from airflow_flinklike.client.model import QueuePlace  # noqa: PLC0415
 
-        program = self.build(params)
-        handle = submit_program(program, address, job_id=job_id, token=token, token_file=token_file)
+        program, place = self.build(params), QueuePlace(queue, priority)
+        handle = submit_program(program, address, job_id=job_id, token=token, token_file=token_file, place=place)
         if not detached:
             handle.result()
         return handle

@@ -47,6 +47,7 @@ def restore_settings(
 
 def restored_job(program: JobProgram, settings: SavepointRestoreSettings) -> JobProgram:
     """The job, started from a savepoint. Raises PipelineError for a job that cannot be."""
-    if problems := tuple(savepoint_problems(settings, program.graph.queries)):
+    is_of_script = any(vertex.is_streaming_script for vertex in program.graph.vertices)
+    if problems := tuple(savepoint_problems(settings, program.graph.queries, is_of_script=is_of_script)):
         raise PipelineError("; ".join(problems), problems)
     return replace(program, graph=program.graph.model_copy(update={"savepoint": settings}).without_caches())

@@ -29,7 +29,10 @@ def trigger_of(name: str, given: object) -> StreamTrigger | None:
         is_word = given == TriggerKind.AVAILABLE_NOW.value or given in _REFUSED
         given = {given: True} if is_word else {TriggerKind.PROCESSING_TIME.value: given}
     if not isinstance(given, Mapping) or len(given) != 1:
-        message = f"operator {name!r}: a trigger is an interval, 'availableNow', or one of Spark's with its value"
+        message = (
+            f"operator {name!r}: a trigger is an interval such as '10 seconds', 'availableNow', or one of Spark's with "
+            f"its value, {{'processingTime': '10 seconds'}}, not {str(given)[:80]!r}"
+        )
         raise PipelineError(message)
     ((key, value),) = given.items()
     if key in _REFUSED:

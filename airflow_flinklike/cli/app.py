@@ -24,6 +24,7 @@ from airflow_flinklike.cli.events import events
 from airflow_flinklike.cli.history import history
 from airflow_flinklike.cli.job_arguments import (
     AllowNonRestoredState,
+    CheckpointName,
     ClaimModeText,
     FromSavepoint,
     Jars,
@@ -39,6 +40,7 @@ from airflow_flinklike.cli.job_arguments import (
 from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.migrate import migrate
 from airflow_flinklike.cli.process_views import log_level, process_log, thread_dump
+from airflow_flinklike.cli.queues import queues
 from airflow_flinklike.cli.savepoint_group import savepoints, stop
 from airflow_flinklike.cli.spark_submit import as_conf_options
 from airflow_flinklike.cli.stream_queries import streams_of, streams_table
@@ -54,11 +56,12 @@ from airflow_flinklike.cli.targets import (
 )
 from airflow_flinklike.cli.tokens import tokens
 from airflow_flinklike.cli.top import top
-from airflow_flinklike.client import FlinklikeClient, new_job_id
+from airflow_flinklike.client import FlinklikeClient, QueuePlace, new_job_id
 from airflow_flinklike.client.token import NO_TOKEN
 from airflow_flinklike.exceptions import JobNotFoundError
 from runtime.common.ids import JobId, parse_job_id
 from runtime.common.restart_strategies import in_words
+from runtime.common.shares import PRIORITY_MAX, PRIORITY_MIN
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
 
@@ -83,6 +86,7 @@ app.command()(migrate)
 app.command("open")(open_dashboard)
 app.command()(history)
 app.command()(events)
+app.command()(queues)
 app.command()(checkpoints)
 app.command()(stop)
 app.command()(top)
@@ -171,6 +175,7 @@ def run(
     name: Annotated[str, typer.Option(help="name of the job")] = "",
     secret: Secrets = None,
     streaming: Streaming = False,
+    checkpoint_name: CheckpointName = "",
     restart_strategy: RestartStrategyText = "",
     user_failures: UserFailuresText = "",
     from_savepoint: FromSavepoint = "",
@@ -179,6 +184,8 @@ def run(
     state_partitions: StatePartitions = None,
     configuration: Configuration = None,
     namespace: Annotated[str, typer.Option(help="whose job it is; without it the namespace of the token")] = "",
+    queue: Annotated[str, typer.Option(help="where it waits for slots; without it that of its submitter")] = "",
+    priority: Annotated[int, typer.Option(min=PRIORITY_MIN, max=PRIORITY_MAX, help="in its queue, highest first")] = 0,
     address: Address = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
@@ -193,7 +200,7 @@ def run(
     """
     _tell_of_misplaced(target, args or [])
     given = [one or () for one in (args, py_files, files, archives, jars, conf, secret)]
-    options = ScriptOptions(main_class, name, *given, is_streaming=streaming)
+    options = ScriptOptions(main_class, name, *given, is_streaming=streaming, checkpoint_name=checkpoint_name)
     loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
     loaded = with_configuration(with_restarts(loaded, restart_strategy, user_failures), configuration or ())
     start = (from_savepoint, claim_mode, state_partitions)
@@ -201,7 +208,8 @@ def run(
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         origin = {"client": "flinklike run", "namespace": namespace, "traceparent": os.environ.get("TRACEPARENT", "")}
-        submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, **origin)
+        place = QueuePlace(queue, priority)
+        submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, place=place, **origin)
         sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")
         # From here on the job runs on, also without a JobManager or a reader of this output.
         with lasting_streams():

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from rich.console import Console, Group
@@ -37,6 +37,11 @@ ATTACHED_RETRY_SECONDS = 300.0
 SIGNED_OUT = 4
 """The exit code when the token is not accepted any more: the job runs on, its end is unknown here."""
 
+_NO_FILE = (
+    re.compile(r"No such file or directory: '(?P<name>[^'\n]{1,200})'"),
+    re.compile(r"\[PATH_NOT_FOUND\].{0,80}file:/\S{1,500}/jobs/[0-9a-f]{32}/work/(?P<name>\S{1,200}?)\.(?:\s|$)"),
+)
+"""What a script says that misses a file: Python, and Spark of a path in the job's working directory."""
 _NO_MODULE = re.compile(r"No module named '(?P<name>\w+)'")
 _SUPPRESSED, _CAUSED_BY = "Recovery is suppressed: ", "\nCaused by: "
 
@@ -212,7 +217,14 @@ def _report(
 
 
 def left_beside(script: Path, sentence: str) -> str:
-    """Advice when a missing module lies beside the script, since only the script is sent; else ""."""
+    """Advice when a missing module or file lies beside the script, since only the script is sent; else ""."""
+    if missing := next((found for pattern in _NO_FILE if (found := pattern.search(sentence))), None):
+        name = missing["name"]
+        places = (script.parent / name, Path(name).absolute())
+        file = next((place for place in places if place.exists()), None)
+        if file is not None and not PurePath(name).is_absolute():
+            send = f"send it with --files {shlex.quote(str(file))}, or " if file.is_file() else ""
+            return f"{file} is here, and the script runs in a directory of its own: {send}give it an absolute path"
     missed = _NO_MODULE.search(sentence) if "ModuleNotFoundError: " in sentence else None
     if missed is None:
         return ""

@@ -53,9 +53,27 @@ def _table(body: Mapping[str, Any]) -> Table:
             render.time_text(one["trigger_timestamp"]),
             render.duration_text(one["end_to_end_duration"]),
             f"{one['num_acknowledged_subtasks']}/{one['num_subtasks']}",
-            render.size_text(one["state_size"]),
-            str(one.get("failure_message", "") or (one.get("external_path", "") if one["is_savepoint"] else "")),
+            _size(one),
+            _note(one),
         )
         for one in body["history"]
     ]
     return render.table(_HEAD, rows)
+
+
+def _size(one: Mapping[str, Any]) -> str:
+    """Of a savepoint that is not whole nobody knows it; clusters of earlier releases say 0 of each savepoint."""
+    is_unknown = one["state_size"] < int(one["is_savepoint"])
+    return "-" if is_unknown else render.size_text(one["state_size"])
+
+
+def _note(one: Mapping[str, Any]) -> str:
+    """Why it has failed, where its savepoint lies, or which queries it has no batch of."""
+    if failure := one.get("failure_message"):
+        return str(failure)
+    if one["is_savepoint"]:
+        return str(one.get("external_path", ""))
+    without = one.get("queries_without_batch", 0)  # clusters of earlier releases do not say it
+    if not without:
+        return ""
+    return f"no batch yet of {without} of {one['num_acknowledged_subtasks']} queries"

@@ -18,6 +18,10 @@ UserFailuresText = Annotated[
 Streaming = Annotated[
     bool, typer.Option("--streaming", help="the script starts streaming queries, which keep their state")
 ]
+CheckpointName = Annotated[
+    str,
+    typer.Option(help="name for the state of a script's queries: the next job of that name goes on where this one was"),
+]
 FromSavepoint = Annotated[
     str,
     typer.Option(

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from runtime.common.namespaces import ALL_NAMESPACES
 from runtime.common.printable import printable
+from runtime.common.shares import DEFAULT_QUEUE
 
 _PIPE_WIDTH = 4000
 """The width of output that is not a terminal, so that no line is broken for a program that reads it."""
@@ -112,7 +113,7 @@ def jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
             duration_text(job["duration"]),
             f"{job['tasks']['finished']}/{job['tasks']['total']}",
             whose_text(job),
-            str(job.get("pending-reason", "")),
+            _why(job),
         )
         for job in jobs
     ]
@@ -130,10 +131,16 @@ def history_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
             time_text(job["start-time"]),
             duration_text(job["duration"]),
             whose_text(job),
+            _why(job),
         )
         for job in jobs
     ]
-    return table(("job", "cluster", "name", "state", "started", "time", "of"), rows)
+    return table(("job", "cluster", "name", "state", "started", "time", "of", ""), rows)
+
+
+def _why(job: Mapping[str, Any]) -> str:
+    """What a job waits for, or why it has failed."""
+    return one_line(str(job.get("failure") or job.get("pending-reason", "")))
 
 
 def whose_text(job: Mapping[str, Any]) -> str:
@@ -174,6 +181,9 @@ def ownership_lines(details: Mapping[str, Any]) -> list[str]:
     lines = []
     if details.get("client"):
         lines.append(f"submitted by {details.get('submitter') or 'admin'} with {one_line(str(details['client']))}")
+    if details.get("queue", DEFAULT_QUEUE) != DEFAULT_QUEUE or details.get("priority"):
+        priority = f" with priority {details['priority']}" if details.get("priority") else ""
+        lines.append(f"queue {one_line(str(details['queue']))}{priority}")
     if details.get("jobmaster-id"):
         lines.append(f"JobMaster process {details['jobmaster-id']} at {details.get('jobmaster', '')}")
     for one in details.get("takeovers", ()):

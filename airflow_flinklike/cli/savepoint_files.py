@@ -18,9 +18,9 @@ from runtime.common.stream_progress import NO_BATCH
 if TYPE_CHECKING:
     from runtime.checkpoint.savepoint.savepoint_form import Savepoint, SavepointQuery
 
-_HEAD = ("uid", "subtask", "batch", "watermark", "state rows", "files", "size", "offsets")
+_HEAD = ("uid", "subtask", "splits", "batch", "watermark", "state rows", "files", "size", "offsets")
 _LIST_HEAD = ("savepoint", "job", "name", "made", "queries", "size")
-_OFFSETS_SHOWN = 60
+_SHOWN = 60
 Place = Annotated[str, typer.Argument(help="directory of a savepoint: a path, or the URL that its making has printed")]
 
 
@@ -35,6 +35,11 @@ def inspect(place: Place, as_json: AsJson = False) -> None:
     for line in _lines(path, savepoint):
         console.print(line)
     console.print(render.table(_HEAD, [_row(query) for query in savepoint.queries]))
+    for query in savepoint.queries:
+        if query.subtask_index == 0 and query.sources:
+            console.print(render.one_line(f"{query.uid} reads {'; '.join(query.sources)}"))
+        if query.subtask_index == 0 and query.state_schema:
+            console.print(render.one_line(f"state of {query.uid}: {'; '.join(query.state_schema.splitlines())}"))
 
 
 def list_savepoints(
@@ -108,13 +113,18 @@ def _row(query: SavepointQuery) -> tuple[str, ...]:
     return (
         query.uid,
         f"{query.subtask_index} of {query.parallelism}",
+        _short(", ".join(query.splits)),
         "none" if snapshot.batch_id == NO_BATCH else str(snapshot.batch_id),
         render.time_text(snapshot.watermark_millis) if snapshot.watermark_millis else "",
         str(query.state_rows) if snapshot.operators else "",
         str(len(snapshot.files)),
         render.size_text(sum(file.size for file in snapshot.files)),
-        offsets if len(offsets) <= _OFFSETS_SHOWN else f"{offsets[:_OFFSETS_SHOWN]}...",
+        _short(offsets),
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _listed(path: Path, savepoint: Savepoint) -> tuple[str, ...]:

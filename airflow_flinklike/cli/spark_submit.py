@@ -14,7 +14,6 @@ _USER = "jobs run as the TaskManagers' user: --secret gives a job a credential o
 
 CONF_OF_OPTIONS: Mapping[str, str] = {
     **{f"--{name.replace('_', '-')}": key for name, key in CONF_OF.items() if name != "yarn_queue"},
-    "--queue": CONF_OF["yarn_queue"],
     "--driver-java-options": "spark.driver.extraJavaOptions",
     "--driver-library-path": "spark.driver.extraLibraryPath",
 }

@@ -41,7 +41,16 @@ def _stalled(subtask: Mapping[str, Any], query: Mapping[str, Any], now_millis: i
     if not subtask.get("stalled") or not query.get("busy-since"):
         return ""
     tasks = f", Spark {subtask['tasks-completed']}/{subtask['tasks-total']} tasks" if subtask["tasks-total"] else ""
-    return f"STALLED for {render.duration_text(max(0, now_millis - query['busy-since']))}{tasks}"
+    place = ", ".join(filter(None, (query.get("stage"), query.get("thread"))))
+    told = f"STALLED for {render.duration_text(max(0, now_millis - query['busy-since']))}{tasks}"
+    return render.one_line(f"{told}: {place}" if place else told)
+
+
+def _late(query: Mapping[str, Any]) -> str:
+    """Of a query whose last batch took longer than its trigger's interval; "" by clusters of earlier releases."""
+    return (
+        f"late: its trigger is {render.duration_text(query['interval-millis'])}" if query.get("back-pressured") else ""
+    )
 
 
 def _row(name: str, query: Mapping[str, Any], now_millis: int, stalled: str) -> tuple[str, ...]:
@@ -57,5 +66,5 @@ def _row(name: str, query: Mapping[str, Any], now_millis: int, stalled: str) -> 
         f"{query['state-rows']} rows, {render.size_text(query['state-bytes'])}" if query["state-bytes"] else "",
         str(backlog) if backlog >= 0 else "",
         render.time_text(query["watermark"]) if query["watermark"] else "",
-        ", ".join(filter(None, (ago, "idle" if query["idle"] else "", stalled))),
+        ", ".join(filter(None, (ago, "idle" if query["idle"] else "", _late(query), stalled))),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of
 
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _NO_SCRIPTS: Mapping[str, str] = {
     ".sql": "run its statements from one, with spark.sql()",
     ".scala": "compile it into a jar",
@@ -47,6 +49,7 @@ class ScriptOptions:
     conf: Sequence[str] = ()
     secrets: Sequence[str] = ()
     is_streaming: bool = field(default=False, kw_only=True)
+    checkpoint_name: str = field(default="", kw_only=True)
 
     def given(self) -> list[str]:
         """The names of the options that were given."""
@@ -61,6 +64,7 @@ class ScriptOptions:
             "--jars": self.jars,
             "--class": self.main_class,
             "--streaming": self.is_streaming,
+            "--checkpoint-name": self.checkpoint_name,
         }
         return [option for option, value in options.items() if value]
 
@@ -197,6 +201,7 @@ def _script(target: str, options: ScriptOptions) -> JobProgram:
         archives=",".join(options.archives),
         secrets=options.secrets,
         streaming=options.is_streaming,
+        checkpoint_name=options.checkpoint_name,
     )
     return job.build()
 
@@ -243,9 +248,9 @@ def _key_and_value(option: str, text: str) -> tuple[str, str]:
 
 
 def _where(error: Exception) -> str:
-    """The line of user code that failed; "" when unknown."""
+    """The line of user code that failed, also where a call into this package did; "" when unknown."""
     if isinstance(error, SyntaxError):
         return ""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith("<") and frame.filename != __file__]
+    own = [frame for frame in frames if not frame.filename.startswith(("<", _PACKAGE))]
     return f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""

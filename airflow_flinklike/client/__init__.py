@@ -5,7 +5,7 @@ drive them with httpx. Every call is idempotent, so a client retries every call.
 """
 
 from airflow_flinklike.client.asynchronous import AsyncFlinklikeClient
-from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob, new_job_id
+from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, QueuePlace, SubmittedJob, new_job_id
 from airflow_flinklike.client.sync import FlinklikeClient
 from airflow_flinklike.client.tls import ClientTls, find_tls
 from airflow_flinklike.client.token import find_address, find_credential, find_token, local_ca
@@ -17,6 +17,7 @@ __all__ = [
     "JobExecutionResult",
     "JobState",
     "LogPiece",
+    "QueuePlace",
     "SubmittedJob",
     "find_address",
     "find_credential",

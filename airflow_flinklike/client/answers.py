@@ -61,6 +61,7 @@ _JOB = {
     "last-modification": NUMBER,
     "tasks": {"finished": COUNT, "total": COUNT},
     "pending-reason?": TEXT,
+    "failure?": TEXT,
     "namespace?": TEXT,
     "submitter?": TEXT,
 }
@@ -77,6 +78,7 @@ _VERTEX = {
     "progress?": _PROGRESS,
 }
 _DETAILS = {
+    "job-type?": TEXT,
     "jid": JOB_ID,
     "name": TEXT,
     "state": STATE,
@@ -137,6 +139,11 @@ _OVERVIEW = {
     "leader?": TEXT,
     "stand-bys?": [TEXT],
 }
+_QUEUE = {
+    "name": TEXT,
+    **dict.fromkeys(("slots-held", "jobs-running", "jobs-waiting", "min-slots"), COUNT),
+    **dict.fromkeys(("share", "weight"), REAL),
+}
 _EVENT = {**dict.fromkeys(("id", "kind", "message"), TEXT), "timestamp": MILLIS}
 
 _QUERY = {
@@ -144,7 +151,8 @@ _QUERY = {
     **dict.fromkeys(("rows", "state-rows", "state-bytes", "trigger-millis"), COUNT),
     **dict.fromkeys(("input-rows-per-second", "processed-rows-per-second"), REAL),
     **dict.fromkeys(("watermark", "progressed"), MILLIS),
-    "idle": FLAG,
+    **dict.fromkeys(("idle", "has-triggered"), FLAG),
+    "name?": TEXT,
 }
 _STREAM = {"uid": TEXT, "name": TEXT, "subtasks": [{"subtask": COUNT, "status": TEXT, "queries": [_QUERY]}]}
 
@@ -172,6 +180,7 @@ _SHAPES: Mapping[str, Shape] = {
     },
     f"/jobs/{_ID}/vertices/[^/]+": {"subtasks": [{"attempt": COUNT}]},
     "/taskmanagers": {"taskmanagers": [_TASK_MANAGER]},
+    "/queues": {"queues": [_QUEUE], "problem": TEXT},
     "/jobmasters": {"jobmasters": [_JOB_MASTER]},
     "/(?:jobmanager|taskmanagers/[^/]+|jobmasters/[^/]+)/logs": {
         "logs": [{"name": TEXT, "size": COUNT, "mtime": MILLIS}]

@@ -12,7 +12,7 @@ import httpx
 
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.deadlines import AsyncBoundedTransport
-from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
+from airflow_flinklike.client.model import NO_PLACE, JobExecutionResult, JobState, LogPiece, QueuePlace, SubmittedJob
 from airflow_flinklike.client.protocol import AnswerLostError, Content, Operation, Pause, Request, Response, understood
 from airflow_flinklike.client.receiving import Receiving, headers_of
 from airflow_flinklike.client.renewed_transports import RenewedAsyncTransport
@@ -77,16 +77,18 @@ class AsyncFlinklikeClient:
         contents: operations.BlobContents | None = None,
         client: str = "",
         namespace: str = "",
+        place: QueuePlace = NO_PLACE,
         traceparent: str = "",
     ) -> SubmittedJob:
         """Submit the job: the cluster makes it durable before it answers. Idempotent by job id.
 
         `contents` holds the content of the graph's pending artifacts by sha256. `namespace` defaults to that of the
-        principal. `traceparent`: the span of the caller (W3C), below which the cluster tells the trace of the job; only
-        that of the first submit counts. Raises JobRefusedError, JobConflictError, AuthenticationError.
+        principal, `place` to its queue. `traceparent`: the span of the caller (W3C), below which the cluster tells the
+        trace of the job; only that of the first submit counts. Raises JobRefusedError, JobConflictError,
+        AuthenticationError.
         """
         more = {"client": client, "namespace": namespace, "traceparent": traceparent}
-        return await self.run(operations.submit(job_id, graph, contents or {}, **more))
+        return await self.run(operations.submit(job_id, graph, contents or {}, place=place, **more))
 
     async def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
         """The state of a job. With `wait` in seconds, a long poll for a change after `since`."""

@@ -26,6 +26,22 @@ class SubmittedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuePlace:
+    """Where a job waits for slots: its queue, and its priority there, the highest first.
+
+    Without a `queue` it is the one of `team`, if the principal may use that, else that of the principal.
+    """
+
+    queue: str = ""
+    priority: int = 0
+    team: str = ""
+
+
+NO_PLACE = QueuePlace()
+"""The queue of the principal."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobState:
     """The state of a job. A long poll continues from `last_modification`.
 

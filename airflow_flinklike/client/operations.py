@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from airflow_flinklike.client.model import JobExecutionResult, JobNews, JobState, LogPiece, SubmittedJob
+from airflow_flinklike.client.model import (
+    NO_PLACE,
+    JobExecutionResult,
+    JobNews,
+    JobState,
+    LogPiece,
+    QueuePlace,
+    SubmittedJob,
+)
 from airflow_flinklike.client.protocol import (
     AnswerLostError,
     Content,
@@ -38,7 +46,14 @@ BlobContents = Mapping[str, Content]
 
 
 def submit(
-    job_id: JobId, graph: JobGraph, contents: BlobContents, *, client: str, namespace: str = "", traceparent: str = ""
+    job_id: JobId,
+    graph: JobGraph,
+    contents: BlobContents,
+    *,
+    client: str,
+    namespace: str = "",
+    place: QueuePlace = NO_PLACE,
+    traceparent: str = "",
 ) -> Operation[SubmittedJob]:
     """Upload missing content, then submit. After a lost answer, ask for the job (semantics.md, Identity)."""
     complete = yield from upload_artifacts(graph, contents)
@@ -46,7 +61,7 @@ def submit(
         "job_id": job_id,
         "job_graph": complete.document(),
         # Left out by default, since a cluster of an earlier release refuses unknown options.
-        "options": {"client": client} | ({"namespace": namespace} if namespace else {}),
+        "options": {"client": client} | {key: one for key, one in _options(namespace, place).items() if one},
     }
     request = json_request("POST", "/jobs", document, timeout=60.0, tells_loss=True, traceparent=traceparent)
     reason = ""
@@ -62,6 +77,10 @@ def submit(
             return SubmittedJob(job_id, is_new=told(request, response).get("outcome") != "ALREADY_SUBMITTED")
     message = f"submitting job {job_id}: the connection broke {_LOST_ANSWERS_MAX} times before an answer came: {reason}"
     raise ClusterUnavailableError(message)
+
+
+def _options(namespace: str, place: QueuePlace) -> dict[str, str | int]:
+    return {"namespace": namespace, "queue": place.queue, "team": place.team, "priority": place.priority}
 
 
 def _is_known(job_id: JobId) -> Operation[bool]:

@@ -12,7 +12,7 @@ import httpx
 from airflow_flinklike.client import operations
 from airflow_flinklike.client.connections import Connections
 from airflow_flinklike.client.contact import Contact
-from airflow_flinklike.client.model import JobExecutionResult, JobState, LogPiece, SubmittedJob
+from airflow_flinklike.client.model import NO_PLACE, JobExecutionResult, JobState, LogPiece, QueuePlace, SubmittedJob
 from airflow_flinklike.client.protocol import AnswerLostError, Operation, Pause, Request, Response, understood
 from airflow_flinklike.client.receiving import Receiving, headers_of
 from airflow_flinklike.client.retrying import CONNECT_SECONDS, Attempts, check_addresses
@@ -76,16 +76,18 @@ class FlinklikeClient:
         contents: operations.BlobContents | None = None,
         client: str = "",
         namespace: str = "",
+        place: QueuePlace = NO_PLACE,
         traceparent: str = "",
     ) -> SubmittedJob:
         """Submit the job: the cluster makes it durable before it answers. Idempotent by job id.
 
         `contents` holds the content of the graph's pending artifacts by sha256. `namespace` defaults to that of the
-        principal. `traceparent`: the span of the caller (W3C), below which the cluster tells the trace of the job; only
-        that of the first submit counts. Raises JobRefusedError, JobConflictError, AuthenticationError.
+        principal, `place` to its queue. `traceparent`: the span of the caller (W3C), below which the cluster tells the
+        trace of the job; only that of the first submit counts. Raises JobRefusedError, JobConflictError,
+        AuthenticationError.
         """
         more = {"client": client, "namespace": namespace, "traceparent": traceparent}
-        return self.run(operations.submit(job_id, graph, contents or {}, **more))
+        return self.run(operations.submit(job_id, graph, contents or {}, place=place, **more))
 
     def status(self, job_id: JobId, *, wait: float = 0.0, since: int = 0) -> JobState:
         """The state of a job. With `wait` in seconds, a long poll for a change after `since`."""

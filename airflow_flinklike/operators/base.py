@@ -34,6 +34,7 @@ from airflow_flinklike.operators.reporting import ReportingOperator
 from airflow_flinklike.operators.spark_parameters import Explanation
 from airflow_flinklike.operators.tolerant import SparkSubmitTolerance, defaults_of
 from airflow_flinklike.operators.upgrade import UpgradeSettings
+from airflow_flinklike.task_instance.queue_place import place_of
 from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, worker_kill_cause
 from airflow_flinklike.triggers.job import FlinklikeJobTrigger, JobEventReason, error_of_event
 from runtime.common.ids import JobId
@@ -67,6 +68,8 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
     :param poll_interval: seconds of one long poll; its default, and those of the parameters above, are those of section
         `[flinklike]` in airflow.cfg
     :param namespace: the namespace of the job; default that of the connection, else that of its token
+    :param slot_queue: the queue in which the job waits for slots; default that of the DAG's team, else of the token.
+        The task's effective `priority_weight` is the job's priority there
     :param wait_for_completion: False: submit, return the job's id and leave the waiting to a FlinklikeJobSensor
     :param wait_for: 'end', the default, or 'running': return the job's id when all its tasks run, for jobs that do not
         end; streaming queries run from the end of their first trigger on. A job that fails before that fails the task
@@ -96,6 +99,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         wait_for: str | None = None,
         ensure_running: bool = False,
         namespace: str = "",
+        slot_queue: str = "",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -119,6 +123,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
         self.ensure_running = ensure_running
         self._check_waiting()
         self.namespace = namespace
+        self.slot_queue = slot_queue
         self._calls: InterruptibleCalls | None = None
         self._is_killed_early = False
         self._has_contact = False
@@ -263,6 +268,7 @@ class FlinklikeJobOperator(SparkSubmitTolerance, ReportingOperator):
             self.is_repeated,
             self.ensure_running,
             self.upgrade_settings(),
+            place_of(self, context, self.slot_queue),
         )
         self.default_conf = access.conf
         observer = self.make_observer(access, bookmark)

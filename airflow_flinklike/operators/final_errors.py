@@ -7,7 +7,9 @@ from typing import Any, Protocol
 from airflow_flinklike.airflow_version import AirflowFailException
 from airflow_flinklike.exceptions import (
     FlinklikeClientError,
+    JobConflictError,
     JobFailedError,
+    JobNotFoundError,
     JobRefusedError,
     PipelineError,
     ResultTooLargeError,
@@ -21,6 +23,14 @@ class FinalPipelineError(PipelineError, AirflowFailException):
 
 class FinalJobRefusedError(JobRefusedError, AirflowFailException):
     """The cluster will never accept this job."""
+
+
+class FinalJobNotFoundError(JobNotFoundError, AirflowFailException):
+    """The cluster does not know the job that the task is about."""
+
+
+class FinalJobConflictError(JobConflictError, AirflowFailException):
+    """The job has ended, so it will never be as the task wants it."""
 
 
 class FinalJobFailedError(JobFailedError, AirflowFailException):

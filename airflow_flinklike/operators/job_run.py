@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_flinklike.airflow_version import timezone
 from airflow_flinklike.api.job_program import JobProgram
-from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, new_job_id
+from airflow_flinklike.client import FlinklikeClient, JobExecutionResult, JobState, QueuePlace, new_job_id
 from airflow_flinklike.exceptions import (
     AuthenticationError,
     ClusterUnavailableError,
@@ -44,7 +44,9 @@ from airflow_flinklike.operators.calls import InterruptibleCalls
 from airflow_flinklike.operators.upgrade import (
     UpgradeSettings,
     is_outdated,
+    keeps_state,
     label_with_code,
+    misfit,
     origin_of,
     stop_for_upgrade,
     upgraded,
@@ -54,7 +56,7 @@ from airflow_flinklike.task_instance.observation import JobObserver, Log
 from airflow_flinklike.task_instance.stored_job import STORE_KEY, StoredJob, parse_stored
 from airflow_flinklike.task_instance.task_states import TaskKey
 from airflow_flinklike.task_instance.tracing import current_traceparent
-from airflow_flinklike.triggers.conditions import have_all_started
+from airflow_flinklike.triggers.conditions import START_LOOK_SECONDS, have_all_started
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
@@ -84,6 +86,7 @@ class RunSettings:
     """All runs of the task have one job: it is found by the ids of SharedTask, and nothing that ends a run ends it."""
     upgrade: UpgradeSettings = field(default_factory=UpgradeSettings)
     """How the one job of all runs is replaced when its code has changed."""
+    place: QueuePlace = field(default_factory=QueuePlace)
 
     @property
     def insist_seconds(self) -> float:
@@ -160,8 +163,8 @@ class JobRun:
     def _begin_shared(self, build: Callable[[], JobProgram], label: str) -> JobId:
         """Take up the job that a run of the task has submitted, if it has not ended; else submit the next one.
 
-        A job of streaming queries whose code is another one than that of this run is stopped with a savepoint, from
-        which the next one goes on.
+        A job of streaming queries, or a streaming script, whose code is another one than that of this run is stopped
+        with a savepoint, from which the next one goes on.
         """
         numbers, program = self._shared.numbers(), build()
         label = label_with_code(label, program)
@@ -174,21 +177,40 @@ class JobRun:
             if self._status(job_id) in {JobStatus.FAILING, JobStatus.CANCELLING}:
                 self._log.info("Job %s of this task is ending: another one follows it", job_id)
                 self._wait_for_end(job_id)
-            elif not program.graph.queries or not self._is_outdated(job_id, label):
+            elif not self._is_to_be_replaced(job_id, program, label):
                 self._number = numbers[job_id]
                 self._keep(job_id)
                 self._log.info("Job %s runs already: %s", job_id, self.access.job_url(job_id))
                 return self.take_up(job_id)
             else:
+                self._refuse_misfit(job_id, program)
+                self._log.info("Job %s has another code than this run: it is stopped with a savepoint", job_id)
                 location = self._calls.run(lambda: self.client.run(stop_for_upgrade(job_id, self.settings.upgrade)))  # noqa: B023 - it ends before
-                self._log.info("Job %s has another code: it was stopped with savepoint %s", job_id, location)
+                self._log.info("Job %s was stopped with savepoint %s", job_id, location)
         number = number_after({numbers[job_id] for job_id in states})
         if number is None:
             message = f"the cluster knows {len(states)} ended jobs of this task, so it has no id left: rename the task"
             raise JobRefusedError(message)
         self._number = number
-        program = self._going_on(program, number, states) if program.graph.queries else program
+        program = self._going_on(program, number, states) if keeps_state(program) else program
         return self.take_up(self._submit(self._shared.job_id_of(number), lambda: program, label))
+
+    def _refuse_misfit(self, job_id: JobId, program: JobProgram) -> None:
+        """Raises JobRefusedError before the job is stopped for one that could not go on from its savepoint."""
+        upgrade = self.settings.upgrade
+        if problem := self._calls.run(lambda: self.client.run(misfit(job_id, program, upgrade))):
+            message = f"{problem}. Job {job_id} runs on with the code that it has"
+            raise JobRefusedError(message)
+
+    def _is_to_be_replaced(self, job_id: JobId, program: JobProgram, label: str) -> bool:
+        is_outdated, can_go_on = self._is_outdated(job_id, label), keeps_state(program)
+        if is_outdated and not can_go_on:
+            self._log.warning(
+                "Job %s has another code than this run, and runs on with it: it has no streaming queries that could go "
+                "on from a savepoint. Cancel it, and the next run submits the new code",
+                job_id,
+            )
+        return is_outdated and can_go_on
 
     def _is_outdated(self, job_id: JobId, label: str) -> bool:
         found = self._calls.run(lambda: self.client.run(is_outdated(job_id, label)))
@@ -386,6 +408,7 @@ class JobRun:
                 contents=program.uploads,
                 client=label,
                 namespace=namespace,
+                place=self.settings.place,
                 traceparent=traceparent,
             )
         finally:
@@ -405,12 +428,14 @@ class JobRun:
     def wait_for_start(self, job_id: JobId, seconds: float | None = None) -> JobState | None:
         """The state of the job once all its tasks run or have finished, or it has ended; None after `seconds`."""
         until = None if seconds is None else timezone.utcnow() + timedelta(seconds=seconds)
-        since = 0
+        since, is_running = 0, False
         while (wait := self._look_seconds(until)) is not None:
+            wait = min(wait, START_LOOK_SECONDS) if is_running else wait
             state = self._calls.run(functools.partial(self._look, job_id, wait, since))
             if state.status.is_globally_terminal or self._calls.run(functools.partial(self._has_started, state)):
                 return state
             since = state.last_modification
+            is_running = state.status is JobStatus.RUNNING
         return None
 
     def _has_started(self, state: JobState) -> bool:

@@ -12,11 +12,11 @@ from airflow_flinklike.airflow_options import configured
 from airflow_flinklike.airflow_version import AirflowFailException, conf
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.requested_once import StreamRequest, request_once, savepoint_of
-from airflow_flinklike.exceptions import JobRefusedError, PipelineError
+from airflow_flinklike.exceptions import JobConflictError, JobNotFoundError, JobRefusedError, PipelineError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links.job import FlinklikeJobLink
 from airflow_flinklike.operators.fields import check_directory, check_poll_interval
-from airflow_flinklike.operators.final_errors import FinalJobRefusedError
+from airflow_flinklike.operators.final_errors import FinalJobConflictError, FinalJobNotFoundError, FinalJobRefusedError
 from airflow_flinklike.operators.job_run import life_of
 from airflow_flinklike.task_instance.task_states import TaskKey
 from airflow_flinklike.task_instance.xcoms import push_job
@@ -64,6 +64,12 @@ class _SavepointTask(BaseOperator):
                 trigger_id = client.run(request_once(request))
             except JobRefusedError as error:
                 raise FinalJobRefusedError(str(error), error.problems) from error
+            except JobNotFoundError as error:
+                raise FinalJobNotFoundError(str(error)) from error
+            except JobConflictError as error:
+                if client.status(request.job_id).status.is_globally_terminal:
+                    raise FinalJobConflictError(str(error)) from error
+                raise  # another one of its operations is in the way, which ends
             self.log.info("Job %s: %s requested, trigger id %s", request.job_id, self._word(request), trigger_id)
             if self.deferrable:
                 self._defer(request, trigger_id)

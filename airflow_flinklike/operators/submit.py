@@ -95,6 +95,8 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         {'execution.checkpointing.interval': '10s'}
     :param streaming: the script starts streaming queries that do not end, as `flinklike run --streaming`; a task
         waits for such a job with `wait_for="running"`
+    :param checkpoint_name: a name for the state of the script's queries: the next job of that name goes on where this
+        one was; without it each job begins from its sources. A pipeline has its own
     :param from_savepoint: a savepoint from which the job's queries go on: an absolute path, or a file URL, that all
         TaskManagers reach; with `ensure_running`, when there is no job before that an upgrade has stopped
     :param allow_non_restored_state: leave out state of queries that the job does not have
@@ -107,6 +109,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
     template_fields: Collection[str] = (
         "application",
         *_APPLICATION_ONLY,
+        "checkpoint_name",
         "configuration",
         "from_savepoint",
         "claim_mode",
@@ -161,6 +164,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         spark_profile: str | None = None,
         configuration: Mapping[str, Any] | str | None = None,
         streaming: bool = False,
+        checkpoint_name: str | None = None,
         from_savepoint: str | None = None,
         allow_non_restored_state: bool = False,
         claim_mode: str | None = None,
@@ -181,6 +185,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         self.environment = one_of(self.task_id, defaults, env_vars=env_vars, environment=environment)
         self.job_resources = one_of(self.task_id, defaults, resources=resources, job_resources=job_resources)
         self.streaming = streaming
+        self.checkpoint_name = checkpoint_name
         self.from_savepoint = from_savepoint
         self.allow_non_restored_state = allow_non_restored_state
         self.claim_mode = claim_mode
@@ -223,6 +228,9 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         if self.streaming:
             message = f"task {self.task_id!r}: streaming is for application=; a pipeline says itself what it streams"
             raise PipelineError(message)
+        if self.checkpoint_name:
+            message = f"task {self.task_id!r}: checkpoint_name is for application=: give it to the Pipeline"
+            raise PipelineError(message)
         for field in _APPLICATION_ONLY:
             if self._is_shared(field, default_args):
                 setattr(self, field, None)
@@ -264,6 +272,8 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
         return configured_job(build_job(source, params), configuration_of(self.configuration))
 
     def _job_of_application(self, params: Mapping[str, Any]) -> JobProgram:
+        options = self.job_options(params)
+        options["checkpoint_name"] = self.checkpoint_name or ""
         return application_job(
             str(self.application),
             main_class=self.java_class or "",
@@ -272,7 +282,7 @@ class FlinklikeSubmitOperator(JobFields, FlinklikeJobOperator):
             conf=self.spark_conf(),
             resources=resources_of(self.job_resources, self.spark_profile),
             streaming=self.streaming,
-            **self.job_options(params),
+            **options,
         ).build()
 
     def _airflow_params(self, context: Context) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""The upgrade of a job that all runs of a task share (`ensure_running`), when the code of its pipeline has changed.
+"""The upgrade of a job that all runs of a task share (`ensure_running`), when the code of its pipeline, or of its
+streaming script, has changed.
 
 The job is stopped with a savepoint, and the next one is started from it. Nothing but the cluster knows of it: the job
 says which code it has, and the id of the stop follows from the job. So whoever comes next, after a lost worker or in
@@ -17,6 +18,7 @@ from airflow_flinklike.api.start_options import restore_settings, restored_job
 from airflow_flinklike.client.operations import get_json
 from airflow_flinklike.client.protocol import Operation
 from airflow_flinklike.client.requested_once import StreamRequest, completed, request_once, savepoint_of
+from airflow_flinklike.triggers.stream_conditions import query_uids, streams_path
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 
@@ -44,11 +46,42 @@ def code_in(label: str) -> str:
     return "" if found is None else found[1]
 
 
+def keeps_state(program: JobProgram) -> bool:
+    """True for a job of streaming queries, or a streaming script: the next one can go on from its savepoint."""
+    return any(vertex.runs_queries for vertex in program.graph.vertices)
+
+
 def is_outdated(job_id: JobId, label: str) -> Operation[bool | None]:
     """True for a job whose code is another one than that in `label`; None for a job that does not say its code."""
     details = yield from get_json(f"/jobs/{job_id}")
     has = code_in(str(details.get("client", "")))
     return has != code_in(label) if has else None
+
+
+def misfit(job_id: JobId, program: JobProgram, settings: UpgradeSettings) -> Operation[str]:
+    """Why queries of `program` could not go on where those of the job are, "" if they can, as far as a graph tells.
+
+    Which queries a script starts no graph tells: the job that goes on from the savepoint fails if they are others.
+    """
+    if any(vertex.is_streaming_script for vertex in program.graph.vertices):
+        return ""
+    document = yield from get_json(streams_path(job_id))
+    has = {uid: int(one.get("parallelism", 0)) for one in document.get("vertices", ()) for uid in query_uids(one)}
+    wanted = program.graph.queries
+    for uid in sorted(has.keys() & wanted.keys()):
+        if has[uid] != wanted[uid]:
+            return (
+                f"the query {uid!r} of job {job_id} has parallelism {has[uid]}, and the changed code gives it "
+                f"{wanted[uid]}: state keeps its parallelism. Give it {has[uid]}, or another uid"
+            )
+    gone = sorted(has.keys() - wanted.keys())
+    if not gone or settings.allow_non_restored_state or program.graph.checkpoint_name:
+        return ""
+    return (
+        f"job {job_id} has state of {', '.join(map(repr, gone))}, and the changed code has no query of that uid, but "
+        f"{', '.join(map(repr, sorted(wanted)))}. Give the queries their uids (uid= of stream_sink()), or leave that "
+        "state behind with allow_non_restored_state=True: a query of a new uid begins from its sources"
+    )
 
 
 def stop_for_upgrade(job_id: JobId, settings: UpgradeSettings) -> Operation[str]:

@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperatorLink, BaseSensorOperator, PokeReturnValue
 from airflow_flinklike.airflow_version import AirflowFailException, AirflowSkipException, conf
 from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import Operation
-from airflow_flinklike.exceptions import FlinklikeClientError
+from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
 from airflow_flinklike.hooks.flinklike import DEFAULT_CONN_ID, FlinklikeHook
 from airflow_flinklike.links.job import FlinklikeJobLink
 from airflow_flinklike.task_instance.xcoms import push_job
@@ -39,7 +39,7 @@ class FlinklikeStreamSensor(BaseSensorOperator):
     :param job_id: the job, usually `{{ ti.xcom_pull(task_ids="submit", key="job_id") }}`
     :param job_name: instead of `job_id`: the newest job of that name; while there is none the sensor waits
     :param started_after: with `job_name`: jobs that started earlier do not count
-    :param uid: the uid of one query; default all queries of the job
+    :param uid: the uid of one query, of a script the name of one; default all queries of the job
     :param batch: the number of a batch that each subtask has completed; numbers begin at 0 and go on over restarts
     :param rows: rows that the attempts of all subtasks have read; an attempt that starts again counts from 0
     :param max_backlog: at most so much is left in the sources, in their unit; most sources do not say it
@@ -90,6 +90,20 @@ class FlinklikeStreamSensor(BaseSensorOperator):
         self.flinklike_conn_id = flinklike_conn_id
         self.deferrable = deferrable
         self._said = ""
+        self._check_given()
+
+    def _check_given(self) -> None:
+        """Raises PipelineError, when the DAG is parsed, for numbers that are none; templates are read later."""
+        given = {"batch": self.batch, "rows": self.rows, "max_backlog": self.max_backlog}
+        try:
+            for name, value in given.items():
+                if isinstance(value, int | str) and "{" not in str(value):
+                    _number(name, value)
+            if isinstance(self.max_lag, float | int | str) and "{" not in str(self.max_lag):
+                _seconds("max_lag", self.max_lag)
+        except ValueError as error:
+            message = f"task {self.task_id!r}: {error}"
+            raise PipelineError(message) from error
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Look once. A deferrable sensor defers when the queries are not as far."""
@@ -144,7 +158,7 @@ class FlinklikeStreamSensor(BaseSensorOperator):
 
     def _value_of(self, look: StreamLook) -> dict[str, Any]:
         if look.verdict is not Verdict.REACHED:
-            raise AirflowFailException(f"it has ended, and will not get there. {look}")
+            raise AirflowFailException(f"the job will not get there. {look}")
         return look.value()
 
     def _wishes(self) -> tuple[StreamWish, JobWish]:

@@ -11,7 +11,7 @@ from typing import Any
 from airflow_flinklike.client import JobState, operations
 from airflow_flinklike.client.protocol import Operation, told_job_id
 from runtime.common.ids import JobId, parse_job_id
-from runtime.common.states import JobStatus
+from runtime.common.states import JobStatus, JobType
 
 JOBS = "/jobs/overview"
 TASK_MANAGERS = "/taskmanagers"
@@ -174,10 +174,27 @@ def _serves(task_manager: Mapping[str, Any], wish: ClusterWish) -> bool:
     return bool(task_manager.get("spark")) or not (wish.has_spark or wish.spark_profile)
 
 
+START_LOOK_SECONDS = 2.0
+"""Between looks at a job that is RUNNING, while not all of it has started: the first query of a script is no change of
+the job, so no long poll ends with it."""
+
+
 def have_all_started(job_id: JobId) -> Operation[bool]:
-    """True if each task of a running job runs or has finished. A streaming query runs from its first trigger on."""
+    """True if each task of a running job runs or has finished. A streaming query runs from its first trigger on.
+
+    The task of a streaming script runs before its queries do: one of them has to have triggered.
+    """
     details = yield from operations.get_json(f"/jobs/{job_id}")
-    return bool(details["vertices"]) and all(_has_started(vertex) for vertex in details["vertices"])
+    if not details["vertices"] or not all(_has_started(vertex) for vertex in details["vertices"]):
+        return False
+    if details.get("job-type") != JobType.STREAMING.value:
+        return True
+    vertices = (yield from operations.get_json(f"/jobs/{job_id}/streams"))["vertices"]
+    return any(vertex["uid"] or _has_triggered(vertex) for vertex in vertices)
+
+
+def _has_triggered(vertex: Mapping[str, Any]) -> bool:
+    return any(query["has-triggered"] for subtask in vertex["subtasks"] for query in subtask["queries"])
 
 
 def _has_started(vertex: Mapping[str, Any]) -> bool:

@@ -30,7 +30,7 @@ from airflow_flinklike.hooks.flinklike import FlinklikeHook
 from airflow_flinklike.hooks.questions import answered, despite_cancellations
 from airflow_flinklike.task_instance.observation import AsyncJobObserver, now_seconds
 from airflow_flinklike.task_instance.task_states import KillCause, TaskKey, trigger_kill_cause
-from airflow_flinklike.triggers.conditions import have_all_started
+from airflow_flinklike.triggers.conditions import START_LOOK_SECONDS, have_all_started
 from airflow_flinklike.triggers.shared_wait import shared_poll
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -198,6 +198,8 @@ class FlinklikeJobTrigger(BaseTrigger):
                     await shared.run(lambda: operations.heartbeat(JobId(self.job_id), 0))
             since = 0 if state is None else state.last_modification
             wait = min(self.poll_interval, observer.interval, remaining, insist_at - now)
+            if self.until_running and state is not None and state.status is JobStatus.RUNNING:
+                wait = min(wait, START_LOOK_SECONDS)
             state = await shared.wait(JobId(self.job_id), since, wait, patience=self._ride_seconds()) or state
             if state is None:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from runtime.common.ids import JobId
 @dataclass(frozen=True, slots=True)
 class StreamWish:
     """How far queries are to be. None: it does not matter. `uid` "": all queries of the job.
+    Queries of a script have their names for uids.
 
     `batch`: number of the batch that each subtask has completed. `rows`: rows that the attempts of all subtasks have
     read. `max_backlog`: what the sources have more, summed. `max_lag`: seconds that the watermark is behind.
@@ -77,7 +78,7 @@ class StreamLook:
         return f"Job {self.state.job_id}: {self.state.status.value}, {what}"
 
     def value(self) -> dict[str, Any]:
-        """How far each query is, by uid."""
+        """How far each query is, by uid; one of a script by its name."""
         return {uid: place.told() for uid, place in self.places.items()}
 
 
@@ -93,27 +94,54 @@ def streams_path(job_id: JobId) -> str:
 
 def judge_streams(wish: StreamWish, state: JobState, body: Mapping[str, Any]) -> StreamLook:
     """The look, from the answer of `streams_path`."""
-    vertices = [one for one in body["vertices"] if not wish.uid or wish.uid in {one["uid"], one["name"]}]
-    places = {place.uid: place for place in (_place(one, int(body["now"])) for one in vertices)}
-    lacking = tuple(text for place in places.values() for text in place.lacks(wish))
+    found = [place for vertex in body["vertices"] for place in _places(vertex, wish.uid, int(body["now"]))]
+    places = {place.uid: place for place in found}
+    lacking = tuple(text for place in found for text in place.lacks(wish))
     if not places:
-        others = ", ".join(str(one["uid"] or one["name"])[:80] for one in body["vertices"][:20])
+        others = ", ".join(name[:80] for name in [name for one in body["vertices"] for name in query_uids(one)][:20])
         lacking = (f"no streaming query {wish.uid!r} among: {others or 'none'}",) if wish.uid else ("no query yet",)
     if not lacking:
         verdict = Verdict.REACHED
     else:
-        verdict = Verdict.MISSED if state.status.is_globally_terminal else Verdict.WAITING
+        # The uids of a pipeline are in its graph; queries of a script come later.
+        is_unknown = not places and bool(body["vertices"]) and all(one["uid"] for one in body["vertices"])
+        verdict = Verdict.MISSED if is_unknown or state.status.is_globally_terminal else Verdict.WAITING
     return StreamLook(verdict, state, places, lacking)
 
 
-def _place(vertex: Mapping[str, Any], now: int) -> QueryPlace:
-    queries = [query for subtask in vertex["subtasks"] for query in subtask["queries"]]
-    is_whole = bool(queries) and all(subtask["queries"] for subtask in vertex["subtasks"])
+def _places(vertex: Mapping[str, Any], asked: str, now: int) -> Iterator[QueryPlace]:
+    """Those of its queries that are asked for. A vertex without a uid (a script) has one for each name of a query."""
+    has_uid, is_whole_asked = bool(vertex["uid"]), not asked or asked in {vertex["uid"], vertex["name"]}
+    for name in query_uids(vertex):
+        if is_whole_asked or name == asked:
+            subtasks = [
+                [one for one in subtask["queries"] if has_uid or _name_of(one, vertex) == name]
+                for subtask in vertex["subtasks"]
+            ]
+            yield _place(name, subtasks, now)
+
+
+def query_uids(vertex: Mapping[str, Any]) -> list[str]:
+    """The uid of its queries; without one their names, none before a query has started."""
+    if vertex["uid"]:
+        return [str(vertex["uid"])]
+    queries = (query for subtask in vertex["subtasks"] for query in subtask["queries"])
+    return list(dict.fromkeys(_name_of(query, vertex) for query in queries))
+
+
+def _name_of(query: Mapping[str, Any], vertex: Mapping[str, Any]) -> str:
+    """That of the vertex for a query without a name."""
+    return str(query.get("name") or vertex["name"])
+
+
+def _place(uid: str, subtasks: Sequence[Sequence[Mapping[str, Any]]], now: int) -> QueryPlace:
+    queries = [query for subtask in subtasks for query in subtask]
+    is_whole = bool(queries) and all(subtasks)
     batches = [int(query["batch-id"]) for query in queries]
     backlogs = [int(query["backlog"]) for query in queries]
     watermarks = [int(query["watermark"]) for query in queries]
     return QueryPlace(
-        str(vertex["uid"] or vertex["name"]),
+        uid,
         min(batches) if is_whole and min(batches) >= 0 else None,
         sum(int(query["rows"]) for query in queries),
         sum(backlogs) if is_whole and min(backlogs) >= 0 else None,

@@ -42,6 +42,7 @@ STATIC_SQL = frozenset(
         "spark.sql.globalTempDatabase",
         "spark.sql.hive.thriftServer.http.sniHostCheckEnabled",
         "spark.sql.hive.thriftServer.singleSession",
+        "spark.sql.hive.version",
         "spark.sql.kafka.disallowedOptions",
         "spark.sql.legacy.hive.thriftServer.allowSettingSystemProperties",
         "spark.sql.legacy.sessionInitWithConfigDefaults",

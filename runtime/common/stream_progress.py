@@ -13,13 +13,14 @@ NO_BATCH = -1
 class StreamPosition:
     """How far a query has come for good: its last committed batch, NO_BATCH before the first, and its state then.
 
-    `query_id` is Spark's, which stays with the query's directory.
+    `query_id` is Spark's, which stays with the query's directory. `name`: of a script's query, "" for others.
     """
 
     query_id: str
     batch_id: int = NO_BATCH
     state_rows: int = 0
     state_bytes: int = 0
+    name: str = ""
 
 
 class QueryPhase(Enum):
@@ -35,11 +36,37 @@ class QueryPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StreamLook:
-    """One look at the query of an attempt. `sink`: Spark's description of it. `position`: None while none is known."""
+    """One look at the query of an attempt. `position`: None while none is known.
+
+    `sink` and `sources`: Spark's descriptions of what it writes and reads; no source before it has looked at them.
+    """
 
     phase: QueryPhase
     position: StreamPosition | None = None
     sink: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptQuery:
+    """A query that a script has started, and whose state the cluster keeps, running or ended. The rest: StreamLook."""
+
+    name: str
+    position: StreamPosition
+    sink: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptLook:
+    """One look at the queries of a script. `phase`: of all of them together, and HELD when none of them can begin.
+
+    `awaited`: names of those in the savepoint that the job was started from, and that the script has not started yet.
+    """
+
+    phase: QueryPhase
+    queries: tuple[ScriptQuery, ...] = ()
+    awaited: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +89,8 @@ class StreamProgress:
     batch that its directory has for good; None before the first, and where Spark commits later than it tells
     (`asyncProgressTrackingEnabled`). `busy_since_millis`: since when it is in one trigger, once that takes ten seconds;
     0 before, and while it waits for the next one. `name`: as Spark knows it, "" before the first batch.
+    `interval_millis`: of its trigger, 0 for one without. `thread` and `stage`: where a query is that is in one trigger
+    for so long, "" for others: its thread in Spark's JVM, and the stage of its attempt that has most left to do.
     """
 
     query_id: str
@@ -83,3 +112,14 @@ class StreamProgress:
     committed_batch: int | None = None
     busy_since_millis: int = 0
     name: str = ""
+    interval_millis: int = 0
+    thread: str = ""
+    stage: str = ""
+
+    @property
+    def is_back_pressured(self) -> bool:
+        """True if its last batch has taken longer than the interval of its trigger: the next one began late.
+
+        Never of an idle query: nothing waits for it any more.
+        """
+        return not self.is_idle and 0 < self.interval_millis < self.trigger_millis

@@ -15,6 +15,7 @@ class WaitingKind(Enum):
     FITTING_SLOTS = "fitting_slots"
     SPARK_ENVIRONMENT = "spark_environment"
     TENANCY = "tenancy"
+    QUEUE = "queue"
     JOB_MASTERS = "jobmasters"
     TAKEOVER = "takeover"
     RESTART = "restart"

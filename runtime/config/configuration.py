@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from runtime.common.masking import MASK, masked
+from runtime.common.shares import QueueSettings
+from runtime.config import queue_options
 from runtime.config import token_provider_options as providers
 from runtime.config.catalog import all_options
 from runtime.config.option import ConfigOption, render
@@ -17,11 +19,16 @@ class Configuration:
     """Immutable typed settings of one process. Unset options have their default."""
 
     def __init__(
-        self, values: Mapping[str, Any], spark_conf: Mapping[str, str], token_providers: Mapping[str, str] | None = None
+        self,
+        values: Mapping[str, Any],
+        spark_conf: Mapping[str, str],
+        token_providers: Mapping[str, str] | None = None,
+        queues: Mapping[str, str] | None = None,
     ) -> None:
         self._values = dict(values)
         self._spark_conf = dict(spark_conf)
         self._token_providers = dict(token_providers or {})
+        self._queues = dict(queues or {})
 
     def get(self, option: ConfigOption[T]) -> T:
         """The value of an option, or its default."""
@@ -41,10 +48,16 @@ class Configuration:
         """The enabled providers of delegation tokens, by name."""
         return providers.enabled_providers(self._token_providers)
 
+    @property
+    def queues(self) -> Mapping[str, QueueSettings]:
+        """The queues that have options, by name (D-128)."""
+        return queue_options.queues_of(self._queues)
+
     def shown(self) -> list[tuple[str, str]]:
         """The settings that are set, for REST: secrets are masked."""
         shown = {key: MASK if all_options()[key].is_secret else render(value) for key, value in self._values.items()}
         shown |= {key: masked(key, value) for key, value in self._spark_conf.items()}
         # Any option of a provider may be a password, whatever its name is.
         shown |= dict.fromkeys(self._token_providers, MASK)
+        shown |= self._queues
         return sorted(shown.items())

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from runtime.config.catalog import AREAS, options_of
 from runtime.config.option import ConfigOption
+from runtime.config.options import slotmanager
+from runtime.config.queue_options import OPTIONS, PREFIX, QueueOption
 
 REFERENCE = Path(__file__).resolve().parents[2] / "conf" / "REFERENCE.md"
 
@@ -27,12 +29,19 @@ def reference() -> str:
     for title, area in AREAS:
         parts.append(f"\n## {title}\n\n| key | type | default | meaning |\n|---|---|---|---|\n")
         parts += [_row(option) for option in options_of(area)]
+        if area is slotmanager:
+            parts += [_row_of_queues(option) for option in OPTIONS]
     return "".join(parts)
 
 
 def _row(option: ConfigOption[object]) -> str:
     description = option.description.replace("|", "\\|")
     return f"| `{option.key}` | {option.type_name} | `{option.shown_default}` | {description} |\n"
+
+
+def _row_of_queues(option: QueueOption) -> str:
+    key = f"{PREFIX}<name>.{option.key}"
+    return f"| `{key}` | {option.type_name} | `{option.default}` | {option.description} |\n"
 
 
 def main(arguments: list[str]) -> int:

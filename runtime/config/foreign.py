@@ -21,7 +21,7 @@ _FINISHED_JOBS = "finished jobs stay in REST: use jobstore.max-capacity and jobs
 _EXCHANGE = "result partitions travel through exchange.dir: remove it"
 _HISTORY = "a history is bounded by jobmanager.archive.fs.max-size and historyserver.archive.retained-jobs: remove it"
 _ONE_SCHEDULER = "there is one scheduler, and a job waits for slots as long as it takes: remove it"
-_SLOTS = "the number of slots is taskmanager.numberOfTaskSlots times the TaskManagers that are started: remove it"
+_SLOTS = "it is not available; with resourcemanager.driver: process, slotmanager.number-of-slots.max bounds the slots"
 _NO_TUNING = "it has no counterpart to tune: remove it"
 _JOB_SETTING = "jobs set this themselves, in the pipeline or with flinklike run: remove it"
 _RPC = "use rpc.timeout and rpc.max-message-size"
@@ -107,8 +107,6 @@ FOREIGN_KEYS: dict[str, str] = {
     "recovery": _ETCD,
     "resourcemanager": _SLOTS,
     "resourcemanager.rpc.port": "the ResourceManager is in the JobManager: use jobmanager.rpc.port",
-    "resourcemanager.taskmanager-registration.timeout": "use taskmanager.registration.timeout",
-    "resourcemanager.taskmanager-timeout": "idle TaskManagers stay until they are stopped: remove it",
     "rest.bind-port": "the port that is bound is the one that is published: use rest.port",
     "rest.async": _NO_TUNING,
     "rest.await-leader-timeout": _NO_TUNING,

@@ -44,6 +44,9 @@ def job_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
         if option is None and (meant := get_close_matches(key[:_SHOWN_MAX], _OPTIONS, n=1, cutoff=_ALIKE)):
             yield f"configuration: {key[:_SHOWN_MAX]!r} is no option, did you mean {meant[0]!r}?"
             continue
+        if option is None and not _is_of_cluster(key):
+            yield f"configuration: {key[:_SHOWN_MAX]!r} is no option"
+            continue
         if option is None:
             known = ", ".join(sorted(_OPTIONS))
             yield f"configuration: {key[:_SHOWN_MAX]!r} is the cluster's, not a job's; a job may set {known}"
@@ -54,13 +57,11 @@ def job_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
             yield f"configuration: {key}: {text[:_SHOWN_MAX]!r} is not valid: {error}"
 
 
-def script_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
-    """What has no effect for a script that starts its queries by itself: no checkpoints are recorded of them."""
-    if CHECKPOINT_INTERVAL.key in given:
-        yield (
-            f"configuration: {CHECKPOINT_INTERVAL.key} has no effect: checkpoints are recorded of the queries of a "
-            "pipeline, and not of those that a script starts, which go on from their own last batch"
-        )
+def _is_of_cluster(key: str) -> bool:
+    from runtime.config.catalog import all_options  # noqa: PLC0415 - for a mistake only: it loads all options
+    from runtime.config.queue_options import PREFIX  # noqa: PLC0415
+
+    return key in all_options() or key.startswith(PREFIX)
 
 
 def checkpoint_settings(cluster: Configuration, job: Mapping[str, str]) -> CheckpointSettings:

@@ -12,6 +12,7 @@ import yaml
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.masking import MASK, is_secret_key
+from runtime.config import queue_options
 from runtime.config import token_provider_options as providers
 from runtime.config.catalog import SPARK_PREFIX, all_options
 from runtime.config.configuration import Configuration
@@ -197,6 +198,7 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
     spark_conf: dict[str, str] = {}
     unknown = 0
     token_providers: dict[str, str] = {}
+    queues: dict[str, str] = {}
     for key, (text, source) in raw.items():
         option = options.get(key)
         if option is not None:
@@ -211,8 +213,14 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
             token_providers[key] = text
             if problem := providers.key_problem(key, text):
                 problems.append(f"{key[:200]} ({source[:200]}): {problem}")
+        elif key.startswith(queue_options.PREFIX):
+            queues[key] = text
+            if problem := queue_options.key_problem(key, text):
+                problems.append(f"{key[:200]} ({source[:200]}): {text[:80]!r}: {problem}")
         else:
             unknown += 1
             why = explain_unknown(key, spelling) if unknown <= _EXPLAINED_MAX else "is no option"
             problems.append(f"{key[:200]} ({source[:200]}) {why}")
-    return Configuration(values, spark_conf, token_providers if not problems else {})
+    if problems:
+        return Configuration(values, spark_conf)
+    return Configuration(values, spark_conf, token_providers, queues)

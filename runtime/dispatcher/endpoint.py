@@ -23,6 +23,7 @@ from runtime.common.errors import BackpressureError, ConflictError, InvalidInput
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
+from runtime.common.shares import DEFAULT_QUEUE, JobShare
 from runtime.common.states import JobStatus
 from runtime.common.waiting import Waiting
 from runtime.dispatcher.cleanup import JobCleaner
@@ -52,6 +53,7 @@ from runtime.gateways.dispatcher import (
 )
 from runtime.gateways.operations import OperationState, StreamOperation, TriggerOperation
 from runtime.gateways.overview import JobActivity, JobMasterInfo
+from runtime.highavailability.disposals import DisposalStore
 from runtime.jobgraph.graph import JobGraph
 
 logger = logging.getLogger(__name__)
@@ -276,6 +278,8 @@ class Dispatcher(ABC):
             program_run=request.program_run,
             checkpoint_name=head.checkpoint_name,
             savepoint="" if head.savepoint is None else head.savepoint.path,
+            queue=request.queue or DEFAULT_QUEUE,
+            priority=request.priority,
         )
         clock, metrics = self._services.clock, self._services.metrics
         begin = clock.monotonic()
@@ -369,6 +373,11 @@ class Dispatcher(ABC):
     def events(self) -> ClusterEvents:
         """The events of this term."""
         return self._services.events
+
+    @property
+    def disposals(self) -> DisposalStore | None:
+        """Savepoints that are to be deleted, as this term stores them."""
+        return self._services.disposals
 
     @property
     def token(self) -> FencingToken:
@@ -509,6 +518,11 @@ class Dispatcher(ABC):
         """The namespace to which the job belongs, as this leader has stored it (R48)."""
         entry = self._registry.entry(job_id)
         return DEFAULT_NAMESPACE if entry is None else entry.source.namespace
+
+    def share_of(self, job_id: JobId) -> JobShare:
+        """Where the job waits for slots, as this leader has stored it (D-128)."""
+        entry = self._registry.entry(job_id)
+        return JobShare() if entry is None else JobShare(entry.source.queue, entry.source.priority)
 
     def keeps_outputs(self, job_id: JobId) -> bool:
         """True if what an ended job wrote may still be committed by hand (R28), as with a job that is not known."""

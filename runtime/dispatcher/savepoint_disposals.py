@@ -2,6 +2,7 @@
 
 A wish is stored before it is answered. Whose savepoint it is comes from a TaskManager; that it may go is stored before
 anything is deleted, so the next leader goes on with what this one has begun, and takes "it is not there" for the end.
+From then on no job is stored that starts from it, and those that came before are looked for once more.
 """
 
 from __future__ import annotations
@@ -79,9 +80,10 @@ class Jobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What leads now. `task_managers`: addresses of those that are registered."""
+    """What leads now. `store`: writes under this term. `task_managers`: addresses of those that are registered."""
 
     jobs: Jobs
+    store: Store
     task_managers: Sequence[str]
 
 
@@ -89,9 +91,8 @@ class SavepointDisposals:
     """Those of a cluster, in the process that leads. `term`: None while it does not lead."""
 
     def __init__(
-        self, store: Store, term: Callable[[], Term | None], connect: Callable[[str], TaskExecutorGateway], clock: Clock
+        self, term: Callable[[], Term | None], connect: Callable[[str], TaskExecutorGateway], clock: Clock
     ) -> None:
-        self._store = store
         self._term = term
         self._connect = connect
         self._clock = clock
@@ -99,17 +100,25 @@ class SavepointDisposals:
 
     async def request(self, disposal: SavepointDisposal, /) -> SavepointDisposal:
         """Store a wish, idempotent by its trigger id. Raises ConflictError where too many are in progress."""
-        stored = await self._store.add(disposal)
+        stored = await self._leading().store.add(disposal)
         self.wake()
         return stored
 
     async def find(self, trigger_id: str, /) -> SavepointDisposal | None:
         """What has become of one, None for an unknown one."""
-        return await self._store.get(trigger_id)
+        return await self._leading().store.get(trigger_id)
+
+    def _leading(self) -> Term:
+        if (term := self._term()) is None:
+            message = "this JobManager does not lead"
+            raise UnavailableError(message)
+        return term
 
     async def activate(self) -> None:
         """Go on with all that are in progress, the oldest first. Idempotent."""
-        stored = [one for one in await self._store.all() if one.disposal.state is OperationState.IN_PROGRESS]
+        if (leading := self._term()) is None:
+            return
+        stored = [one for one in await leading.store.all() if one.disposal.state is OperationState.IN_PROGRESS]
         for one in sorted(stored, key=lambda one: one.disposal.trigger_millis):
             if (term := self._term()) is None:
                 return
@@ -128,20 +137,13 @@ class SavepointDisposals:
             if waited < PATIENCE_MILLIS:
                 logger.warning("savepoint %s is not deleted yet: %s", stored.disposal.path, error)
                 return
-            await self._end(stored, OperationState.FAILED, str(error))
+            await _end(stored, OperationState.FAILED, term.store, self._clock, str(error))
         except (ConflictError, StaleTokenError):
             raise
         except FlinklikeError as error:
-            await self._end(stored, OperationState.FAILED, str(error))
+            await _end(stored, OperationState.FAILED, term.store, self._clock, str(error))
         else:
-            await self._end(stored, OperationState.COMPLETED)
-
-    async def _end(self, stored: StoredDisposal, state: OperationState, cause: str = "") -> None:
-        ended = replace(
-            stored.disposal, state=state, ended_millis=self._clock.epoch_millis(), cause=cause[:_CAUSE_LENGTH_MAX]
-        )
-        await self._store.replace(stored, ended)
-        logger.info("savepoint %s: the disposal is %s %s", ended.path, state.value, ended.cause)
+            await _end(stored, OperationState.COMPLETED, term.store, self._clock)
 
     async def _found(self, stored: StoredDisposal, term: Term) -> StoredDisposal:
         """The disposal with the job of the savepoint, once it is known that it may go."""
@@ -150,14 +152,32 @@ class SavepointDisposals:
         found = await self._ask(term, lambda gateway: gateway.request_savepoint(request))
         await _check_whose(wish, found.job_id, await term.jobs.find_job(found.job_id))
         await _check_unused(wish.path, term.jobs)
-        return await self._store.replace(stored, replace(wish, job_id=found.job_id))
+        return await term.store.replace(stored, replace(wish, job_id=found.job_id))
 
     async def _disposed(self, wish: SavepointDisposal, term: Term) -> None:
+        """A job that came while this was stored has not seen it: then the savepoint stays."""
+        try:
+            await _check_unused(wish.path, term.jobs)
+        except InvalidInputError:
+            # The job may have lost its owner since an order: nobody knows then what runs, and the savepoint has gone.
+            if await self._is_there(wish, term):
+                raise
+            return
+        if self._term() is None:
+            message = "this JobManager does not lead any more"
+            raise UnavailableError(message)
         request = DisposeSavepointRequest(wish.path, wish.below, JobId(wish.job_id))
         try:
             await self._ask(term, lambda gateway: gateway.dispose_savepoint(request))
         except NotFoundError:
             logger.info("savepoint %s is gone: an earlier order has deleted it", wish.path)
+
+    async def _is_there(self, wish: SavepointDisposal, term: Term) -> bool:
+        try:
+            await self._ask(term, lambda gateway: gateway.request_savepoint(SavepointRequest(wish.path, wish.below)))
+        except NotFoundError:
+            return False
+        return True
 
     async def _ask(self, term: Term, call: Callable[[TaskExecutorGateway], Awaitable[_Answer]]) -> _Answer:
         """What the first TaskManager says that finds the savepoint. Raises NotFoundError when none of them does."""
@@ -171,6 +191,12 @@ class SavepointDisposals:
             except RetryableError as error:
                 failed = error
         raise failed if missed is None else missed
+
+
+async def _end(stored: StoredDisposal, state: OperationState, store: Store, clock: Clock, cause: str = "") -> None:
+    ended = replace(stored.disposal, state=state, ended_millis=clock.epoch_millis(), cause=cause[:_CAUSE_LENGTH_MAX])
+    await store.replace(stored, ended)
+    logger.info("savepoint %s: the disposal is %s %s", ended.path, state.value, ended.cause)
 
 
 async def _check_whose(wish: SavepointDisposal, job_id: JobId, job: JobSummary | None) -> None:
@@ -194,7 +220,7 @@ async def _check_whose(wish: SavepointDisposal, job_id: JobId, job: JobSummary |
 async def _check_unused(path: str, jobs: Jobs) -> None:
     """Raises InvalidInputError while a job may still read the savepoint."""
     for job_id, start in jobs.started_from().items():
-        if _name(start) == _name(path) and not await _is_restored(job_id, jobs):
+        if is_same_savepoint(start, path) and not await _is_restored(job_id, jobs):
             message = (
                 f"savepoint {path} is in use: job {job_id} was started from it, and not all of its queries run yet. "
                 "Wait until they do, or cancel the job"
@@ -202,20 +228,33 @@ async def _check_unused(path: str, jobs: Jobs) -> None:
             raise InvalidInputError(message)
 
 
-def _name(path: str) -> str:
+def may_go(disposal: SavepointDisposal) -> bool:
+    """True while it is stored that the savepoint may be deleted, and not whether it was."""
+    return disposal.state is OperationState.IN_PROGRESS and bool(disposal.job_id)
+
+
+def is_same_savepoint(one: str, other: str) -> bool:
     """Paths are compared by their last part, which no two savepoints share: a link may lead to one directory."""
+    return _name(one) == _name(other)
+
+
+def _name(path: str) -> str:
     text = unquote(urlsplit(path).path) if path.startswith("file:") else path
     return Path(text).name
 
 
 async def _is_restored(job_id: JobId, jobs: Jobs) -> bool:
-    """True when each query of the job runs, or has run: it was started on a directory of its own."""
+    """True when each query of the job runs, or has run: it was started on a directory of its own.
+
+    False also for a job that is being stored, and for one without an owner, of which nobody knows what runs; and for a
+    script that has not ended, which may start further queries.
+    """
     try:
         details = await jobs.request_job(JobRequest(job_id))
     except NotFoundError:
-        return True  # it has ended
+        return job_id not in jobs.started_from()
     except RetryableError:
         return False
     graph = ArchivedExecutionGraph.from_json(details.archived_graph)
     subtasks = [subtask for vertex in graph.vertices if vertex.stream_uid for subtask in vertex.subtasks]
-    return all(subtask.current.streams for subtask in subtasks)
+    return bool(subtasks) and all(subtask.current.streams for subtask in subtasks)

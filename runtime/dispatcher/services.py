@@ -15,6 +15,7 @@ from runtime.dispatcher.dispatcher_metrics import DispatcherMetrics
 from runtime.dispatcher.dispatcher_traces import DispatcherTraces
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
 from runtime.gateways.resource_manager import JobRequirements
+from runtime.highavailability.disposals import DisposalStore
 from runtime.highavailability.jobs.job_store import LeaderJobStore
 from runtime.highavailability.records import Payload
 from runtime.history.pack import EndedJob
@@ -108,7 +109,8 @@ class DispatcherServices:
 
     `stops` is None where nothing is durable, so that no TaskManager could read a fence. `tell_cancel` is called with
     each job that the cluster cancels, and the reason, when the cancel is durable (R49). `checkpointing`: what holds for
-    a graph that is submitted, from its JSON; None for a job without streaming queries.
+    a graph that is submitted, from its JSON; None for a job without streaming queries. `disposals`: savepoints that are
+    to be deleted (R62), None where none are.
     """
 
     store: LeaderJobStore
@@ -126,4 +128,5 @@ class DispatcherServices:
     metrics: DispatcherMetrics = field(default_factory=DispatcherMetrics)
     events: ClusterEvents = NO_EVENTS
     checkpointing: Callable[[bytes], CheckpointSettings | None] = unsettled
+    disposals: DisposalStore | None = None
     traces: DispatcherTraces = field(default_factory=DispatcherTraces)

@@ -48,6 +48,8 @@ def recovered_job(stored: StoredJob) -> RecoveredJob:
         program_run=graph.program_run,
         checkpoint_name=graph.checkpoint_name,
         savepoint=graph.savepoint,
+        queue=graph.queue,
+        priority=graph.priority,
     )
     owner = None
     if stored.owner is not None:

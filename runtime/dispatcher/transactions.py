@@ -15,12 +15,20 @@ from typing import TypeVar, assert_never
 
 from runtime.aio.retry import RetryPolicy, retry
 from runtime.aio.scope import Scope
-from runtime.common.errors import FlinklikeError, InvalidInputError, PermanentError, RetryableError, StaleTokenError
+from runtime.common.errors import (
+    ConflictError,
+    FlinklikeError,
+    InvalidInputError,
+    PermanentError,
+    RetryableError,
+    StaleTokenError,
+)
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import effects as ef
 from runtime.dispatcher.core import events as ev
 from runtime.dispatcher.job_reads import load_graph
+from runtime.dispatcher.savepoint_disposals import is_same_savepoint, may_go
 from runtime.dispatcher.services import DispatcherServices
 from runtime.dispatcher.stored_jobs import encode_summary, finished_job, recovered_job, unowned_archive
 from runtime.executiongraph.archived import CANCELLATION
@@ -92,6 +100,7 @@ class JobTransactions:
         source = effect.source
         owner = OwnerRecord(effect.incarnation, effect.address) if effect.incarnation else None
         await self._check_references(source)
+        await self._check_savepoint(source)
         payload = await self._services.payloads.spill(Payload(source.digest, source.graph, ""))
         record = GraphRecord(
             payload,
@@ -105,6 +114,8 @@ class JobTransactions:
             self._services.checkpointing(source.graph),
             source.checkpoint_name,
             source.savepoint,
+            source.queue,
+            source.priority,
         )
         outcome = await self._store.submit(source.job_id, record, owner)
         match outcome:
@@ -125,6 +136,21 @@ class JobTransactions:
         if refused:
             message = f"job {source.job_id} refers to {len(refused)} blobs that must be uploaded again"
             raise InvalidInputError(message, tuple(f"blob {key}: missing, upload it again" for key in refused))
+
+    async def _check_savepoint(self, source: ev.JobSource) -> None:
+        """Check that it is not stored that the savepoint of the job may go. Raises ConflictError.
+
+        This term knows the job already: who stores that later looks for its readers once more, and finds the job (R62).
+        """
+        if not source.savepoint or self._services.disposals is None:
+            return
+        for stored in await self._services.disposals.all():
+            if may_go(stored.disposal) and is_same_savepoint(stored.disposal.path, source.savepoint):
+                message = (
+                    f"submit refused: savepoint {source.savepoint} is being deleted (savepoint disposal "
+                    f"{stored.disposal.trigger_id}). Start the job from another savepoint"
+                )
+                raise ConflictError(message)
 
     async def assign(self, effect: ef.StoreOwner) -> None:
         """Name a process as owner."""

@@ -42,6 +42,7 @@ from runtime.highavailability.store_mark import StoreMark
 from runtime.history.writer import HistoryWriter
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.metrics.registry import NO_METRICS, MetricRegistry
+from runtime.resourcemanager.driver import ResourceManagerDriver
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rpc.service import RpcService
@@ -68,6 +69,8 @@ class JobManagerServices:
     history: HistoryWriter
     clock: Clock
     entropy: Entropy
+    driver: ResourceManagerDriver | None
+    """What starts TaskManagers; None: people and scripts do."""
     tell_cancel: Callable[[JobId, str], None]
     """As in DispatcherServices."""
     metrics: MetricRegistry = NO_METRICS
@@ -114,6 +117,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             metrics=DispatcherMetrics(services.metrics),
             events=events,
             checkpointing=self._settings.checkpointing,
+            disposals=services.ha.disposal_store(epoch.term),
             traces=DispatcherTraces(services.traces, services.clock),
         )
         return DispatcherLeaderProcess(
@@ -149,6 +153,7 @@ class DispatcherResourceManagerComponentFactory(ABC):
             clock=services.clock,
             entropy=services.entropy,
             events=dispatcher_services.events,
+            driver=services.driver,
         )
         return TermComponents(self._create_dispatcher(dispatcher_services, resource_manager), resource_manager)
 

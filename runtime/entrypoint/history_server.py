@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import NoReturn
 
-from runtime.aio.blocking import BlockingIo
 from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
 from runtime.aio.watch import Watch
@@ -48,20 +47,16 @@ class HistoryServer:
 
     async def run(self, context: ProcessContext) -> None:
         """Serve until cancelled."""
-        io = BlockingIo()
         audit = audit_log(
             context.configuration, context.layout, context.environment, context.clock, process="historyserver"
         )
-        try:
-            with closing(audit):
-                await self._serve(context, io, audit)
-        finally:
-            io.close()
+        with closing(audit):
+            await self._serve(context, audit)
 
-    async def _serve(self, context: ProcessContext, io: BlockingIo, audit: AuditLog) -> None:
+    async def _serve(self, context: ProcessContext, audit: AuditLog) -> None:
         configuration = context.configuration
         jobs_max = configuration.get(history.HISTORY_JOBS_MAX)
-        catalogue = Catalogue(_readers(configuration, context.layout), io, context.clock, jobs_max=jobs_max)
+        catalogue = Catalogue(_readers(configuration, context.layout), context.clock, jobs_max=jobs_max)
         token = options.cluster_token(configuration, context.layout)
         async with Scope("history-server") as scope:
             scope.spawn_eternal("counts of the audit log", audit.run())

@@ -22,10 +22,13 @@ from runtime.aio.watch import Watch
 from runtime.blob.server import CHUNK_SOURCE, BlobServer
 from runtime.common.fencing import FencingToken
 from runtime.config.configuration import Configuration
+from runtime.config.loading import parse_dynamic
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
 from runtime.config.options import taskmanager as tm
 from runtime.config.options.checkpointing import SAVEPOINTS_DIR, STREAM_STALL_TIMEOUT
+from runtime.config.options.high_availability import HA_TYPE
+from runtime.config.options.resourcemanager import DRIVER
 from runtime.dispatcher.leader_process import TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
 from runtime.dispatcher.savepoint_disposals import PERIOD as DISPOSALS_PERIOD
@@ -48,6 +51,7 @@ from runtime.entrypoint.job_manager_options import (
     jwt_sign_in,
     limit_settings,
     page_cookie,
+    queue_policy,
     resource_manager_settings,
     rest_facts,
     rest_settings,
@@ -71,6 +75,8 @@ from runtime.entrypoint.storage import (
     open_blob_store,
     storage_probe,
 )
+from runtime.entrypoint.store_view import LeadersStore
+from runtime.entrypoint.worker_processes import ProcessDriver
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import PAGE_SECONDS_MAX, TaskExecutorGateway
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
@@ -79,6 +85,7 @@ from runtime.highavailability import services as ha_services
 from runtime.highavailability.kv.compaction import LOOK_PERIOD
 from runtime.highavailability.kv.follower import patiently
 from runtime.highavailability.records import LeaderRecord
+from runtime.resourcemanager.driver import ResourceManagerDriver
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.rest.access.audit import Audit, AuditLog
 from runtime.rest.access.principals import Principals
@@ -119,15 +126,20 @@ class MakeRest(Protocol):
 
 
 class ClusterEntrypoint:
-    """Implements `ClusterProcess`. `make_rest` makes the REST endpoint, `make_guards` the dialler of guards."""
+    """Implements `ClusterProcess`. `make_rest` makes the REST endpoint, `make_guards` the dialler of guards.
+
+    `arguments` are those of this process: TaskManagers that a driver starts here get the same -D options.
+    """
 
     def __init__(
         self,
         make_rest: MakeRest = RestServer,
         make_guards: Callable[[Configuration], GuardDialler] = options.guard_dialler,
+        arguments: Sequence[str] = (),
     ) -> None:
         self._make_rest = make_rest
         self._make_guards = make_guards
+        self._arguments = tuple(arguments)
 
     async def run(self, context: ProcessContext) -> None:
         """Serve until cancelled."""
@@ -165,6 +177,7 @@ class ClusterEntrypoint:
                 await patiently(mark.check, context.entropy)  # R35
             await rpc.start()
             audit = audit_log(configuration, context.layout, context.environment, context.clock)
+            driver = self._driver(context)
             services = JobManagerServices(
                 incarnation=context.incarnation,
                 rpc=rpc,
@@ -180,6 +193,7 @@ class ClusterEntrypoint:
                 token_providers=token_providers(configuration, SystemClock()),
                 clock=context.clock,
                 entropy=context.entropy,
+                driver=driver,
                 tell_cancel=audit.tell_cancel,
                 metrics=context.reporting.registry,
                 traces=context.tracing.reporter,
@@ -193,6 +207,11 @@ class ClusterEntrypoint:
             await rpc.stop(grace=STOP_GRACE)
             await ha.close()
             io.close()
+
+    def _driver(self, context: ProcessContext) -> ResourceManagerDriver | None:
+        if context.configuration.get(DRIVER) == "standalone":
+            return None
+        return ProcessDriver(context.layout, context.environment, parse_dynamic(self._arguments))
 
     async def _serve(
         self, context: ProcessContext, services: JobManagerServices, token: Token | None, audit: AuditLog
@@ -290,18 +309,16 @@ class _Leading:
                 TaskExecutorGateway, address, target=None, sender=self.token, timeout=rpc_timeout
             )
 
-        self.disposals = SavepointDisposals(
-            services.ha.disposal_store(), self._disposing_term, task_executor, services.clock
-        )
+        self.disposals = SavepointDisposals(self._disposing_term, task_executor, services.clock)
         self.disposing = Reconciler("job-manager/savepoint-disposals", self.disposals.activate, period=DISPOSALS_PERIOD)
         self.disposals.wake = self.disposing.signal
 
     def _disposing_term(self) -> DisposingTerm | None:
         components = self()
-        if components is None or (term := self._term()) is None:
+        if components is None or (term := self._term()) is None or (store := term.dispatcher.disposals) is None:
             return None
         addresses = [one.registration.address for one in components.resource_manager.task_managers()]
-        return DisposingTerm(term.dispatcher, addresses)
+        return DisposingTerm(term.dispatcher, store, addresses)
 
     async def follow(self) -> None:
         """Keep `other` up to date. Eternal."""
@@ -411,12 +428,14 @@ def _rest(
         principals=principals,
         audit=audit,
         limits=limit_settings(configuration),
+        queues=queue_policy(configuration),
         forward_seal=forward_seal(configuration, context.layout),
         frame_ancestors=configuration.get(jm.WEB_FRAME_ANCESTORS),
         page_cookie=page_cookie(configuration, context.layout, context.clock),
         tls=rest_tls(configuration),
         metrics=_metrics(context, leading),
         stand_bys=leading.stand_bys,
+        store=LeadersStore(configuration.get(HA_TYPE), services.ha, services.compactor),
         savepoint_directory=configuration.get(SAVEPOINTS_DIR),
         stream_stall_millis=options.millis(configuration, STREAM_STALL_TIMEOUT),
         spark_ui=spark_ui(configuration, context.clock, maker_of_pages),
@@ -466,7 +485,8 @@ async def _while_leading(runner: DispatcherRunner, work: Callable[[], Coroutine[
 
 def main() -> int:
     """Run a JobManager; the exit code."""
-    return run_process("jobmanager", ClusterEntrypoint, sys.argv[1:], has_lease=True)
+    make = partial(ClusterEntrypoint, arguments=sys.argv[1:])
+    return run_process("jobmanager", make, sys.argv[1:], has_lease=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from runtime.common.clock import Clock
+from runtime.common.shares import DEFAULT_QUEUE, QueueStatus
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core.waiting_kinds import waiting_kind
 from runtime.gateways.dispatcher import JobSummary
@@ -15,6 +16,8 @@ from runtime.metrics import table
 from runtime.metrics.registry import Sample
 from runtime.metrics.reporting import Exposition, Reporting
 from runtime.rest.context import LeaderComponents, MetricsTarget
+
+_OTHER_QUEUES = "-"
 
 
 class JobManagerMetrics:
@@ -86,10 +89,25 @@ def waiting_samples(jobs: Iterable[JobSummary], now_millis: int) -> Iterator[Sam
         yield Sample(table.LONGEST_WAIT, max(0, longest.get(kind, 0)) / 1000, (kind,))
 
 
+def queue_samples(queues: Iterable[QueueStatus]) -> Iterator[Sample]:
+    """The shares of queues that an operator has named. Those that are called after people are told together."""
+    found = {DEFAULT_QUEUE: [0.0, 0.0, 0.0], _OTHER_QUEUES: [0.0, 0.0, 0.0]}
+    for one in queues:
+        name = one.name if one.is_named or one.name == DEFAULT_QUEUE else _OTHER_QUEUES
+        sums = found.setdefault(name, [0.0, 0.0, 0.0])
+        for number, figure in enumerate((one.held, one.share, one.waiting_jobs)):
+            sums[number] += figure
+    for name, (held, share, waiting) in found.items():
+        yield Sample(table.QUEUE_SLOTS, held, (name,))
+        yield Sample(table.QUEUE_SHARE, share, (name,))
+        yield Sample(table.QUEUE_WAITING, waiting, (name,))
+
+
 def _processes(dispatcher: DispatcherView, resource_manager: ResourceManagerView) -> Iterator[Sample]:
     slots, free = resource_manager.slot_counts()
     yield Sample(table.TASK_SLOTS, slots)
     yield Sample(table.FREE_SLOTS, free)
+    yield from queue_samples(resource_manager.queues())
     yield Sample(table.TASK_MANAGERS, len(resource_manager.task_managers()))
     states = Counter(one.state for one in dispatcher.job_masters())
     for state in ("ready", "draining", "disconnected"):

@@ -11,11 +11,15 @@ from pathlib import Path
 from runtime.aio.clock import SystemClock
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
+from runtime.common.errors import InvalidInputError
+from runtime.common.shares import QueuePolicy
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
-from runtime.config.options import security
+from runtime.config.options import resourcemanager as rm
+from runtime.config.options import security, slotmanager
+from runtime.config.options import taskmanager as tm
 from runtime.config.options.high_availability import BLOB_MAX_SIZE
 from runtime.config.validate import is_loopback
 from runtime.dispatcher.core.planned_moves import MoveSettings
@@ -25,6 +29,7 @@ from runtime.dispatcher.settings import DispatcherSettings
 from runtime.entrypoint import process_options as options
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
 from runtime.gateways.task_executor import TaskExecutorGateway
+from runtime.resourcemanager.core.workers import WorkerSettings
 from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rest.access.audit import AuditLog
 from runtime.rest.access.key_sets import FetchedKeys, FileKeys, KeySetAddress
@@ -45,6 +50,8 @@ from runtime.security.token_providers import load_providers
 
 logger = logging.getLogger(__name__)
 
+LEAVE_SECONDS = 60.0
+"""Of a TaskManager whose drain is over."""
 ARCHIVE_PACK_BYTES = 8 * 1024 * 1024
 
 
@@ -57,6 +64,7 @@ def dispatcher_settings(configuration: Configuration) -> DispatcherSettings:
             configuration.get(jm.SUBMITS_MAX),
             configuration.get(security.PRINCIPAL_JOBS),
             configuration.get(security.NAMESPACE_JOBS),
+            configuration.get(slotmanager.QUEUES_MAX_COUNT),
         ),
         shown=Retention(configuration.get(jm.JOBSTORE_MAX), options.millis(configuration, jm.JOBSTORE_EXPIRATION)),
         remembered=Retention(
@@ -77,7 +85,47 @@ def dispatcher_settings(configuration: Configuration) -> DispatcherSettings:
 def resource_manager_settings(configuration: Configuration) -> ResourceManagerSettings:
     """Settings of a ResourceManager."""
     timing = options.heartbeat_timing(configuration)
-    return ResourceManagerSettings(timing.interval, timing.timeout)
+    preemption_timeout = options.seconds(configuration, slotmanager.PREEMPTION_TIMEOUT)
+    return ResourceManagerSettings(
+        timing.interval,
+        timing.timeout,
+        workers=worker_settings(configuration),
+        queues=configuration.queues,
+        preemption_timeout=preemption_timeout if configuration.get(slotmanager.PREEMPTION) else None,
+    )
+
+
+def queue_policy(configuration: Configuration) -> QueuePolicy:
+    """Which job may be in which queue."""
+    return QueuePolicy(configuration.queues, configuration.get(slotmanager.QUEUES_OPEN))
+
+
+def worker_settings(configuration: Configuration) -> WorkerSettings | None:
+    """Of TaskManagers that a driver starts; None without one."""
+    get = configuration.get
+    if get(rm.DRIVER) == "standalone":
+        return None
+    slots, most = options.slots_of(configuration), get(rm.SLOTS_MAX)
+    if most is None:
+        most = max(slots, get(rm.SLOTS_MIN), 2 * options.cores())
+    if slots > most:
+        message = (
+            f"{rm.SLOTS_MAX.key}: {most} is less than one TaskManager's {slots} slots "
+            f"(taskmanager.numberOfTaskSlots), so none would ever start: raise it"
+        )
+        raise InvalidInputError(message)
+    return WorkerSettings(
+        slots,
+        get(rm.SLOTS_MIN),
+        most,
+        get(rm.REDUNDANT),
+        options.seconds(configuration, rm.IDLE_TIMEOUT),
+        options.seconds(configuration, rm.REGISTRATION_TIMEOUT),
+        get(rm.START_FAILURES_MAX),
+        options.seconds(configuration, rm.START_RETRY_INTERVAL),
+        options.seconds(configuration, rm.RECOVERY_TIMEOUT),
+        options.seconds(configuration, tm.DRAIN_TIMEOUT) + LEAVE_SECONDS,
+    )
 
 
 def limit_settings(configuration: Configuration) -> LimitSettings:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from runtime.config.option import ConfigOption
 from runtime.config.options import cluster as c
 from runtime.config.options import high_availability as ha
 from runtime.config.options import security
+from runtime.config.options import taskmanager as tm
 from runtime.entrypoint.control import embedded_etcd as embedded
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.proof_of_death import GuardDialler
@@ -212,3 +214,13 @@ def guard_dialler(configuration: Configuration) -> GuardDialler:
 def trusts_refusal(configuration: Configuration) -> bool:
     """True when a refused connection proves that a JobManager or JobMaster process is dead."""
     return configuration.get(c.TRUST_CONNECTION_REFUSED)
+
+
+def slots_of(configuration: Configuration) -> int:
+    """Slots of a TaskManager: `taskmanager.numberOfTaskSlots`, by default the cores of this process."""
+    return configuration.get(tm.SLOTS) or cores()
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -14,15 +13,17 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import ISOLATION, JVM
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.config.configuration import Configuration
+from runtime.config.options import checkpointing, security
 from runtime.config.options import jobmanager as jm
-from runtime.config.options import security
 from runtime.config.options import taskmanager as tm
 from runtime.config.spark_memory import ENVIRONMENT_BYTES_DEFAULT, default_environment_bytes, has_own_jvms
 from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE, RESOURCE_ID_FILE_VARIABLE
 from runtime.entrypoint.process import ProcessContext
 from runtime.entrypoint.process_options import (
+    cores,
     heartbeat_timing,
     seconds,
+    slots_of,
 )
 from runtime.entrypoint.resource_id import kept_resource_id
 from runtime.entrypoint.slot_users import (
@@ -60,15 +61,6 @@ _ENDED_JOBS_INTERVALS = 10
 """Heartbeat intervals after which jobs without an owner are looked up again (R16)."""
 
 
-def slots_of(configuration: Configuration) -> int:
-    """`taskmanager.numberOfTaskSlots`, by default the cores of this process."""
-    return configuration.get(tm.SLOTS) or _cores()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 def registration_of(context: ProcessContext, guard_address: str) -> RegisterTaskManager:
     configuration = context.configuration
     slots = slots_of(configuration)
@@ -91,13 +83,13 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
         protocol_version=PROTOCOL_VERSION,
         slots=slots,
         slot_profile=ResourceProfile(
-            cpu_cores=_cores() / slots,
+            cpu_cores=cores() / slots,
             memory_bytes=memory_bytes // slots,
             spark_profile=configuration.get(tm.SPARK_PROFILE),
         ),
         has_spark=has_spark,
         spark_conf=json.dumps(offered, sort_keys=True).encode(),
-        cpu_cores=_cores(),
+        cpu_cores=cores(),
         memory_bytes=memory_bytes,
         exchange_id=exchange_identity(context.layout.exchange_url(configuration), context.entropy),
         spark_version=version,
@@ -105,6 +97,7 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
         environment_bytes=_environment_bytes(configuration) if has_spark else 0,
         environment_accounts=_environment_accounts(configuration) if has_spark else 0,
         metrics_address=context.reporting.address(host),
+        worker_id=configuration.get(tm.WORKER_ID),
     )
 
 
@@ -227,6 +220,7 @@ def slot_settings(
         task_manager_id=registration.task_manager_id,
         memory_bytes_max=registration.slot_profile.memory_bytes,
         cancellation_timeout=seconds(configuration, tm.CANCELLATION_TIMEOUT),
+        stop_timeout=seconds(configuration, checkpointing.STREAM_STOP_TIMEOUT),
         is_reuse_enabled=configuration.get(tm.SLOT_PROCESS_REUSE),
         inline_bytes_max=configuration.get(tm.EXCHANGE_INLINE_MAX),
         log_bytes_max=configuration.get(tm.ATTEMPT_LOG_MAX),
@@ -292,7 +286,7 @@ def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
     return SparkSettings(
         master=master,
         slots=slots_of(configuration),
-        cores=_cores(),
+        cores=cores(),
         heap_bytes=configuration.get(tm.SPARK_MEMORY),
         work_directory=work.absolute(),
         cds_directory=context.layout.cds,

@@ -50,7 +50,7 @@ class ArchivedExecution:
     """One attempt. `attempt` is its ordinal; `attempt_id` names its log on the TaskManager at `endpoint`.
 
     `accumulators`: what its code has counted, whatever came of it. `spark_work`: once it has ended, if it used Spark.
-    `streams`: its streaming queries as they were told last.
+    `streams`: its streaming queries as they were told last. `slot_index`: of its TaskManager, -1 where it is not known.
     """
 
     attempt: int
@@ -65,6 +65,7 @@ class ArchivedExecution:
     accumulators: tuple[UserAccumulator, ...] = ()
     spark_work: SparkWork | None = None
     streams: tuple[StreamProgress, ...] = ()
+    slot_index: int = -1
 
     @property
     def start_millis(self) -> int:

@@ -29,10 +29,15 @@ class SubtaskOfCheckpoint:
     subtask_index: int
 
 
+NO_SIZE = -1
+"""The size of a savepoint that is not whole, or whose record is of an earlier release."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArchivedCheckpoint:
     """One checkpoint. `failure`: why there will be none. `is_discarded`: its record was dropped for a later one.
     `savepoint`: the directory of one that was asked for as a savepoint, "" for any other.
+    `state_bytes`: of a savepoint the size of its files, NO_SIZE where that is not known.
 
     `positions` and `missing` are empty where an archive has too many of them: only the numbers are kept then.
     """

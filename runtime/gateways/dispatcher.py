@@ -16,6 +16,10 @@ from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.resource_manager import JobRequirements, RegistrationRefused
 
+FAILURE_LENGTH_MAX = 300
+LABELS_MAX = 8
+LABEL_LENGTH_MAX = 120
+
 
 def is_same_run(one: str, other: str) -> bool:
     """True if two `program_run` tell of one request (R54). Each is digests between slashes: by the id of the program,
@@ -37,7 +41,8 @@ class SubmitJobRequest:
 
     `submitter` and `namespace` are those of the principal (R48); "" is the admin, and the default namespace. `trace`:
     the context of the job's trace (`runtime.traces.span.TraceContext`), "" where nobody is told traces. `program_run`:
-    the request to run an uploaded program that has made the graph (`is_same_run`), "" for any other job.
+    the request to run an uploaded program that has made the graph (`is_same_run`), "" for any other job. `queue` and
+    `priority`: where the job waits for slots (D-128); "" is the default queue.
     """
 
     job_id: JobId
@@ -48,6 +53,8 @@ class SubmitJobRequest:
     namespace: str = ""
     trace: str = ""
     program_run: str = ""
+    queue: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +108,11 @@ class JobSummary:
     owner of an earlier release says none). `end_millis` is -1 while not terminal. `is_committing`: the
     outcome is decided and the outputs become visible, so a cancel comes too late (R26). `keeps_outputs`: the job has
     ended after that without its outputs, or its decision is unknown, so no outputs are deleted (R28). `submitter`,
-    `namespace`, `trace`, `program_run` and `client` are stored with the graph; the leader fills them in, and ignores
-    those of an owner (R48). `deletes_checkpoints`: it has ended, and TaskManagers delete the directories of its
-    streaming queries.
+    `namespace`, `trace`, `program_run`, `client`, `queue` and `priority` are stored with the graph; the leader fills
+    them in, and ignores those of an owner (R48). `deletes_checkpoints`: it has ended, and TaskManagers delete the
+    directories of its streaming queries. `failure`: of a FAILED job the root cause in a line of at most
+    FAILURE_LENGTH_MAX characters, `failure_labels` what failure enrichers say of it, `key=value`, at most LABELS_MAX of
+    LABEL_LENGTH_MAX characters.
     """
 
     job_id: JobId
@@ -127,6 +136,10 @@ class JobSummary:
     pending_kind: str = ""
     client: str = ""
     deletes_checkpoints: bool = False
+    failure: str = ""
+    failure_labels: tuple[str, ...] = ()
+    queue: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
-from runtime.common.stream_progress import StreamPosition
+from runtime.common.stream_progress import NO_BATCH, StreamPosition
 from runtime.gateways.task import (
     DEFAULT_PROFILE,
     FailureInfo,
@@ -119,11 +119,26 @@ class TriggerCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedQuery:
+    """The query of an attempt that has FINISHED; its directory stays as long as the job. `splits`: as for a deployment.
+
+    `committed_batch`: one that its directory has at least, NO_BATCH where none is known.
+    """
+
+    attempt_id: ExecutionAttemptId
+    uid: str
+    parallelism: int
+    splits: bytes = b"[]"
+    committed_batch: int = NO_BATCH
+
+
+@dataclass(frozen=True, slots=True)
 class TriggerSavepoint:
     """Copy the directories of the queries of these attempts into `part`, each as of one committed batch. Idempotent.
 
     `holds`: end each query between two batches first, and hold it until EndSavepoint. `drains`: after it has read what
-    was there. `operation` is the id of what it is for.
+    was there. `operation` is the id of what it is for. `ended`: queries of the job that have finished, on whichever
+    TaskManager; whoever has them here copies their directories too.
     """
 
     job_id: JobId
@@ -133,6 +148,7 @@ class TriggerSavepoint:
     attempts: tuple[ExecutionAttemptId, ...]
     holds: bool = False
     drains: bool = False
+    ended: tuple[EndedQuery, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,11 +320,15 @@ class CommitProgress:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAnswer:
-    """The position of one attempt's query. `declined`: why there is none, "" where there is one."""
+    """The position of one attempt's query. `declined`: why there is none, "" where there is one.
+
+    A script has none, but `queries`: those that it has started, by their names. There may be none of them.
+    """
 
     attempt_id: ExecutionAttemptId
     position: StreamPosition | None
     declined: str = ""
+    queries: tuple[StreamPosition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,12 +353,16 @@ class SavepointAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SavepointFinished:
-    """Answer to the FinishSavepoint of that operation. `failure`: why the savepoint is not there, "" when it is."""
+    """Answer to the FinishSavepoint of that operation. `failure`: why the savepoint is not there, "" when it is.
+
+    `size_bytes`: of its files.
+    """
 
     job_id: JobId
     epoch: int
     operation: str
     failure: str = ""
+    size_bytes: int = 0
 
 
 # --- both ways --------------------------------------------------------------------------------------------

@@ -47,6 +47,8 @@ class StreamOperation:
     """An operation as it is stored. `checkpoint_id`: its number among the job's checkpoints, which no other one has.
 
     `directory`: of the savepoint, "" for a checkpoint. `cause`: why it has failed. Times are milliseconds since 1970.
+    `queries`: how many were asked for a savepoint that has ended, `answered` of how many there was a copy then.
+    `size_bytes`: of the files of a completed savepoint.
     """
 
     trigger_id: str
@@ -58,6 +60,9 @@ class StreamOperation:
     drains: bool = False
     ended_millis: int = 0
     cause: str = ""
+    queries: int = 0
+    answered: int = 0
+    size_bytes: int = 0
 
     def is_answer_to(self, wanted: TriggerOperation) -> bool:
         """True if `wanted`, which has the same trigger, asks for this operation and for no other."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.shares import QueueStatus
 from runtime.common.spark_environments import SparkOffer
 from runtime.common.states import JobStatus
+from runtime.common.waiting import Waiting
 from runtime.gateways.delegation_tokens import DelegationTokenStatus
 from runtime.gateways.dispatcher import DispatcherGateway, JobSummary, SubmitJobRequest, SubmitJobResponse
 from runtime.gateways.operations import StreamOperation
@@ -135,6 +137,12 @@ class ResourceManagerView(Protocol):
 
     def slot_counts(self) -> tuple[int, int]:
         """The number of all slots, and of free ones."""
+
+    def queues(self) -> Sequence[QueueStatus]:
+        """All queues that have jobs or options, by name (D-128)."""
+
+    def waiting_of(self, job_id: JobId, /) -> Waiting:
+        """Why the job waits for slots at this moment, with its place in its queue; NOT_WAITING if it does not."""
 
     def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
         """The status of each provider of delegation tokens."""

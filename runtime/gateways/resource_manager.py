@@ -25,7 +25,7 @@ class RegisterTaskManager:
     between slots that it does not enforce, of users, memory, cpu and pids (R50). `environment_bytes`: memory for Spark
     environments that it starts when jobs ask for them, all together; 0: it starts none. `environment_accounts`: the
     users that these can have, where slots are users of their own; 0: elsewhere. `metrics_address`: where it serves its
-    metrics (D-110), "" where it does not.
+    metrics (D-110), "" where it does not. `worker_id`: the label of one that a driver has started, "" for others.
     """
 
     incarnation: Incarnation
@@ -48,6 +48,7 @@ class RegisterTaskManager:
     environment_bytes: int = 0
     environment_accounts: int = 0
     metrics_address: str = ""
+    worker_id: str = ""
 
 
 def spark_offer(registration: RegisterTaskManager) -> SparkOffer:
@@ -172,7 +173,25 @@ class DrainTaskManager:
     is_draining: bool
 
 
-TaskManagerMessage = SlotReport | SlotsFreed | SlotRequestRefused | Heartbeat
+@dataclass(frozen=True, slots=True)
+class PreemptSlots:
+    """Order to end what runs in these slots, for no fault of its own, and to have their jobs free them (R64).
+
+    Nothing follows for one that has ended.
+    """
+
+    allocations: tuple[AllocationId, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionRefused:
+    """The job keeps these slots: what runs in them is exclusive, or a job has not taken them yet."""
+
+    allocations: tuple[AllocationId, ...]
+
+
+TaskManagerMessage = SlotReport | SlotsFreed | SlotRequestRefused | PreemptionRefused | Heartbeat
 """What follows the registration."""
 
 TaskManagerToResourceManager = RegisterTaskManager | TaskManagerMessage
@@ -182,6 +201,7 @@ ResourceManagerToTaskManager = (
     | RequestSlot
     | JobsEnded
     | DrainTaskManager
+    | PreemptSlots
     | NewDelegationTokens
     | Heartbeat
 )

@@ -1,7 +1,7 @@
 """Savepoints that clients want deleted, in the store (R62): each next leader goes on with those in progress.
 
-Each write replaces what its writer has read, so a process that takes itself for the leader changes nothing that the
-leader has written.
+Each write replaces what its writer has read, under its term: so a process that takes itself for the leader changes
+nothing, also where the leader has not written yet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import ConflictError
 from runtime.gateways.operations import OperationState, SavepointDisposal
 from runtime.highavailability.keys import Keys
-from runtime.highavailability.kv.conditions import absent, gets, settle, unchanged
+from runtime.highavailability.kv.conditions import LeaderTerm, absent, check_leads, gets, leads, settle, unchanged
 from runtime.highavailability.kv.key_value_store import Delete, KeyValue, KeyValueStore, Put, Txn
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record, encode_record
 from runtime.highavailability.records import DisposalRecord
@@ -35,11 +35,14 @@ class StoredDisposal:
 
 
 class DisposalStore:
-    """Reads and writes the records. Every read is linearizable."""
+    """Reads and writes the records, for one term. Every read is linearizable. A write raises StaleTokenError when the
+    term is over.
+    """
 
-    def __init__(self, kv: KeyValueStore, keys: Keys, entropy: Entropy, *, timeout: float) -> None:
+    def __init__(self, kv: KeyValueStore, keys: Keys, term: LeaderTerm, entropy: Entropy, *, timeout: float) -> None:
         self._kv = kv
         self._keys = keys
+        self._term = term
         self._entropy = entropy
         self._timeout = timeout
 
@@ -54,10 +57,13 @@ class DisposalStore:
             message = f"{in_progress} savepoints are being deleted, more are not taken: wait for their end"
             raise ConflictError(message)
         key = self._keys.disposal(disposal.trigger_id)
-        txn = Txn((absent(key),), (Put(key, encode_record(DisposalRecord(disposal))),), gets(key))
+        put = Put(key, encode_record(DisposalRecord(disposal)))
+        txn = Txn((leads(self._term), absent(key)), (put,), gets(self._term.key, key))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if not settled.result.succeeded:
-            (there,) = settled.answers()
+            leader, there = settled.answers()
+            if there is None:
+                check_leads(self._term, leader, f"disposal {disposal.trigger_id}")
             known = None if there is None else _read(there)
             if known is None:
                 message = f"disposal {disposal.trigger_id} is stored already, and cannot be read"
@@ -88,15 +94,16 @@ class DisposalStore:
         key = self._keys.disposal(there.disposal.trigger_id)
         value = b"" if disposal is None else encode_record(DisposalRecord(disposal))
         change = Delete(key) if disposal is None else Put(key, value)
-        txn = Txn((unchanged(key, there.revision),), (change,), gets(key))
+        txn = Txn((leads(self._term), unchanged(key, there.revision)), (change,), gets(self._term.key, key))
         settled = await settle(self._kv, txn, timeout=self._timeout, entropy=self._entropy)
         if settled.result.succeeded:
             return settled.result.revision
-        (now,) = settled.answers()
+        leader, now = settled.answers()
         if now is None and disposal is None:
             return 0
         if settled.was_repeated and now is not None and now.value == value:
             return now.mod_revision  # our own write, whose answer was lost (R2)
+        check_leads(self._term, leader, f"disposal {there.disposal.trigger_id}")
         message = f"disposal {there.disposal.trigger_id} was written by another leader"
         raise ConflictError(message)
 

@@ -8,6 +8,7 @@ from enum import Enum
 from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
+from runtime.common.shares import DEFAULT_QUEUE
 from runtime.common.states import JobStatus
 from runtime.gateways.checkpoints import QueryPosition
 from runtime.gateways.operations import SavepointDisposal, StreamOperation
@@ -30,6 +31,7 @@ class GraphRecord:
     `trace`: the context of the job's trace, "" where nobody is told traces. `program_run`: as in SubmitJobRequest.
     `checkpointing`: what holds for a streaming job under every owner; None for other jobs, and in earlier releases.
     `checkpoint_name`: that of the graph (R59). `savepoint`: the path that the job is started from, "" for none (R62).
+    `queue` and `priority`: where it waits for slots (D-128).
     """
 
     graph: Payload
@@ -43,6 +45,8 @@ class GraphRecord:
     checkpointing: CheckpointSettings | None = None
     checkpoint_name: str = ""
     savepoint: str = ""
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

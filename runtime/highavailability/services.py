@@ -28,7 +28,7 @@ from runtime.highavailability.kv.conditions import LeaderTerm
 from runtime.highavailability.kv.counted_commit import CountedCommitStore
 from runtime.highavailability.kv.group_commit import GroupCommitStore
 from runtime.highavailability.kv.keeper import NO_KEEPER, Keeping, LeaseKeeper, SharedLease
-from runtime.highavailability.kv.key_value_store import KeyValueStore
+from runtime.highavailability.kv.key_value_store import KeyValueStore, StoreMember
 from runtime.highavailability.kv.lease import LeaseSettings
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.highavailability.leadership.cluster import check_cluster, cluster_uuid, seal_cluster
@@ -205,9 +205,9 @@ class HighAvailabilityServices:
         """The uploaded programs (R54)."""
         return JarStore(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
 
-    def disposal_store(self) -> DisposalStore:
-        """Savepoints that are to be deleted (R62)."""
-        return DisposalStore(self.kv, self.keys, self._entropy, timeout=self._settings.timeout)
+    def disposal_store(self, term: LeaderTerm) -> DisposalStore:
+        """Savepoints that are to be deleted (R62), for one term."""
+        return DisposalStore(self.kv, self.keys, term, self._entropy, timeout=self._settings.timeout)
 
     def cluster_event_store(self, term: LeaderTerm) -> ClusterEventStore:
         """The cluster's events (D-114), for one term."""
@@ -236,6 +236,12 @@ class HighAvailabilityServices:
     def follow_guards(self) -> AsyncIterator[Mapping[Incarnation, GuardedTaskManager]]:
         """All registered TaskManagers with the state of their guards, now and after each change."""
         return follow_guards(self.kv, self.keys, timeout=self._settings.timeout, entropy=self._entropy)
+
+    async def store_members(self) -> tuple[StoreMember, ...]:
+        """The endpoints of etcd, each with what it says of itself; none where jobs live in memory."""
+        if not isinstance(self._below, EtcdKeyValueStore):
+            return ()
+        return await self._below.members(timeout=self._settings.timeout)
 
     async def revoke_job_master(self, incarnation: Incarnation) -> bool:
         """R8: end the lease of a JobMaster process that cannot be reached."""

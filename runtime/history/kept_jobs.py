@@ -8,8 +8,9 @@ last are kept. Of what is left out it is known which files have it, so that it c
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from runtime.common.ids import JobId
 from runtime.gateways.dispatcher import JobSummary
@@ -26,6 +27,13 @@ class ShownJob:
     file: PackFile
     begin: int
     job: IndexedJob
+
+
+class HiddenJob(NamedTuple):
+    """`cluster`: whose job of the same id is shown in its place."""
+
+    job_id: JobId
+    cluster: str
 
 
 @dataclass(slots=True)
@@ -70,12 +78,16 @@ class KeptJobs:
         """Those of all that are shown."""
         return [found[0].job.summary for found in self._by_id.values()]
 
-    def put(self, file: PackFile, index: PackIndex) -> Sequence[tuple[JobId, str]]:
-        """Keep the jobs of a file, in place of what was kept of it. Returns those that others hide, and of whom."""
+    def put(self, file: PackFile, index: PackIndex) -> Mapping[PackFile, Sequence[HiddenJob]]:
+        """Keep the jobs of a file, in place of what was kept of it.
+
+        Returns jobs that are hidden from now on, by their files: those of this one that others hide, and those that it
+        hides, as directories are read side by side.
+        """
         self.drop(file)
         source = self._sources[file.source]
         there = source.files[file] = _File()
-        hidden = []
+        hidden: dict[PackFile, list[HiddenJob]] = {}
         for job_id, job in {one.summary.job_id: one for one in index.jobs}.items():
             made = ShownJob(file, index.begin, job)
             same = sorted((*self._by_id.get(job_id, ()), made), key=_rank, reverse=True)
@@ -83,8 +95,9 @@ class KeptJobs:
             there.kept.append(job_id)
             self._number += 1
             heapq.heappush(source.oldest, (job.summary.end_millis, self._number, made))
-            if same[0] is not made and (same[0].file.source, same[0].file.cluster) != (file.source, file.cluster):
-                hidden.append((job_id, same[0].file.cluster))
+            shown, below = same[0].file, (same[1] if same[0] is made and len(same) > 1 else made).file
+            if (shown.source, shown.cluster) != (below.source, below.cluster):
+                hidden.setdefault(below, []).append(HiddenJob(job_id, shown.cluster))
         source.kept += len(there.kept)
         return hidden
 

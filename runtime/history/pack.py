@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import parse_job_id
-from runtime.gateways.dispatcher import JobSummary
+from runtime.gateways.dispatcher import LABELS_MAX, JobSummary
 
 INDEX_BYTES_MAX = 8 * 1024 * 1024
 ARCHIVE_BYTES_MAX = 64 * 1024 * 1024
@@ -121,12 +121,13 @@ def _check(job: IndexedJob, room: int) -> None:
         message = f"the archive of its job {summary.job_id} is said to lie outside of the file"
         raise InvalidInputError(message)
     numbers = (summary.start_millis, summary.end_millis, summary.last_modification_millis, summary.epoch)
-    texts = (summary.name, summary.pending_reason, summary.submitter, summary.namespace)
+    texts = (summary.name, summary.pending_reason, summary.submitter, summary.namespace, summary.failure)
     is_bounded = (
         0 <= job.archive_bytes <= ARCHIVE_BYTES_MAX
         and job.size_bytes <= job.archive_bytes + job.archive_bytes // _GROWTH + _GROWTH_MIN
         and all(-1 <= number < _NUMBER_MAX for number in numbers)
-        and all(len(text) <= _NAME_LENGTH_MAX for text in texts)
+        and all(len(text) <= _NAME_LENGTH_MAX for text in (*texts, *summary.failure_labels[: LABELS_MAX + 1]))
+        and len(summary.failure_labels) <= LABELS_MAX
     )
     if not is_bounded:
         message = f"its job {summary.job_id} has a value out of bounds"

@@ -7,8 +7,10 @@ from typing import NoReturn
 
 from runtime.common.errors import NotFoundError
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.shares import QueueStatus
 from runtime.common.spark_environments import SparkOffer
 from runtime.common.states import JobStatus
+from runtime.common.waiting import NOT_WAITING, Waiting
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.delegation_tokens import DelegationTokenStatus
 from runtime.gateways.dispatcher import (
@@ -146,6 +148,15 @@ class NoResourceManager:
     def slot_counts(self) -> tuple[int, int]:
         """None."""
         return 0, 0
+
+    def queues(self) -> Sequence[QueueStatus]:
+        """None."""
+        return ()
+
+    def waiting_of(self, job_id: JobId, /) -> Waiting:
+        """No job waits."""
+        del job_id
+        return NOT_WAITING
 
     def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
         """None."""

@@ -38,6 +38,7 @@ from runtime.jobgraph.code import (
 from runtime.jobgraph.limits import EDGES_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX, VERTICES_MAX
 from runtime.jobgraph.restart_strategy import RestartStrategyField
 from runtime.jobgraph.savepoints import SavepointRestoreSettings
+from runtime.jobgraph.splits import split_name
 from runtime.jobgraph.streams import StreamSinkSpec
 
 __all__ = [
@@ -245,6 +246,15 @@ class JobGraph(JobGraphModel):
         """The parallelism of each streaming query by its uid."""
         sinks = ((vertex.stream_sink, vertex.parallelism) for vertex in self.vertices)
         return {sink.uid: parallelism for sink, parallelism in sinks if sink is not None}
+
+    @property
+    def query_splits(self) -> dict[str, tuple[str, ...]]:
+        """The names of the splits of each streaming query that has some, by its uid."""
+        return {
+            vertex.stream_sink.uid: tuple(map(split_name, vertex.splits))
+            for vertex in self.vertices
+            if vertex.stream_sink is not None and vertex.splits
+        }
 
     @cached_property
     def edges_by_target(self) -> dict[VertexId, tuple[JobEdge, ...]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Annotated
+from urllib.parse import unquote
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -50,9 +51,13 @@ class SavepointRestoreSettings(JobGraphModel):
 
 
 class QueryRestoreSettings(SavepointRestoreSettings):
-    """The same as a slot gets it, with all streaming queries of the job: the parallelism by uid."""
+    """The same as a slot gets it, with all streaming queries of the job.
+
+    `queries`: the parallelism by uid. `splits`: the names of the splits of queries that have some.
+    """
 
     queries: dict[str, int]
+    splits: dict[str, tuple[str, ...]] = Field(default={})
 
 
 def claim_mode_of(text: str) -> ClaimMode:
@@ -80,8 +85,13 @@ def state_partitions_of(given: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def savepoint_problems(settings: SavepointRestoreSettings | None, queries: Mapping[str, int]) -> Iterator[str]:
-    """Every problem of what a job with these queries is started from, as one sentence each."""
+def savepoint_problems(
+    settings: SavepointRestoreSettings | None, queries: Mapping[str, int], *, is_of_script: bool = False
+) -> Iterator[str]:
+    """Every problem of what a job with these queries is started from, as one sentence each.
+
+    `is_of_script`: a script starts the queries, whose names are known when it does so.
+    """
     if settings is None:
         return
     if not settings.path.startswith(("/", "file:/")) or _CONTROL.search(settings.path):
@@ -89,30 +99,42 @@ def savepoint_problems(settings: SavepointRestoreSettings | None, queries: Mappi
             f"savepoint {settings.path[:200]!r} is no absolute path and no file URL: TaskManagers have to find it "
             "under that name"
         )
-    if not queries:
+    if ".." in unquote(settings.path).split("/"):
+        yield (
+            f"savepoint {settings.path[:200]!r} has '..' in it: name it by its own name, by which the cluster knows "
+            "that a job reads it"
+        )
+    if not queries and not is_of_script:
         yield "the job has no streaming query, so there is nothing that a savepoint could be restored into"
-    yield from _partition_problems(settings.state_partitions, queries)
+    if is_of_script and settings.claim_mode is ClaimMode.CLAIM:
+        yield (
+            "the savepoint cannot be claimed by a job whose script starts its queries: nobody knows which of them is "
+            "the last one that needs it. Leave out the claim mode, and delete it later (flinklike savepoint dispose)"
+        )
+    yield from _partition_problems(settings.state_partitions, None if is_of_script else queries)
 
 
-def _partition_problems(partitions: Mapping[str, int], queries: Mapping[str, int]) -> Iterator[str]:
+def _partition_problems(partitions: Mapping[str, int], queries: Mapping[str, int] | None) -> Iterator[str]:
     if len(partitions) > _NAMED_MAX:
         yield f"state partitions are named for {len(partitions)} queries, the limit is {_NAMED_MAX}"
         return
     for uid, number in partitions.items():
         if not 1 <= number <= STATE_PARTITIONS_MAX:
             yield f"state of {uid[:80]!r} in {number} partitions: there are 1 to {STATE_PARTITIONS_MAX}"
-        if uid != ALL_QUERIES and uid not in queries:
+        if queries is not None and uid != ALL_QUERIES and uid not in queries:
             yield f"state partitions are named for {uid[:80]!r}, which is the uid of no query of the job"
 
 
 _QUERY_SETTINGS = TypeAdapter(QueryRestoreSettings)
 
 
-def dump_query_settings(settings: SavepointRestoreSettings | None, queries: Mapping[str, int]) -> bytes:
+def dump_query_settings(
+    settings: SavepointRestoreSettings | None, queries: Mapping[str, int], splits: Mapping[str, tuple[str, ...]]
+) -> bytes:
     """The form in which slots get it; b"" for a job that is started from nothing."""
     if settings is None:
         return b""
-    return _QUERY_SETTINGS.dump_json(QueryRestoreSettings(**dict(settings), queries=dict(queries)))
+    return _QUERY_SETTINGS.dump_json(QueryRestoreSettings(**dict(settings), queries=dict(queries), splits=dict(splits)))
 
 
 def parse_query_settings(data: bytes) -> QueryRestoreSettings | None:

@@ -18,8 +18,8 @@ UID_LENGTH_MAX = 200
 _UID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=@+ -]*\Z")
 _UNITS = "microsecond|millisecond|second|minute|hour|day|week|month|year"
 _INTERVAL = re.compile(rf"\s*(interval\s+)?[+-]?\d+\s*({_UNITS})s?(\s+[+-]?\d+\s*({_UNITS})s?)*\s*\Z", re.IGNORECASE)
-_TAKEN = "_metadata"
-"""What savepoints have beside the directories of uids."""
+_TAKEN = frozenset({"_ended", "_metadata", "_tables"})
+"""What savepoints, and the directory of a job's state, have beside the directories of uids."""
 _UNSEEN = ".crc"
 """Checksums of Hadoop's, which are no state."""
 
@@ -76,6 +76,11 @@ def is_state_name(name: str) -> bool:
     return len(name) <= UID_LENGTH_MAX and _UID.match(name) is not None
 
 
+def is_taken(name: str) -> bool:
+    """True for the name of what lies beside the state of queries, in their directory or in a savepoint."""
+    return name in _TAKEN or name.endswith(_UNSEEN)
+
+
 def checkpoint_name_problems(name: str) -> Iterator[str]:
     """The problem of a name for the state of a job's queries, if it has one."""
     if not is_state_name(name):
@@ -94,7 +99,7 @@ def sink_spec_problems(label: str, spec: StreamSinkSpec) -> Iterator[str]:
         )
     if spec.output_mode not in {"", "append", "update", "complete"}:
         yield f"{label}: output mode {spec.output_mode[:40]!r} is none of append, update and complete"
-    elif spec.uid == _TAKEN or spec.uid.endswith(_UNSEEN):
+    elif is_taken(spec.uid):
         yield f"{label}: uid {spec.uid!r} is the name of a file beside the state in savepoints: choose another one"
     trigger = spec.trigger
     if trigger is None:
@@ -102,4 +107,7 @@ def sink_spec_problems(label: str, spec: StreamSinkSpec) -> Iterator[str]:
     if trigger.ends and trigger.interval:
         yield f"{label}: availableNow has no interval, this one has {trigger.interval[:40]!r}"
     if not trigger.ends and not _INTERVAL.match(trigger.interval):
-        yield f"{label}: the trigger interval {trigger.interval[:40]!r} is no interval, expected one like '10 seconds'"
+        yield (
+            f"{label}: the trigger interval {trigger.interval[:40]!r} is no interval, expected one like '10 seconds', "
+            "or the trigger 'availableNow'"
+        )

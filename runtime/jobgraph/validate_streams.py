@@ -18,7 +18,8 @@ def stream_problems(graph: JobGraph) -> Iterator[str]:
     for uid, count in uids.items():
         if count > 1:
             yield f"stream uid {uid[:80]!r} is used more than once: each query has a state of its own"
-    yield from savepoint_problems(graph.savepoint, graph.queries)
+    is_of_script = any(vertex.is_streaming_script for vertex in graph.vertices)
+    yield from savepoint_problems(graph.savepoint, graph.queries, is_of_script=is_of_script)
     if graph.checkpoint_name:
         yield from checkpoint_name_problems(graph.checkpoint_name)
         if not any(vertex.runs_queries for vertex in graph.vertices):

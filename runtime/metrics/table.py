@@ -55,6 +55,8 @@ CHECKPOINT_KINDS = ("checkpoint", "savepoint")
 CHECKPOINT_OUTCOMES = ("completed", "failed")
 TASK_OUTCOMES = ("FINISHED", "CANCELED", "FAILED")
 FAILURE_KINDS = ("USER", "SYSTEM", "RESOURCE", "OTHER")
+HEAP_KINDS = ("used", "committed", "max")
+SPARK_TASK_OUTCOMES = ("completed", "failed")
 SLOT_STATES = ("FREE", "ALLOCATED", "ACTIVE", "RELEASING")
 STREAM_KINDS = (
     "JOB_MASTER_TO_DISPATCHER",
@@ -68,7 +70,9 @@ _DIRECTION = Label("direction", DIRECTIONS)
 _STREAM = Label("kind", STREAM_KINDS)
 _USER_NAME = Label("accumulator", meaning="as users' code says it")
 _UID = Label("uid", meaning="of the query's state, as users' code says it; `-` of a query that other code has started")
+_ENVIRONMENT = Label("environment", meaning="`default`, or the first 8 digits of the key of a Spark environment")
 _TRANSACTION = Label("kind", STORE_KINDS)
+_QUEUE = Label("queue", meaning="one that has options, `default`, or `-` for all others together")
 
 # --- every process ------------------------------------------------------------------------------------------------
 
@@ -282,6 +286,19 @@ JOB_MASTER_PROCESSES = Metric(
     "JobMaster processes by state; the JobManager itself where jobs run inside it.",
     (Label("state", ("ready", "draining", "disconnected")),),
 )
+QUEUE_SLOTS = Metric(
+    "flinklike_queue_slots", _GAUGE, Owner.JOB_MANAGER, "Slots that jobs of the queue hold.", (_QUEUE,)
+)
+QUEUE_SHARE = Metric(
+    "flinklike_queue_slots_share",
+    _GAUGE,
+    Owner.JOB_MANAGER,
+    "Slots that the queue has a claim to while its jobs want more; 0 without a job.",
+    (_QUEUE,),
+)
+QUEUE_WAITING = Metric(
+    "flinklike_queue_jobs_waiting", _GAUGE, Owner.JOB_MANAGER, "Jobs of the queue that lack slots.", (_QUEUE,)
+)
 
 # --- processes that run JobMasters --------------------------------------------------------------------------------
 
@@ -355,6 +372,60 @@ SPARK_WARM = Metric(
     Owner.TASK_MANAGER,
     "1 while the default Spark can take tasks at once; absent without Spark.",
 )
+SPARK_HEAP = Metric(
+    "flinklike_taskmanager_spark_heap_bytes",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "Heap of a Spark JVM: what is used, what it has from the system, what it may have. Asked every ten seconds while "
+    "somebody scrapes; absent of a JVM that does not answer.",
+    (_ENVIRONMENT, Label("kind", HEAP_KINDS)),
+)
+SPARK_NON_HEAP = Metric(
+    "flinklike_taskmanager_spark_non_heap_bytes",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "What a Spark JVM uses of its memory beside the heap.",
+    (_ENVIRONMENT,),
+)
+SPARK_COLLECTIONS = Metric(
+    "flinklike_taskmanager_spark_garbage_collections_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "Garbage collections of a Spark JVM since its start.",
+    (_ENVIRONMENT,),
+)
+SPARK_COLLECTION_SECONDS = Metric(
+    "flinklike_taskmanager_spark_garbage_collection_seconds_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "Their time.",
+    (_ENVIRONMENT,),
+)
+SPARK_STAGES = Metric(
+    "flinklike_taskmanager_spark_stages_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "Stages of Spark of attempts that have ended here.",
+)
+SPARK_TASKS = Metric(
+    "flinklike_taskmanager_spark_tasks_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "Tasks of those stages.",
+    (Label("outcome", SPARK_TASK_OUTCOMES),),
+)
+SPARK_SHUFFLED = Metric(
+    "flinklike_taskmanager_spark_shuffle_written_bytes_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "Bytes that those stages have written for shuffles.",
+)
+SPARK_SPILLED = Metric(
+    "flinklike_taskmanager_spark_spilled_bytes_total",
+    _COUNTER,
+    Owner.TASK_MANAGER,
+    "Bytes that those stages have spilled to disk.",
+)
 USER_COUNTER = Metric(
     "flinklike_taskmanager_user_counter_total",
     _COUNTER,
@@ -414,6 +485,35 @@ STREAM_TRIGGER = Metric(
     _GAUGE,
     Owner.TASK_MANAGER,
     "Time of the last batch, the longest of the subtasks.",
+    (_UID,),
+)
+STREAM_PHASE = Metric(
+    "flinklike_taskmanager_stream_phase_seconds",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "Time of the last batch by phase, the longest of the subtasks.",
+    (_UID, Label("phase", meaning="in Spark's words, such as addBatch")),
+)
+STREAM_BACK_PRESSURE = Metric(
+    "flinklike_taskmanager_stream_back_pressured",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "Queries whose last batch has taken longer than the interval of their trigger.",
+    (_UID,),
+    flink="isBackPressured",
+)
+STREAM_BUSY = Metric(
+    "flinklike_taskmanager_stream_busy_seconds",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "For how long a query is in one trigger, the longest of the subtasks; 0 below ten seconds.",
+    (_UID,),
+)
+STREAM_STATE_ROWS = Metric(
+    "flinklike_taskmanager_stream_state_rows",
+    _GAUGE,
+    Owner.TASK_MANAGER,
+    "Rows that queries have in their state.",
     (_UID,),
 )
 STREAM_STATE = Metric(

@@ -21,6 +21,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import NotFoundError, UnavailableError
 from runtime.common.fencing import FencingToken
 from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.common.shares import JobShare, QueueStatus
 from runtime.common.spark_environments import SparkOffer
 from runtime.common.waiting import Waiting
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
@@ -30,6 +31,7 @@ from runtime.gateways.resource_manager import (
     DrainTaskManager,
     JobRequirements,
     JobsEnded,
+    PreemptionRefused,
     SlotReport,
     SlotRequestRefused,
     SlotsFreed,
@@ -37,10 +39,12 @@ from runtime.gateways.resource_manager import (
     TaskManagerMessage,
 )
 from runtime.heartbeat.service import HeartbeatService
+from runtime.resourcemanager.active import ActiveResourceManager
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import SlotManager
 from runtime.resourcemanager.core.slots import TaskManagerSlots
 from runtime.resourcemanager.deaths import Guards, StoredTaskManagers
+from runtime.resourcemanager.driver import ResourceManagerDriver
 from runtime.resourcemanager.job_directory import JobDirectory
 from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.resourcemanager.task_managers import TaskManagers
@@ -68,6 +72,7 @@ class ResourceManager:
         clock: Clock,
         entropy: Entropy,
         events: ClusterEvents = NO_EVENTS,
+        driver: ResourceManagerDriver | None = None,
     ) -> None:
         self._settings = settings
         self._tokens = tokens
@@ -79,8 +84,11 @@ class ResourceManager:
             lambda: AllocationId(entropy.hex_id()),
             self._is_owner,
             self._namespace_of,
+            self._share_of,
+            queues=settings.queues,
             request_timeout=settings.heartbeat_timeout,
             round_seconds=settings.heartbeat_interval,
+            preemption_timeout=settings.preemption_timeout,
         )
         self._turns = Turns(self._decide)
         self._task_managers = TaskManagers(
@@ -98,6 +106,18 @@ class ResourceManager:
             events=events,
         )
         self._peers = self._task_managers.peers
+        self._active = None
+        if driver is not None and settings.workers is not None:
+            self._active = ActiveResourceManager(
+                settings.workers,
+                driver,
+                self._slots,
+                self.post,
+                lambda: heartbeats.may_judge,
+                clock=clock,
+                entropy=entropy,
+                events=events,
+            )
         self._task_manager_died = task_manager_died
         self._reports: Watch[int] = Watch(0)
         self._ended: dict[JobId, bool] = {}
@@ -117,6 +137,8 @@ class ResourceManager:
                 scope.spawn_eternal("ticker", self._tick())
                 scope.spawn_eternal("deaths", self._task_managers.find_deaths())
                 scope.spawn_eternal("delegation tokens", self._tokens.run(self._distribute))
+                if self._active is not None:
+                    scope.spawn_eternal("workers", self._active.run())
                 await asyncio.get_running_loop().create_future()
         finally:
             self._is_open = False
@@ -138,6 +160,8 @@ class ResourceManager:
                 self._on_report(peer, message)
             case SlotsFreed():
                 self.post(ev.AllocationsFreed(peer, message))
+            case PreemptionRefused():
+                self.post(ev.SlotsKept(peer, message))
             case SlotRequestRefused():
                 logger.info("TaskManager %s refused slot %d: %s", peer, message.slot_index, message.reason)
                 self.post(ev.AllocationRefused(peer, message))
@@ -177,6 +201,9 @@ class ResourceManager:
             match effect:
                 case ev.SendRequestSlot(incarnation=peer, message=request):
                     self._peers.send(peer, request)
+                case ev.SendPreemptSlots(incarnation=peer, message=order):
+                    logger.info("TaskManager %s gives %d slots back: %s", peer, len(order.allocations), order.reason)
+                    self._peers.send(peer, order)
                 case ev.NotifyJob(job_id=job_id, waiting=waiting):
                     self._reasons[job_id] = waiting
                 case ev.OwnerCutOff(job_id=job_id, epoch=epoch):
@@ -186,6 +213,8 @@ class ResourceManager:
                     assert_never(effect)
         if isinstance(event, ev.RequirementsDeclared):
             self._repeat_reason(event.requirements.job_id)
+        if self._active is not None and not isinstance(event, ev.Ticked):
+            self._active.signal()
 
     def _repeat_reason(self, job_id: JobId) -> None:
         """An owner that comes on a new stream, or to a new leader, may hold another reason than the present one."""
@@ -200,6 +229,9 @@ class ResourceManager:
 
     def _namespace_of(self, job_id: JobId) -> str:
         return self._directory.namespace_of(job_id)
+
+    def _share_of(self, job_id: JobId) -> JobShare:
+        return self._directory.share_of(job_id)
 
     def declare_requirements(self, requirements: JobRequirements, /) -> None:
         """Take over the complete requirement set of a job. Ignored unless it comes from the job's owner (R7)."""
@@ -225,7 +257,7 @@ class ResourceManager:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._settings.tick_period)
-            self.post(ev.Ticked())
+            self.post(ev.Ticked(is_more_coming=self._active is not None and self._active.is_more_coming))
             self._tell_ended()
             self._tell_reasons()
 
@@ -304,6 +336,16 @@ class ResourceManager:
         """The number of all slots, and of free ones."""
         self._check_open()
         return self._slots.slot_counts()
+
+    def queues(self) -> Sequence[QueueStatus]:
+        """All queues that have jobs or options, by name."""
+        self._check_open()
+        return self._slots.queues()
+
+    def waiting_of(self, job_id: JobId, /) -> Waiting:
+        """Why the job waits for slots at this moment, with its place in its queue; NOT_WAITING if it does not."""
+        self._check_open()
+        return self._slots.shown_waiting(job_id)
 
     def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
         """Each provider of delegation tokens."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from runtime.common.ids import Incarnation, JobId
+from runtime.common.shares import JobShare
 from runtime.common.waiting import Waiting
 
 
@@ -38,6 +39,9 @@ class JobDirectory(Protocol):
 
     def namespace_of(self, job_id: JobId, /) -> str:
         """The namespace that the job belongs to (R48)."""
+
+    def share_of(self, job_id: JobId, /) -> JobShare:
+        """Where the job waits for slots (D-128)."""
 
     def keeps_outputs(self, job_id: JobId, /) -> bool:
         """True if the outputs of a job that is over may still have to be committed by hand (R28)."""

@@ -53,6 +53,7 @@ from runtime.rest.routes.metric_values import metric_values_router
 from runtime.rest.routes.metrics import metrics_router
 from runtime.rest.routes.operations import operations_router
 from runtime.rest.routes.process_views import process_router
+from runtime.rest.routes.queues import queues_router
 from runtime.rest.routes.refused import refused_router
 from runtime.rest.routes.savepoint_disposal import savepoint_disposal_router
 from runtime.rest.routes.spark import spark_router
@@ -94,6 +95,7 @@ def create_app(
         flame_graphs_router,
         vertices_router,
         cluster_router,
+        queues_router,
         blobs_router,
         jars_router,
         tokens_router,

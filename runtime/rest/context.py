@@ -12,6 +12,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import JobId
+from runtime.common.shares import QueuePolicy
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
 from runtime.gateways.operations import SavepointDisposal
@@ -19,6 +20,7 @@ from runtime.gateways.overview import DispatcherView, ResourceManagerView
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.highavailability.jars import StoredJar
+from runtime.highavailability.kv.key_value_store import StoreMember, StoreStatus
 from runtime.highavailability.records import JarRecord
 from runtime.metrics.reporting import Exposition
 from runtime.rest.access.audit import Audit, NoAudit
@@ -113,6 +115,25 @@ class MetricsView(Protocol):
         """Every process of the cluster that serves metrics."""
 
 
+class StoreView(Protocol):
+    """The store of the cluster, as its leader sees it."""
+
+    @property
+    def kind(self) -> str:
+        """`high-availability.type`."""
+
+    @property
+    def status(self) -> StoreStatus | None:
+        """As of its last answer, None before; it is asked every ten seconds."""
+
+    @property
+    def looked_millis(self) -> int:
+        """When that was, since 1970; 0 before."""
+
+    async def members(self) -> Sequence[StoreMember]:
+        """Its endpoints, asked now."""
+
+
 class HistoryView(Protocol):
     """Whose history a history server shows."""
 
@@ -150,6 +171,7 @@ class RestContext:
     """Origins whose pages may show the dashboard in a frame."""
     tls: RestTls | None = None
     """None where REST is in plain text, here and at the leader."""
+    queues: QueuePolicy = field(default_factory=QueuePolicy)
     metrics: MetricsView | None = None
     """None without a reporter."""
     history: HistoryView | None = None
@@ -164,6 +186,8 @@ class RestContext:
     """Where savepoints are made whose request names no directory; "" for none."""
     stream_stall_millis: int = 600_000
     """In one trigger for longer, a streaming query is stalled."""
+    store: StoreView | None = None
+    """None in a history server."""
     stand_bys: Callable[[], Sequence[str]] = tuple
     """REST addresses of the JobManagers that stand by."""
 

@@ -26,6 +26,7 @@ from runtime.gateways.process import ProcessGateway
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
     JobsEnded,
+    PreemptSlots,
     RegisterTaskManager,
     RequestSlot,
     SlotRequestRefused,
@@ -107,7 +108,7 @@ from runtime.taskexecutor.settings import TaskExecutorSettings
 from runtime.taskexecutor.slot_pool import SlotPool, SparkState
 from runtime.taskexecutor.slot_reports import SlotReports
 from runtime.taskexecutor.slots.work import ProcessGuard
-from runtime.taskexecutor.task_manager_metrics import TaskManagerMetrics, slot_samples, spark_samples
+from runtime.taskexecutor.task_manager_metrics import JvmLooks, TaskManagerMetrics, slot_samples, spark_samples
 
 logger = logging.getLogger(__name__)
 
@@ -252,6 +253,10 @@ class TaskExecutor:
         registry.read("streams", lambda: self._metrics.streams.samples(self._clock.epoch_millis()))
         if spark is not None:
             registry.read("spark", lambda: spark_samples(spark))
+            if registry.is_on:
+                looks = JvmLooks(spark, self._clock)
+                registry.read("spark jvms", looks.samples)
+                self._scope.spawn_eternal("figures of jvms", looks.run())
 
     async def wait_failed(self) -> None:
         """Wait for the end of the endpoint. Raises the ExceptionGroup of what ended it."""
@@ -396,7 +401,7 @@ class TaskExecutor:
                 case RequestSlot() if self._slot_reports.is_stopping:
                     reason = "this TaskManager is stopping"
                     self._leader.send(SlotRequestRefused(message.allocation_id, message.slot_index, reason))
-                case RequestSlot() | JobsEnded():
+                case RequestSlot() | JobsEnded() | PreemptSlots():
                     self._apply(message)
                 case DrainTaskManager(is_draining):
                     self._draining.ask(is_draining=is_draining)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.checkpoint.savepoint.savepoint_files import PREFIX, dispose, disposed_path, local_path, read_savepoint
-from runtime.common.deletion import delete_tree
+from runtime.checkpoint.savepoint.savepoint_files import PREFIX, dispose, finish_disposal, local_path, read_savepoint
 from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.ids import JobId, parse_job_id
 from runtime.gateways.task_executor import DisposeSavepointRequest, SavepointDisposed, SavepointFound, SavepointRequest
@@ -26,10 +25,7 @@ def dispose_savepoint(request: DisposeSavepointRequest) -> SavepointDisposed:
     """Delete one. Errors as TaskExecutorGateway says."""
     path = _resolved(request.path, request.below)
     try:
-        left = disposed_path(path)
-        if not path.exists() and left.is_dir() and not left.is_symlink():
-            if failures := delete_tree(left):
-                raise failures[0]
+        if finish_disposal(path):
             return SavepointDisposed()
         if (job_id := _job_of(path)) != request.job_id:
             message = f"{path} is a savepoint of job {job_id} by now, and one of job {request.job_id} was to be deleted"

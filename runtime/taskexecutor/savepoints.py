@@ -9,24 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
+from runtime.checkpoint.savepoint.committed_files import last_entry
+from runtime.checkpoint.savepoint.ended_note import read_note
+from runtime.checkpoint.savepoint.file_tree import FileTree
 from runtime.checkpoint.savepoint.query_copy import QueryCopyError, copy_query, file_sink_path
 from runtime.checkpoint.savepoint.savepoint_files import discard_part, finish_savepoint, read_savepoint
 from runtime.checkpoint.savepoint.savepoint_form import Savepoint, SavepointQuery
+from runtime.checkpoint.savepoint.state_schemas import state_schema
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
-from runtime.common.ids import ExecutionAttemptId, JobId
-from runtime.common.stream_progress import NO_BATCH, QueryPhase, StreamLook, StreamPosition
+from runtime.common.ids import ExecutionAttemptId, JobId, is_hex_id
+from runtime.common.stream_progress import NO_BATCH, QueryPhase, ScriptLook, StreamLook, StreamPosition
 from runtime.common.version import VERSION
 from runtime.gateways.job_master import (
     CheckpointAnswer,
+    EndedQuery,
     EndSavepoint,
     FinishSavepoint,
     SavepointAnswered,
@@ -34,6 +40,7 @@ from runtime.gateways.job_master import (
     TriggerSavepoint,
 )
 from runtime.taskexecutor.core.events import SavepointTold
+from runtime.taskexecutor.script_state import require_all
 from runtime.taskexecutor.slots.stream_queries import NOT_HERE, QueryPlace, StreamQueries
 from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
 
@@ -43,6 +50,7 @@ SavepointOrder = TriggerSavepoint | FinishSavepoint | EndSavepoint
 _NOTES = ".queries"
 _NOTES_MAX = 100_000
 _LOOK_SECONDS = 0.05
+Look = TypeVar("Look", StreamLook, ScriptLook)
 _WHY_LENGTH_MAX = 500
 
 
@@ -85,7 +93,12 @@ class Savepoints:
             self._start(operation, f"savepoint {order.operation}", self._finish(order))
             return
         for attempt_id in order.attempts:
-            self._start(operation, f"savepoint of {attempt_id}", self._copy(order, attempt_id, operation))
+            answered = self._answered(order, attempt_id, operation)
+            self._start(operation, f"savepoint of {attempt_id}", self._copy(order, attempt_id, operation, answered))
+        for one in order.ended:
+            answered = self._answered_of_ended(order, one)
+            work = self._copy(order, one.attempt_id, operation, answered)
+            self._start(operation, f"savepoint of {one.attempt_id}", work)
 
     def _start(self, operation: _Operation, name: str, work: Coroutine[None, None, None]) -> None:
         task = self._scope.start(name, work)
@@ -125,9 +138,15 @@ class Savepoints:
 
     # --- copies -------------------------------------------------------------------------------------------
 
-    async def _copy(self, order: TriggerSavepoint, attempt_id: ExecutionAttemptId, operation: _Operation) -> None:
+    async def _copy(
+        self,
+        order: TriggerSavepoint,
+        attempt_id: ExecutionAttemptId,
+        operation: _Operation,
+        answered: Coroutine[None, None, CheckpointAnswer],
+    ) -> None:
         try:
-            answer = CheckpointAnswer(attempt_id, await self._copied(order, attempt_id, operation))
+            answer = await answered
         except (FlinklikeError, QueryCopyError, OSError, ValueError) as error:
             answer = CheckpointAnswer(attempt_id, None, _why(error))
         except Exception as error:
@@ -143,6 +162,7 @@ class Savepoints:
         if self._queries is None:
             raise NotFoundError(NOT_HERE)
         place = self._queries.place(attempt_id)
+        await asyncio.to_thread(_refuse_within_state, place.directory.parent.parent, Path(order.part).parent)
         look = await self._look(self._queries, order, attempt_id, operation)
         position = look.position if look.position is not None else StreamPosition("")
         if position.batch_id == NO_BATCH and not order.holds:
@@ -152,45 +172,127 @@ class Savepoints:
         await asyncio.to_thread(_copied, place, look, position, target, note)
         return position
 
+    async def _answered(
+        self, order: TriggerSavepoint, attempt_id: ExecutionAttemptId, operation: _Operation
+    ) -> CheckpointAnswer:
+        if self._queries is not None and self._queries.is_script(attempt_id):
+            copied = await self._copied_of_script(self._queries, order, attempt_id, operation)
+            return CheckpointAnswer(attempt_id, None, queries=copied)
+        return CheckpointAnswer(attempt_id, await self._copied(order, attempt_id, operation))
+
+    async def _answered_of_ended(self, order: TriggerSavepoint, ended: EndedQuery) -> CheckpointAnswer:
+        return CheckpointAnswer(ended.attempt_id, await self._copied_ended(order, ended))
+
+    async def _copied_ended(self, order: TriggerSavepoint, ended: EndedQuery) -> StreamPosition:
+        if self._queries is None:
+            raise NotFoundError(NOT_HERE)
+        place, part = self._queries.ended_place(order.attempts[0], ended), Path(order.part)
+        await asyncio.to_thread(_refuse_within_state, place.directory.parent.parent, part.parent)
+        return await asyncio.to_thread(_copied_behind_end, place, ended, part)
+
+    async def _copied_of_script(
+        self, queries: StreamQueries, order: TriggerSavepoint, attempt_id: ExecutionAttemptId, operation: _Operation
+    ) -> tuple[StreamPosition, ...]:
+        """All queries whose state the cluster keeps, running or ended: without one of them it is no savepoint."""
+        state, part = queries.state_directory(attempt_id), Path(order.part)
+        await asyncio.to_thread(_refuse_within_state, state, part.parent)
+        if order.holds:  # nothing is held for a savepoint that cannot be made
+            before = await queries.look_at_script(attempt_id)
+            await asyncio.to_thread(require_all, state, replace(before, phase=QueryPhase.HELD))
+        look = await self._look_at_script(queries, order, attempt_id, operation)
+        await asyncio.to_thread(require_all, state, look)
+        for number, one in enumerate(look.queries):
+            place = QueryPlace(state / one.name / "0", one.name, 0, 1)
+            shown, note = (
+                StreamLook(look.phase, one.position, one.sink, one.sources),
+                _note_of(part, attempt_id, f"-{number}"),
+            )
+            await asyncio.to_thread(_copied, place, shown, one.position, part / one.name / "0", note)
+        return tuple(one.position for one in look.queries)
+
+    async def _look_at_script(
+        self, queries: StreamQueries, order: TriggerSavepoint, attempt_id: ExecutionAttemptId, operation: _Operation
+    ) -> ScriptLook:
+        if not order.holds:
+            return await queries.look_at_script(attempt_id)
+        return await _once_held(operation, lambda: queries.look_at_script(attempt_id, order.operation))
+
     async def _look(
         self, queries: StreamQueries, order: TriggerSavepoint, attempt_id: ExecutionAttemptId, operation: _Operation
     ) -> StreamLook:
         """At a query that runs; for a stop, once it is held: that takes as long as its batch."""
         if not order.holds:
             return await queries.look(attempt_id)
-        while not operation.is_over:
+
+        def look() -> Awaitable[StreamLook]:
             if self._is_moving(attempt_id):
                 message = f"{queries.place(attempt_id).uid} moves to another TaskManager, as this one is drained"
                 raise UnavailableError(message)
-            operation.looks.set(operation.looks.value + 1)
-            try:
-                look = await queries.look(attempt_id, order.operation, drains=order.drains)
-            finally:
-                operation.looks.set(operation.looks.value - 1)
-            if look.phase is QueryPhase.HELD:
-                return look
-            await asyncio.sleep(_LOOK_SECONDS)
-        message = "the operation is over"
-        raise NotFoundError(message)
+            return queries.look(attempt_id, order.operation, drains=order.drains)
+
+        return await _once_held(operation, look)
 
     async def _finish(self, order: FinishSavepoint) -> None:
-        failure = ""
+        failure, size_bytes = "", 0
         try:
-            await asyncio.to_thread(_finished, order)
+            size_bytes = await asyncio.to_thread(_finished, order)
         except (FlinklikeError, OSError, ValueError) as error:
             failure = f"the savepoint cannot be written: {_why(error)}"
         except Exception as error:
             logger.exception("savepoint %s cannot be written", order.directory)
             failure = f"the savepoint cannot be written: {_why(error)}"
-        self._post(SavepointTold(SavepointFinished(order.job_id, order.epoch, order.operation, failure)))
+        self._post(SavepointTold(SavepointFinished(order.job_id, order.epoch, order.operation, failure, size_bytes)))
 
 
 def _why(error: Exception) -> str:
     return f"{error}"[:_WHY_LENGTH_MAX] or type(error).__name__
 
 
-def _note_of(part: Path, attempt_id: ExecutionAttemptId) -> Path:
-    return part / _NOTES / f"{attempt_id.vertex_id}-{attempt_id.subtask_index}.json"
+async def _once_held(operation: _Operation, look: Callable[[], Awaitable[Look]]) -> Look:
+    """Look until what is looked at is held. NotFoundError when the operation is over before."""
+    while not operation.is_over:
+        operation.looks.set(operation.looks.value + 1)
+        try:
+            found = await look()
+        finally:
+            operation.looks.set(operation.looks.value - 1)
+        if found.phase is QueryPhase.HELD:
+            return found
+        await asyncio.sleep(_LOOK_SECONDS)
+    message = "the operation is over"
+    raise NotFoundError(message)
+
+
+def _refuse_within_state(state: Path, target: Path) -> None:
+    """Raises InvalidInputError for a savepoint in the directory of a job's state: it would go with that (R59)."""
+    job, at = state.resolve(), target.resolve()
+    is_of_a_job = job.parent in at.parents and is_hex_id(at.relative_to(job.parent).parts[0])
+    if at == job or job in at.parents or is_of_a_job:
+        message = (
+            f"{target} lies where a job keeps the state of its queries ({job.parent}), which is deleted when that job "
+            "has ended: choose another directory for savepoints"
+        )
+        raise InvalidInputError(message)
+
+
+def _note_of(part: Path, attempt_id: ExecutionAttemptId, query: str = "") -> Path:
+    return part / _NOTES / f"{attempt_id.vertex_id}-{attempt_id.subtask_index}{query}.json"
+
+
+def _copied_behind_end(place: QueryPlace, ended: EndedQuery, part: Path) -> StreamPosition:
+    """Of a query that has finished: as of its last committed batch, behind which nothing is."""
+    left = read_note(place.directory.parent.parent, place.uid, place.subtask_index)
+    last = last_entry(FileTree(place.directory).listing("commits").files)
+    if last < ended.committed_batch:
+        message = (
+            f"{place.uid} has finished with batch {ended.committed_batch}, and its directory {place.directory} has "
+            f"{'no committed batch' if last == NO_BATCH else f'batch {last} at the latest'} here"
+        )
+        raise NotFoundError(message)
+    position = StreamPosition("", last, left.state_rows)
+    target, note = part / place.uid / str(place.subtask_index), _note_of(part, ended.attempt_id)
+    _copied(place, StreamLook(QueryPhase.NONE, position, left.sink, left.sources), position, target, note)
+    return position
 
 
 def _copied(place: QueryPlace, look: StreamLook, position: StreamPosition, target: Path, note: Path) -> None:
@@ -200,22 +302,26 @@ def _copied(place: QueryPlace, look: StreamLook, position: StreamPosition, targe
         uid=place.uid,
         subtask_index=place.subtask_index,
         parallelism=place.parallelism,
+        splits=place.splits,
         snapshot=snapshot,
+        sources=look.sources,
         sink=look.sink,
         state_rows=max(0, position.state_rows),
+        state_schema=state_schema(target, snapshot.files),
     )
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_bytes(query.model_dump_json().encode())
 
 
-def _finished(order: FinishSavepoint) -> None:
+def _finished(order: FinishSavepoint) -> int:
+    """The bytes of its files."""
     part, directory = Path(order.part), Path(order.directory)
     if not part.exists() and directory.exists():
         found = read_savepoint(directory)
         if (found.job_id, found.checkpoint_id) != (order.job_id, order.checkpoint_id):
             message = f"{directory} is another savepoint"
             raise InvalidInputError(message)
-        return
+        return _size_of(found)
     notes = sorted((part / _NOTES).iterdir())[:_NOTES_MAX]
     try:
         queries = tuple(SavepointQuery.model_validate_json(note.read_bytes()) for note in notes)
@@ -240,3 +346,8 @@ def _finished(order: FinishSavepoint) -> None:
     if failures := delete_tree(part / _NOTES):
         raise failures[0]
     finish_savepoint(part, savepoint)
+    return _size_of(savepoint)
+
+
+def _size_of(savepoint: Savepoint) -> int:
+    return sum(file.size for query in savepoint.queries for file in query.snapshot.files)

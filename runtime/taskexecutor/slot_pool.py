@@ -8,6 +8,7 @@ from typing import Protocol
 from runtime.aio.watch import Watch
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.gateways.job_master import CheckpointAnswer
+from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.resource_manager import SparkEnvironmentStatus
 from runtime.taskexecutor.slots.attempt_views import AttemptViews
 from runtime.taskexecutor.slots.stream_queries import StreamQueries
@@ -71,6 +72,9 @@ class SparkState(Protocol):
 
     def jars_in_use(self) -> set[str]:
         """The sha256 of each jar of a job that the JVM of an environment may still read."""
+
+    async def jvm_figures(self) -> tuple[SparkJvmFigures, ...]:
+        """Of each JVM, asked now, the default one first."""
 
     async def end_job(self, job_id: str, /) -> None:
         """The job left this TaskManager. Idempotent; raises FlinklikeError when Spark cannot be reached."""

@@ -42,7 +42,7 @@ class SlotReports:
     def are_slots_usable(self) -> bool:
         """True while slots can take tasks."""
         is_ready = self._pool.readiness.value and not self._core.tenancy.is_renewing
-        return is_ready and not self.is_stopping and not self._core.drain
+        return is_ready and not self.is_stopping and not self._core.withdrawn.drain
 
     def forget_reported(self) -> None:
         """Send the next report in any case: to the next leader, or to one that has forgotten this TaskManager."""
@@ -55,7 +55,7 @@ class SlotReports:
         usable = self.are_slots_usable
         slots = tuple(status for status in self._core.statuses() if usable or status.allocation_id is not None)
         is_warm, problem = (self._spark.is_warm, self._spark.problem) if self._spark is not None else (False, "")
-        is_draining = bool(self._core.drain)
+        is_draining = bool(self._core.withdrawn.drain)
         tenancy = self._core.tenancy
         problem = problem or (RENEWS if tenancy.is_renewing else "")
         environments = self._spark.statuses() if self._spark is not None else ()

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from tests.kit.airflow.runs import run_dag, xcom
+from tests.kit.checkpoint.query_directories import table_files
 from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
 from tests.kit.spark.tpch import CUSTOMERS, PRIORITIES, QUERIES, assert_same, expected, written, written_csv
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -120,6 +122,34 @@ def test_each_run_reads_what_has_come_since_the_one_before(airflow_database: Non
     assert jobs_of(cluster, "ingest-orders") == ["FINISHED"] * 2
 
 
+def test_a_stream_stays_deployed_and_is_upgraded_when_its_code_has_changed(
+    airflow_database: None, cluster: ScriptCluster, data_directory: Path
+) -> None:
+    del airflow_database
+    table = data_directory / "deploy-stream" / "table"
+    deployed = []
+    for interval in ("1 second", "1 second", "2 seconds"):
+        run = run_dag("deploy_stream", {"interval": interval})
+        assert str(run.state) == "success"
+        deployed.append(xcom(run, "deploy"))
+    first, second, third = deployed
+    assert first == second != third
+    with cluster.connect() as client:
+        assert (client.status(first).status.value, client.status(third).status.value) == ("FINISHED", "RUNNING")
+        reached(lambda: len(ids_in(table)) == 3 * 10, "all orders are in the table", timeout=200)
+        restored = client.get(f"/jobs/{third}/checkpoints")["latest"]["restored"]
+        client.cancel(third)
+        client.wait_for_result(third)
+    assert restored["external_path"].startswith((table.parent / "savepoints").as_uri())
+    assert sorted(ids_in(table)) == list(range(30)), "each once"
+
+
+def ids_in(table: Path) -> list[int]:
+    from pyarrow.parquet import read_table
+
+    return [row["id"] for part in table_files(table) for row in read_table(part).to_pylist()]
+
+
 def jobs_of(cluster: ScriptCluster, name: str) -> list[str]:
     with cluster.connect() as client:
         return [one["state"] for one in client.get("/jobs/overview")["jobs"] if one["name"] == name]
@@ -128,6 +158,7 @@ def jobs_of(cluster: ScriptCluster, name: str) -> list[str]:
 def test_every_dag_is_tested() -> None:
     assert {path.stem for path in (Path(__file__).resolve().parents[2] / "dags").glob("*.py")} == {
         "deferred_long_job",
+        "deploy_stream",
         "ingest_orders",
         "mapped_partitions",
         "migrated_spark_submit",

@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_flinklike.exceptions import JobConflictError, PipelineError, SavepointFailedError
+from airflow_flinklike.operators.final_errors import FinalJobConflictError, FinalJobNotFoundError
 from airflow_flinklike.operators.savepoint import FlinklikeSavepointOperator, FlinklikeStopOperator
 from airflow_flinklike.triggers.savepoint import FlinklikeSavepointTrigger
 from tests.kit.airflow.context import context
@@ -119,10 +120,29 @@ async def test_a_deferred_task_fails_as_a_waiting_one_does(rest: FakeCluster, jo
     assert job.status == "RUNNING"
 
 
-def test_a_job_that_has_ended_otherwise_has_no_savepoint(job: FakeJob) -> None:
+@pytest.mark.parametrize("make", [stop, savepoint])
+def test_a_job_that_has_ended_otherwise_fails_without_a_retry(job: FakeJob, make: Any) -> None:
     job.status = "CANCELED"
-    with pytest.raises(JobConflictError):
-        stop().execute(context())
+    with pytest.raises(FinalJobConflictError, match="already ended"):
+        make().execute(context())
+
+
+@pytest.mark.parametrize("make", [stop, savepoint])
+def test_a_job_that_nobody_knows_fails_without_a_retry(rest: FakeCluster, make: Any) -> None:
+    with pytest.raises(FinalJobNotFoundError, match=JOB):
+        make().execute(context())
+    assert isinstance(FinalJobNotFoundError(""), AirflowFailException)
+    assert triggered(rest) == 1
+
+
+def test_a_job_that_is_stopped_by_somebody_else_is_tried_again(rest: FakeCluster, job: FakeJob) -> None:
+    rest.savepoint_outcomes = ["-"]
+    deferred(stop(deferrable=True))
+    other = context()
+    other["ti"].run_id = "scheduled__2"
+    with pytest.raises(JobConflictError, match="is being stopped") as refused:
+        stop().execute(other)
+    assert not isinstance(refused.value, AirflowFailException)
 
 
 @pytest.mark.parametrize("rendered", ["", "None", "nightly"])

@@ -2,6 +2,7 @@
 
 import threading
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from airflow_flinklike.exceptions import (
     PipelineError,
 )
 from airflow_flinklike.operators.adoption import SharedTask, TaskLife, number_after
+from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from airflow_flinklike.sensors.stream import FlinklikeStreamSensor
 from airflow_flinklike.task_instance.stored_job import STORE_KEY
 from airflow_flinklike.task_instance.task_states import KillCause
@@ -128,6 +130,55 @@ async def test_a_deferred_task_fails_with_its_job(rest: FakeCluster, monkeypatch
     assert event["reason"] == "canceled"
     with pytest.raises(JobCanceledError):
         operator.execute_complete(context(), event)
+
+
+def idle_script(directory: Path, **fields: Any) -> FlinklikeSubmitOperator:
+    """A streaming script that starts no query until somebody tells of one."""
+    (directory / "hang_idle.py").write_text("print(1)\n")
+    given: Any = {"task_id": "run", "application": str(directory / "hang_idle.py"), "wait_for": "running", **fields}
+    return FlinklikeSubmitOperator(streaming=True, poll_interval=0.2, **given)
+
+
+def triggering(rest: FakeCluster) -> threading.Timer:
+    """A query of the only job starts, and then triggers."""
+
+    def trigger() -> None:
+        rest.tell_script(only_job(rest)[0], {"name": "rows", "has_triggered": False})
+        gone.wait(0.5)
+        rest.tell_script(only_job(rest)[0], {"name": "rows"})
+
+    gone = threading.Event()
+    timer = threading.Timer(0.5, trigger)
+    timer.start()
+    return timer
+
+
+def test_a_streaming_script_runs_from_the_first_trigger_of_a_query_on(rest: FakeCluster, tmp_path: Path) -> None:
+    timer = triggering(rest)
+    job_id = idle_script(tmp_path).execute(context())
+    assert rest.jobs[job_id].streams[0]["subtasks"][0]["queries"][0]["has-triggered"]
+    timer.join()
+    assert rest.jobs[job_id].status == "RUNNING"
+
+
+def test_a_streaming_script_that_ends_without_a_query_has_run(rest: FakeCluster, tmp_path: Path) -> None:
+    timer = threading.Timer(0.5, lambda: rest.finish(only_job(rest)[0]))
+    timer.start()
+    job_id = idle_script(tmp_path).execute(context())
+    assert rest.jobs[job_id].status == "FINISHED"
+    timer.join()
+
+
+@pytest.mark.asyncio
+async def test_a_deferred_task_waits_for_the_first_query_of_a_script(rest: FakeCluster, tmp_path: Path) -> None:
+    operator = idle_script(tmp_path, deferrable=True, inline_timeout=0)
+    trigger: Any = deferred(operator).trigger
+    timer = triggering(rest)
+    event = await payload_of(trigger)
+    job_id, job = only_job(rest)
+    assert (event["reason"], event["job_id"]) == ("running", job_id)
+    assert job.streams[0]["subtasks"][0]["queries"][0]["has-triggered"]
+    timer.join()
 
 
 def test_an_older_trigger_is_not_asked_for_what_it_does_not_know(rest: FakeCluster) -> None:
@@ -270,7 +321,6 @@ def job(rest: FakeCluster) -> FakeJob:
         ({"max_backlog": 6}, False),
         ({"max_lag": 9.9}, False),
         ({"batch": 3, "rows": 41}, False),
-        ({"uid": "others"}, False),
     ],
 )
 @pytest.mark.usefixtures("job")
@@ -289,6 +339,24 @@ def test_every_query_of_the_job_has_to_be_there(rest: FakeCluster) -> None:
     assert sensor().poke(context())
     assert not sensor(max_backlog=10).poke(context()), "alerts does not say what its sources have left"
     assert not sensor(max_lag=10).poke(context()), "alerts has no watermark"
+
+
+def test_queries_of_a_script_are_found_by_their_names(rest: FakeCluster) -> None:
+    rest.jobs[JOB] = FakeJob({"name": "etl"}, "")
+    assert not sensor(uid="rows").poke(context()), "the script has started no query yet"
+    rest.tell_script(JOB, {"name": "rows", "batch_id": 5, "rows": 9}, {"name": "sums", "batch_id": 0})
+    told = {"batch": 5, "rows": 9, "backlog": None, "lag": None}
+    others = {"batch": 0, "rows": 0, "backlog": None, "lag": None}
+    assert sensor(uid="rows", batch=5).poke(context()).xcom_value == {"rows": told}
+    assert sensor(uid="script").poke(context()).xcom_value == {"rows": told, "sums": others}, "all of the script"
+    assert sensor().poke(context()).xcom_value == {"rows": told, "sums": others}
+    assert not sensor(batch=1).poke(context()), "sums has not"
+    assert not sensor(uid="late").poke(context()), "a script may start it yet"
+    rest.jobs[JOB].status = "FINISHED"
+    with pytest.raises(AirflowFailException, match="no streaming query 'late' among: rows, sums"):
+        sensor(uid="late").poke(context())
+    rest.tell_script(JOB, {"batch_id": 5, "rows": 9})
+    assert sensor().poke(context()).xcom_value == {"script": told}, "a query without a name"
 
 
 def test_a_job_by_its_name_is_waited_for_from_before_it_is_there(rest: FakeCluster) -> None:
@@ -358,8 +426,30 @@ async def test_a_deferred_sensor_hears_of_the_end_and_of_errors(rest: FakeCluste
 )
 def test_what_cannot_be_meant_fails_without_retry(rest: FakeCluster, fields: dict[str, Any]) -> None:
     del rest
+    operator = sensor()
+    vars(operator).update(fields)  # rendered
     with pytest.raises(AirflowFailException, match="task 'wait': "):
-        sensor(**fields).execute(context())
+        operator.execute(context())
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"batch": "many"}, "batch is 'many', expected a whole number"),
+        ({"rows": -1}, "rows is '-1'"),
+        ({"max_lag": "soon"}, "max_lag is 'soon', expected seconds"),
+    ],
+)
+def test_numbers_that_are_none_are_refused_when_the_dag_is_parsed(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(PipelineError, match=words):
+        sensor(**fields)
+    sensor(batch="{{ params.batch }}", max_lag="{{ params.lag }}")
+
+
+@pytest.mark.usefixtures("job")
+def test_a_query_that_the_job_does_not_have_is_not_waited_for() -> None:
+    with pytest.raises(AirflowFailException, match="no streaming query 'others' among: orders"):
+        sensor(uid="others").execute(context())
 
 
 def test_a_trigger_of_streams_survives_serialization() -> None:

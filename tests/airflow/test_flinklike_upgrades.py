@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_flinklike import Pipeline
 from airflow_flinklike.decorators.flinklike import FlinklikeDecoratedOperator
-from airflow_flinklike.exceptions import PipelineError, SavepointFailedError
+from airflow_flinklike.exceptions import JobRefusedError, PipelineError, SavepointFailedError
 from airflow_flinklike.operators.calls import CallInterruptedError
 from airflow_flinklike.operators.job_run import JobRun
 from airflow_flinklike.operators.sql import FlinklikeSqlOperator
@@ -16,6 +17,7 @@ from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from tests.airflow.test_flinklike_streams import canceled, run_of
 from tests.kit.airflow.context import context
 from tests.kit.airflow.jobs import only_job
+from tests.kit.host.levels import reached
 from tests.kit.rest.fake_cluster import FakeCluster
 
 Build = Callable[[], Pipeline]
@@ -90,6 +92,15 @@ def test_a_script_may_stream(rest: FakeCluster, tmp_path: Any) -> None:
     assert vertex["operators"][0]["code"]["starts_queries"]
     with pytest.raises(PipelineError, match="streaming is for application="):
         submit(streaming=True)
+
+
+def test_a_script_has_a_name_for_its_state(rest: FakeCluster, tmp_path: Any) -> None:
+    (tmp_path / "hang.py").write_text("print(1)\n")
+    given: Any = {"task_id": "run", "application": str(tmp_path / "hang.py"), "wait_for": "running"}
+    FlinklikeSubmitOperator(streaming=True, checkpoint_name="orders", **given).execute(context())
+    assert only_job(rest)[1].graph["checkpoint_name"] == "orders"
+    with pytest.raises(PipelineError, match="give it to the Pipeline"):
+        submit(checkpoint_name="orders")
 
 
 def test_a_job_is_started_from_a_savepoint(rest: FakeCluster) -> None:
@@ -169,11 +180,16 @@ def test_a_worker_that_dies_during_the_stop_is_followed_by_one_that_waits_for_it
     first = ensure().execute(run_of(1))
     rest.savepoint_outcomes = ["-"]
     operator = ensure("2 seconds")
-    timer = threading.Timer(0.5, operator.on_kill)
-    timer.start()
+
+    def kill_during_the_stop() -> None:
+        reached(lambda: rest.jobs[first].operations, "the stop is asked for")
+        operator.on_kill()
+
+    killer = threading.Thread(target=kill_during_the_stop)
+    killer.start()
     with pytest.raises(Exception, match="killed before it had a job"):
         operator.execute(run_of(2))
-    timer.join()
+    killer.join()
     (trigger_id,) = rest.jobs[first].operations
     timer = threading.Timer(0.3, rest.complete, (first, trigger_id))
     timer.start()
@@ -218,7 +234,70 @@ def test_a_job_with_a_name_for_its_state_is_stopped_and_goes_on_there(rest: Fake
     assert started_from(rest, second) == "", "the cluster refuses both at once"
 
 
+def test_a_job_is_not_stopped_for_code_that_has_no_query_for_its_state(rest: FakeCluster) -> None:
+    first = ensure().execute(run_of(1))
+    rest.tell_query(first, "kept")
+    rest.tell_query(first, "ledger")
+    with pytest.raises(JobRefusedError, match=r"state of 'ledger', and the changed code .* runs on with the code"):
+        ensure("2 seconds").execute(run_of(2))
+    assert (statuses(rest), rest.jobs[first].operations) == (["RUNNING"], {})
+    second = ensure("2 seconds", allow_non_restored_state=True).execute(run_of(3))
+    assert statuses(rest) == ["FINISHED", "RUNNING"]
+    assert started_from(rest, second)
+
+
+def test_a_job_is_not_stopped_for_code_of_another_parallelism(rest: FakeCluster) -> None:
+    first = ensure().execute(run_of(1))
+    rest.tell_query(first, "kept")
+    with pytest.raises(JobRefusedError, match=r"has parallelism 1, and the changed code gives it 2: .* runs on with"):
+        ensure("2 seconds", options={"parallelism": 2}).execute(run_of(2))
+    assert statuses(rest) == ["RUNNING"]
+
+
 def test_a_job_of_an_earlier_release_is_left_alone(rest: FakeCluster) -> None:
     first = ensure().execute(run_of(1))
     rest.jobs[first].client = "airflow dag.run scheduled__1"
     assert ensure("2 seconds").execute(run_of(2)) == first
+
+
+def script(directory: Path, text: str, **fields: Any) -> FlinklikeSubmitOperator:
+    (directory / "hang.py").write_text(text)
+    given: Any = {"task_id": "run", "application": str(directory / "hang.py"), "poll_interval": 0.2, **fields}
+    return FlinklikeSubmitOperator(ensure_running=True, **{"streaming": True, **given})
+
+
+def test_a_changed_script_goes_on_from_a_savepoint_of_the_one_before(rest: FakeCluster, tmp_path: Path) -> None:
+    first = script(tmp_path, "print(1)").execute(run_of(1))
+    assert script(tmp_path, "print(1)").execute(run_of(2)) == first
+    second = script(tmp_path, "print(2)", savepoint_directory="/shared").execute(run_of(3))
+    assert statuses(rest) == ["FINISHED", "RUNNING"]
+    assert started_from(rest, second) == f"/shared/savepoint-{first[:6]}-1"
+    rest.jobs[second].status = "FAILED"
+    third = script(tmp_path, "print(2)").execute(run_of(4))
+    assert started_from(rest, third) == started_from(rest, second), "it loses nothing"
+    canceled(rest, third)
+    assert started_from(rest, script(tmp_path, "print(2)").execute(run_of(5))) == ""
+
+
+def test_a_script_with_a_name_for_its_state_goes_on_there(rest: FakeCluster, tmp_path: Path) -> None:
+    script(tmp_path, "print(1)", checkpoint_name="orders").execute(run_of(1))
+    second = script(tmp_path, "print(2)", checkpoint_name="orders").execute(run_of(2))
+    assert (statuses(rest), started_from(rest, second)) == (["FINISHED", "RUNNING"], "")
+
+
+def test_a_pipeline_follows_a_script_by_the_names_of_its_queries(rest: FakeCluster, tmp_path: Path) -> None:
+    first = script(tmp_path, "print(1)").execute(run_of(1))
+    with pytest.raises(JobRefusedError, match="state of 'rows', and the changed code has no query of that uid"):
+        ensure().execute(run_of(2))
+    rest.tell_script(first, {"name": "kept"})
+    assert started_from(rest, ensure().execute(run_of(3)))
+
+
+def test_a_job_without_state_runs_on_with_its_code_and_the_log_says_so(
+    rest: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = script(tmp_path, "print(1)", streaming=False).execute(run_of(1))
+    capsys.readouterr()
+    assert script(tmp_path, "print(2)", streaming=False).execute(run_of(2)) == first
+    assert "has another code than this run, and runs on with it" in capsys.readouterr().out
+    del rest

@@ -25,6 +25,7 @@ from tests.benchmarks import (
     recovery,
     rpc_stream,
     scheduler_core,
+    shares,
     soak,
     spark,
     stream_restarts,
@@ -45,6 +46,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     **streaming.BENCHMARKS,
     **stream_restarts.BENCHMARKS,
     "scheduler-core": scheduler_core.scheduler_core,
+    "shares": shares.shares,
     "job-lists": job_lists.job_lists,
     "rpc-stream": rpc_stream.rpc_stream,
     "encryption": encryption.encryption,
@@ -59,7 +61,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
 }
 REPEATED = frozenset({"recovery", "soak"})
 """Those that take `--runs`."""
-DRAWN = frozenset({"soak"})
+DRAWN = frozenset({"shares", "soak"})
 """Those that take `--plot`."""
 
 

@@ -25,6 +25,7 @@ from tests.benchmarks.measure import Report, Target, job_prefix
 _CODE = "tests.benchmarks.stream_programs"
 _WARM_UP = 5
 _LONGEST = 120.0
+_SECONDS = 1800.0
 _MAINTENANCE = 180.0
 """Seconds after which Spark has unloaded the state stores of queries that have ended: it looks each minute."""
 _KEPT_CLASSES = {
@@ -41,7 +42,7 @@ _LINE = re.compile(r"^\s*\d+:\s+(\d+)\s+(\d+)\s+(\S+)")
 
 def restarts(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     """Figures before and after; the difference is the leak."""
-    asyncio.run(_run(cluster, report, 2 if small else 0, 300.0))
+    asyncio.run(_run(cluster, report, 2 if small else 0, _SECONDS))
 
 
 async def _run(cluster: ScriptCluster, report: Report, rounds: int, seconds: float) -> None:

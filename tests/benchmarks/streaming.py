@@ -1,6 +1,7 @@
 """Streaming queries: submit to first batch, stop and failure to the next first batch, and what idle ones cost.
 
-Beside them a plain Spark that stops and starts the same query in a warm session of its own.
+Beside them a plain Spark that stops and starts the same queries in a warm session of its own; where the cluster makes a
+savepoint, it copies the directory of the checkpoint while no query runs on it, and starts the next query from the copy.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,35 +30,48 @@ _LONGEST = 120.0
 _QUIET = 5.0
 _CPU_MAX = Target("15", "15")
 _RESTORED_MAX = Target("2.5", "2.5")
+_PARTITIONS = {"spark.sql.shuffle.partitions": "2"}
+"""Of state, here and in plain Spark."""
 
 _PLAIN = """
-import json, sys, time
+import json, shutil, sys, time
 from pyspark.sql import SparkSession
 directory, rounds = sys.argv[1], int(sys.argv[2])
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config(
-    "spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate()
+    "spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").config(
+    "spark.sql.shuffle.partitions", "2").getOrCreate()
 stamps = []
 def stamp(batch, batch_id):
     batch.count()
     stamps.append(time.time())
-def start():
-    rates = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
-    return rates.writeStream.foreachBatch(stamp).option("checkpointLocation", directory).start()
+def start(directory, rows, has_state):
+    rates = spark.readStream.format("rate").option("rowsPerSecond", rows).load()
+    if has_state:
+        rates = rates.groupBy((rates.value % 1000).alias("key")).count()
+    writer = rates.writeStream.foreachBatch(stamp).outputMode("update" if has_state else "append")
+    return writer.option("checkpointLocation", directory).start()
 def first(since):
     while not stamps or stamps[-1] < since:
         time.sleep(0.002)
     return next(one for one in stamps if one >= since) - since
-begun = time.time()
-query = start()
-starts, stops = [first(begun)], []
-for _ in range(rounds):
-    begun = time.time()
+def rounds_of(rows, has_state):
+    begun, place = time.time(), f"{directory}-{rows}"
+    query = start(place, rows, has_state)
+    found = [first(begun)]
+    for number in range(rounds):
+        begun = time.time()
+        query.stop()
+        del stamps[:]
+        if has_state:
+            shutil.copytree(place, f"{place}.{number}")
+            place = f"{place}.{number}"
+        query = start(place, rows, has_state)
+        found.append(first(begun))
     query.stop()
-    del stamps[:]
-    query = start()
-    stops.append(first(begun))
-query.stop()
-print(json.dumps({"start": starts, "stop": stops}))
+    return found
+start_of, *stops = rounds_of(100, False)
+_, *copied = rounds_of(1000, True)
+print(json.dumps({"start": [start_of], "stop": stops, "copied": copied}))
 """
 
 
@@ -67,6 +82,8 @@ def streaming(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
     asyncio.run(_savepoints(cluster, report, rounds))
     plain = _plain(cluster.run / "plain", rounds)
     report.add_distribution("plain Spark, warm session: stop to the first batch of the next start", plain["stop"], "s")
+    name = "plain Spark, warm session, 1 000 rows/s with state: stop, copy of the checkpoint, first batch from the copy"
+    report.add_distribution(name, plain["copied"], "s")
     report.add("plain Spark, warm session: first start to its first batch", plain["start"][0], "s")
     asyncio.run(_idle(cluster, report, queries, seconds))
 
@@ -163,8 +180,12 @@ def _plain(directory: Path, rounds: int) -> dict[str, Sequence[float]]:
 
 
 async def _savepoints(cluster: ScriptCluster, report: Report, rounds: int) -> None:
-    """A query of 1 000 rows a second: a savepoint while it runs, and a stop with one that the next job begins from."""
+    """A query of 1 000 rows a second with state: a savepoint while it runs, and a stop from which the next job begins.
+
+    A pause would show as a longer time between two batches while the savepoint is made.
+    """
     made, stopped, restored = list[float](), list[float](), list[float]()
+    usual, meanwhile = list[float](), list[float]()
     stamps, target = cluster.run / "saved-stamps", str(cluster.run / "savepoints")
     ids = iter(job_ids(job_prefix(), 1 + rounds))
     async with cluster.client() as client:
@@ -173,22 +194,38 @@ async def _savepoints(cluster: ScriptCluster, report: Report, rounds: int) -> No
         for _ in range(rounds):
             await _all_run(client, job_id, 1)
             begun = time.time()
+            await asyncio.sleep(_QUIET)
+            ended = time.time()
+            await _stamped(stamps, ended)
+            usual.append(_longest_gap(stamps, begun, ended))
+            begun = time.time()
             await _operation(client, job_id, "savepoints", {"target-directory": target})
-            made.append(time.time() - begun)
+            ended = time.time()
+            made.append(ended - begun)
+            await _stamped(stamps, ended)
+            meanwhile.append(_longest_gap(stamps, begun, ended))
             begun = time.time()
             path = await _operation(client, job_id, "stop", {"targetDirectory": target})
-            ended = await result(client, job_id)
-            assert ended["application-status"] == "SUCCEEDED", ended
+            outcome = await result(client, job_id)
+            assert outcome["application-status"] == "SUCCEEDED", outcome
             stamps.unlink()
             stopped.append(time.time() - begun)
             job_id = next(ids)
             await _first_batch(client, job_id, _saved(stamps, path), stamps, time.time())
             restored.append(time.time() - begun)
         await _cancel(client, job_id)
-    report.add_distribution("savepoint of a query of 1 000 rows/s", made, "s")
+    report.add_distribution("savepoint of a query of 1 000 rows/s with state", made, "s")
+    report.add_distribution("longest time between two batches of it, in five seconds without a savepoint", usual, "s")
+    report.add_distribution("longest time between two batches of it, while a savepoint is made", meanwhile, "s")
     report.add_distribution("stop with a savepoint to the end of the job", stopped, "s")
     name = "stop with a savepoint to the first batch of the job that begins from it"
     report.add_distribution(name, restored, "s", p50=_RESTORED_MAX)
+
+
+def _longest_gap(stamps: Path, begun: float, ended: float) -> float:
+    """Between two batches of which one was made, or waited for, within these times; 0 where none was."""
+    times = _batches_since(stamps, 0.0)
+    return max((at - before for before, at in pairwise(times) if at >= begun and before <= ended), default=0.0)
 
 
 async def _operation(client: httpx.AsyncClient, job_id: str, what: str, body: dict[str, str]) -> str:
@@ -207,8 +244,9 @@ async def _operation(client: httpx.AsyncClient, job_id: str, what: str, body: di
 
 def _saved(stamps: Path, savepoint: str = "") -> JobGraph:
     params = {"stamps": str(stamps), "rows": 1000}
-    pipeline = Pipeline("benchmark-saved-stream", params=params)
-    pipeline.stream_source("rates", f"{_CODE}:rates").stream_sink("stamp", f"{_CODE}:stamp", foreach_batch=True)
+    pipeline = Pipeline("benchmark-saved-stream", params=params, spark_conf=_PARTITIONS)
+    counts = pipeline.stream_source("rates", f"{_CODE}:rates").map("counts", f"{_CODE}:counts")
+    counts.stream_sink("stamp", f"{_CODE}:stamp", foreach_batch=True, output_mode="update")
     built = pipeline.build().graph
     return built.model_copy(update={"savepoint": SavepointRestoreSettings(path=savepoint)}) if savepoint else built
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import time
+from datetime import datetime, timedelta
 from functools import partial
 
 import httpx
@@ -12,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from runtime.common.ids import JobId
+from runtime.common.shares import QueueSettings, QueueStatus
 from runtime.common.states import JobStatus
 from runtime.gateways.cluster_events import EventKind
 from runtime.gateways.process import ThreadDumpRequest
@@ -20,7 +22,7 @@ from tests.browser.conftest import Cluster, Visits
 from tests.kit.browser.visit import Visit
 from tests.kit.host.levels import reached
 from tests.kit.rest.board import many
-from tests.kit.rest.fakes import FakeTaskExecutor
+from tests.kit.rest.fakes import JOB, FakeTaskExecutor
 from tests.kit.rest.server import TOKEN
 
 pytestmark = pytest.mark.process
@@ -50,6 +52,25 @@ def test_an_action_says_what_it_does_asks_once_and_tells_what_came_of_it(visit: 
     expect(person.page.locator(".toast")).to_contain_text("is being cancelled")
     expect(person.page.locator("main h1 .state")).to_have_text("CANCELED")
     assert cluster.rest.dispatcher.cancelled == [cluster.jobs["running"]]
+
+
+def test_the_overview_shows_how_slots_are_shared(visit: Visits, cluster: Cluster) -> None:
+    person, manager = visit(), cluster.rest.fakes.resource_manager
+    person.open("ui")
+    expect(person.page.locator("h2:text-is('Unfinished jobs')")).to_have_count(1)
+    expect(person.page.locator("h2:text-is('Queues')")).to_have_count(0)
+    limits = QueueSettings(weight=3, min_slots=4, max_slots=8)
+    manager.queue_statuses = [
+        QueueStatus("sam", QueueSettings(), 1, 4 / 3, 1, 7),
+        QueueStatus("etl", limits, 0, 3.0, 0, 12),
+    ]
+    person.open("ui")
+    rows = person.page.locator("[aria-label=Queues] tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_have_text("sam11.333171")
+    expect(rows.nth(1).locator("td")).to_have_text(["etl", "0", "3", "0", "12", "3", "4", "8"])
+    expect(person.page.locator("text=the queues have 4 min-slots in all, and there are 2 slots")).to_have_count(1)
+    manager.queue_statuses = ()
 
 
 def test_what_fails_is_told_where_it_was_asked(visit: Visits, cluster: Cluster) -> None:
@@ -132,6 +153,25 @@ def test_each_state_has_an_address_and_back_works(visit: Visits, cluster: Cluste
     expect(person.page.locator("tbody tr")).to_have_count(1)
 
 
+def test_jobs_are_found_by_day_and_by_the_label_of_their_failure(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open("ui")
+    person.page.click("a.label >> text=type=USER")
+    rows = person.page.locator("tbody tr")
+    expect(rows).to_have_count(1)
+    assert person.page.url.endswith("ui/jobs?label=type%3DUSER")
+    person.page.fill("input[list=labels]", "type=SYSTEM")
+    person.page.keyboard.press("Enter")
+    expect(person.page.locator("main")).to_contain_text("No job is like that.")
+    person.page.click("text=Show all")
+    expect(rows).to_have_count(6)
+    person.page.fill("input[type=date] >> nth=0", "2100-01-01")
+    expect(person.page.locator("main")).to_contain_text("No job is like that.")
+    assert "since=4102" in person.page.url
+    person.page.go_back()
+    expect(rows).to_have_count(6)
+
+
 def test_what_the_code_counts_is_shown_of_the_job_and_of_each_subtask(visit: Visits, cluster: Cluster) -> None:
     person = visit()
     person.open(f"ui/jobs/{cluster.jobs['running']}/accumulators")
@@ -153,6 +193,8 @@ def test_spark_of_a_job_and_of_a_task_manager_is_shown(visit: Visits, cluster: C
     expect(person.page.locator("main")).to_contain_text("2.0 MiB")
     person.open("ui/taskmanagers/tm-1")
     expect(person.page.locator(".slots")).to_contain_text("300 MiB of 1.0 GiB")
+    flames = person.page.locator(".slots a >> text=flame graph")
+    expect(flames).to_have_attribute("href", f"ui/jobs/{JOB}/flamegraph?vertex={1:032x}&subtask=0")
     person.page.click(".tabs >> text=Spark")
     expect(person.page.locator("main")).to_contain_text("200 MiB of 768 MiB")
     person.page.click("summary >> text=Spark conf")
@@ -390,6 +432,7 @@ def test_a_query_that_stalls_says_so_and_for_how_long(visit: Visits, cluster: Cl
     cluster.rest.do(partial(cluster.board.stall, job, int(time.time() * 1000) - 3_600_000))
     cell = person.page.locator("tbody tr").nth(1).locator(".state.bad")
     expect(cell).to_have_text(re.compile(r"stalled for 1 h.*, 3 of 8 tasks of Spark"), timeout=15_000)
+    expect(person.page.locator("tbody tr").nth(1)).to_contain_text("In stage 7, its thread in A.b:1")
     assert "execution.streaming.stall-timeout" in (cell.get_attribute("title") or "")
 
 
@@ -403,3 +446,45 @@ def test_a_checkpoint_is_chosen(visit: Visits, cluster: Cluster) -> None:
     assert "checkpoint=4" in person.page.url
     person.open(f"ui/jobs/{job}/checkpoints?checkpoint=99", ".tab table")
     expect(person.page.locator("main")).to_contain_text("This checkpoint is not kept any more.")
+
+
+def test_logs_are_saved(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    read_log(person, cluster.jobs["running"], "INFO first\nDEBUG second\n")
+    person.page.locator("label:has-text('Level') select").select_option("INFO")
+    expect(person.page.locator(".line")).to_have_count(1)
+    with person.page.expect_download() as of_job:
+        person.page.click("button:text('Download')")
+    assert of_job.value.suggested_filename == "orders_by_day.log"
+    assert of_job.value.path().read_text() == "v 0 stdout: INFO first\n"
+    cluster.rest.fakes.processes["127.0.0.1:1"].text = b"early\n" * 20_000
+    person.open("ui/taskmanagers/tm-1/logs", ".line")
+    with person.page.expect_download() as of_process:
+        person.page.click("button:text('Download')")
+    assert of_process.value.suggested_filename == "flinklike.log"
+    assert of_process.value.path().read_bytes() == b"early\n" * 20_000, "more than what is shown"
+
+
+def test_one_click_copies_an_id_and_times_are_of_the_browsers_zone(browser: Browser, cluster: Cluster) -> None:
+    person = Visit(browser, cluster.rest.address, zone="Asia/Tokyo")
+    person.sign_in(TOKEN)
+    person.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    job = cluster.jobs["failed"]
+    person.open(f"ui/jobs/{job}")
+    person.page.click("button[title='Copy the job id'] >> nth=0")
+    expect(person.page.locator(".toast")).to_have_text("Copied the job id.")
+    assert person.page.evaluate("navigator.clipboard.readText()") == job
+    started = person.page.locator("dd time").first
+    told = started.get_attribute("title") or ""
+    assert "GMT+0900" in told
+    utc = datetime.fromisoformat(started.get_attribute("datetime") or "")
+    assert started.inner_text().endswith((utc + timedelta(hours=9)).strftime("%H:%M:%S"))
+    person.close()
+    assert person.problems == []
+
+
+def test_subtasks_have_their_slots(visit: Visits, cluster: Cluster) -> None:
+    person = visit()
+    person.open(f"ui/jobs/{cluster.jobs['running']}/subtasks", "tbody tr")
+    row = person.page.locator("tbody tr", has_text="RUNNING").nth(1)
+    assert row.locator("td").nth(4).inner_text() == "1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.chaos.ledger import STREAM, InputLine, JobLine, Line, OutputLine, StreamLine
+from tests.chaos.ledger import ENDLESS, STREAM, InputLine, JobLine, Line, OutputLine, RunLine, StreamLine
 
 
 def doubled_rows(lines: Sequence[Line]) -> list[str]:
@@ -57,10 +57,27 @@ def wrong_streams(lines: Sequence[Line]) -> Iterator[str]:
             if line.missing or line.more:
                 yield f"job {line.job} has {line.missing} rows too few and {line.more} too many in {line.sink}"
     for line in lines:
-        if not isinstance(line, JobLine) or (line.step, line.kind, line.state) != ("ended", STREAM, "FINISHED"):
+        if not isinstance(line, JobLine) or (line.step, line.state) != ("ended", "FINISHED"):
             continue
-        if line.job not in looked:
+        if line.kind in {STREAM, ENDLESS} and line.job not in looked:
             yield f"job {line.job} is FINISHED, and nobody counted what its queries have written"
+
+
+def changed_runs(lines: Sequence[Line]) -> Iterator[str]:
+    """Within an attempt a query is one run of Spark's, until somebody begins to stop its job: a stop that fails may let
+    it go on as another one. That no attempt begins without a cause is judged as with all tasks.
+    """
+    runs: dict[tuple[str, str, int, int], str] = {}
+    stopping: set[str] = set()
+    for line in lines:
+        if not isinstance(line, RunLine):
+            continue
+        if line.step == "stopping":
+            stopping.add(line.job)
+            continue
+        first = runs.setdefault((line.job, line.uid, line.subtask, line.attempt), line.run)
+        if first != line.run and line.job not in stopping:
+            yield f"job {line.job}: query {line.uid} {line.subtask} was started anew in attempt {line.attempt}"
 
 
 @dataclass(slots=True)

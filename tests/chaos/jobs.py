@@ -12,7 +12,9 @@ from typing import Any
 from airflow_flinklike import FixedDelayRestartStrategy, Pipeline
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.pipeline import Stream
-from tests.chaos.ledger import ANY, STREAM
+from airflow_flinklike.api.start_options import restore_settings, restored_job
+from tests.chaos.endless import Endless, Feed
+from tests.chaos.ledger import ANY, ENDLESS, STREAM
 from tests.chaos.outputs import Output
 from tests.chaos.streams import SINKS, Rows
 
@@ -38,7 +40,7 @@ class ChaosJob:
 
     `after` it has FINISHED, its client submits others, each behind the one before. `replaces` is the path whose files
     it replaces, with so many rows. With `told` its client goes on while it still runs: when the job has made this file.
-    `stream`: what comes in for a streaming job, and what it writes.
+    `stream`: what comes in for a streaming job, and what it writes; `endless`: for one that is stopped.
     """
 
     kind: str
@@ -51,11 +53,16 @@ class ChaosJob:
     replaces: tuple[Path, int] | None = None
     told: Path | None = None
     stream: Rows | None = None
+    endless: Endless | None = None
     after: tuple[ChaosJob, ...] = ()
 
     def build(self, ledger: Path) -> JobProgram:
         """What is submitted."""
-        return self.pipeline.build({"ledger": str(ledger), "steps": self.steps})
+        built = self.pipeline.build({"ledger": str(ledger), "steps": self.steps})
+        if self.endless is None or not self.endless.feed.savepoint:
+            return built
+        settings = restore_settings(self.endless.feed.savepoint, "", allow_non_restored_state=False)
+        return restored_job(built, settings)
 
     @property
     def is_exclusive(self) -> bool:
@@ -65,7 +72,7 @@ class ChaosJob:
     @property
     def promise(self) -> str:
         """The value as JSON."""
-        return ANY if self.stream is not None else as_text(self.expected.value)
+        return ANY if self.stream is not None or self.endless is not None else as_text(self.expected.value)
 
     def step(self, name: str, parallelism: int = 1, *, exclusive: bool, **plan: Any) -> dict[str, Any]:
         """Note what a vertex does; its options in the pipeline."""
@@ -223,6 +230,29 @@ def _stream(random: Random, directory: Path) -> ChaosJob:
     return job
 
 
+def _endless(random: Random, directory: Path) -> ChaosJob:
+    """A query with state into a table, and one whose batches go by number. Half are stopped and started again."""
+    feed = Feed(_somewhere(random, directory), random.randint(12, 30), random.uniform(0.3, 1.2))
+    last = _endless_job(Endless(feed, feed.files, is_first=False))
+    if random.random() < 0.5:
+        return last
+    first = _endless_job(Endless(feed, random.randint(3, feed.files - 1), is_first=True))
+    first.after = (last,)
+    return first
+
+
+def _endless_job(endless: Endless) -> ChaosJob:
+    job = ChaosJob(ENDLESS, Pipeline(ENDLESS), Expected(), endless=endless)
+    for sink in SINKS:
+        reads = f"read {sink}"
+        job.steps[reads] = job.steps[sink] = {"exclusive": True, "spark": True, "base": str(endless.feed.base)}
+        source = job.pipeline.stream_source(reads, f"{_PROGRAMS}:endless_rows")
+        is_batch = sink == "batches"
+        program = f"{_PROGRAMS}:{'stream_batch' if is_batch else 'stream_distinct'}"
+        source.stream_sink(sink, program, trigger="1 second", foreach_batch=is_batch)
+    return job
+
+
 Maker = Callable[[Random, Path], ChaosJob]
 KINDS: dict[str, tuple[Maker, int]] = {
     "no-op": (_no_op, 5),
@@ -236,8 +266,9 @@ KINDS: dict[str, tuple[Maker, int]] = {
     "spark": (_spark, 3),
     "inputs": (_inputs, 1),
     STREAM: (_stream, 1),
+    ENDLESS: (_endless, 1),
 }
-SPARK_KINDS = frozenset({"spark", "inputs", STREAM})
+SPARK_KINDS = frozenset({"spark", "inputs", STREAM, ENDLESS})
 """How each kind is made, and its share."""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.chaos.data_judge import doubled_rows, wrong_counts, wrong_outputs, wrong_streams
+from tests.chaos.data_judge import changed_runs, doubled_rows, wrong_counts, wrong_outputs, wrong_streams
 from tests.chaos.ledger import ANY, FaultLine, InputLine, JobLine, Line, OutputLine, StreamLine, TaskLine, places
 
 GRACE = 10.0
@@ -106,7 +106,7 @@ def judge(lines: Sequence[Line]) -> Verdict:
     verdict.counts = sum(1 for line in lines if isinstance(line, InputLine) and line.step == "counted")
     verdict.doubled += doubled_rows(lines)
     verdict.streams = sum(1 for line in lines if isinstance(line, StreamLine))
-    verdict.wrong += [*wrong_outputs(lines), *wrong_counts(lines), *wrong_streams(lines)]
+    verdict.wrong += [*wrong_outputs(lines), *wrong_counts(lines), *wrong_streams(lines), *changed_runs(lines)]
     return verdict
 
 

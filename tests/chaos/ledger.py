@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 STREAM = "stream"
-"""The kind of streaming jobs."""
+"""The kind of streaming jobs that end by themselves."""
+ENDLESS = "endless"
+"""The kind of those that somebody stops."""
 ANY = "*"
 """The promised value of a job whose value depends on what happens to it."""
 
@@ -129,7 +131,20 @@ class StreamLine:
     more: int
 
 
-Line = TaskLine | JobLine | FaultLine | OutputLine | InputLine | StreamLine
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """Which run of Spark's a query is, in which attempt. `step` is runs, or stopping when a client begins with that."""
+
+    at: float
+    step: str
+    job: str
+    uid: str = ""
+    subtask: int = 0
+    attempt: int = 0
+    run: str = ""
+
+
+Line = TaskLine | JobLine | FaultLine | OutputLine | InputLine | StreamLine | RunLine
 _WHO: dict[str, type[Any]] = {
     "task": TaskLine,
     "job": JobLine,
@@ -137,6 +152,7 @@ _WHO: dict[str, type[Any]] = {
     "output": OutputLine,
     "input": InputLine,
     "stream": StreamLine,
+    "run": RunLine,
 }
 
 

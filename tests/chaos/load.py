@@ -65,11 +65,13 @@ class Load:
                 return
 
     async def _submit(self, client: AsyncFlinklikeClient, job_id: JobId, job: ChaosJob) -> bool:
-        built = job.build(self.ledger_path)
+        built = await asyncio.to_thread(job.build, self.ledger_path)
         if job.output is not None:
             self.ledger.add(await asyncio.to_thread(job.output.prepare, job_id))
         if job.stream is not None:
             await asyncio.to_thread(job.stream.prepare)
+        if job.endless is not None:
+            await asyncio.to_thread(job.endless.feed.prepare)
         self._note_replacement("replacing", job_id, job)
         try:
             await client.submit(built.graph, job_id=job_id, contents=built.uploads)
@@ -89,6 +91,8 @@ class Load:
             if job.cancel_after >= 0:
                 await asyncio.sleep(job.cancel_after)
                 await self._cancel(client, job_id, job)
+            if job.endless is not None:
+                await job.endless.drive(client, job_id, self.ledger)
             found = await client.wait_for_result(job_id)
         except FlinklikeClientError as error:
             self._note_error(f"{job.kind} job {job_id}", error)
@@ -170,6 +174,8 @@ def _line(step: str, job_id: JobId, job: ChaosJob, found: JobExecutionResult) ->
 
 
 def _rows_of(job_id: JobId, job: ChaosJob) -> list[StreamLine]:
+    if job.endless is not None:
+        return list(job.endless.feed.look(job_id, is_drained=not job.endless.is_first))
     return [] if job.stream is None else list(job.stream.look(job_id))
 
 

@@ -18,7 +18,7 @@ from tests.kit.cluster.script_cluster import ROOT, ScriptCluster, free_port
 
 DAEMONS = ("jobmanager", "jobmaster", "taskmanager")
 _SCRIPTS = {"jobmanager": "jobmanager.sh", "jobmaster": "start-jobmaster.sh", "taskmanager": "taskmanager.sh"}
-_PARTS = {"tm-guard": "guard", "slot-template": "template", "slot-process": "slot", "java": "spark"}
+PARTS = {"tm-guard": "guard", "slot-template": "template", "slot-process": "slot", "java": "spark"}
 START_TIMEOUT = 240.0
 
 
@@ -136,8 +136,8 @@ def _parts(task_manager: Member, role: str) -> Iterator[Member]:
 def _role_of(child: psutil.Process) -> str:
     try:
         name, parent = child.name(), child.parent()
-        if name in _PARTS:
-            return _PARTS[name]
+        if name in PARTS:
+            return PARTS[name]
         is_main = parent is not None and parent.name() == "tm-guard"
     except psutil.NoSuchProcess:
         return ""

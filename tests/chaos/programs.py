@@ -180,16 +180,33 @@ def _count_cached(ctx: Any, notes: Notes) -> int:
 
 def stream_rows(ctx: Any) -> Any:
     """The rows of a streaming job, a file in a batch. Here its attempt begins."""
+    return _landed(ctx).option("maxFilesPerTrigger", 1).json(_landing(ctx))
+
+
+def endless_rows(ctx: Any) -> Any:
+    """The same, all files that are there in a batch: a drain on a busy host ends, too."""
+    return _landed(ctx).json(_landing(ctx))
+
+
+def _landed(ctx: Any) -> Any:
     notes = Notes(ctx)
     notes.add("begin")
     notes.close()
-    landing = f"{notes.plan['base']}/landing"
-    return ctx.spark.readStream.schema("n long").option("maxFilesPerTrigger", 1).json(landing)
+    return ctx.spark.readStream.schema("n long")
+
+
+def _landing(ctx: Any) -> str:
+    return f"{_base_of(ctx)}/landing"
 
 
 def stream_table(ctx: Any, frame: Any) -> Any:
     """Spark's own file sink."""
     return frame.writeStream.format("parquet").option("path", f"{_base_of(ctx)}/table")
+
+
+def stream_distinct(ctx: Any, frame: Any) -> Any:
+    """The same, each row once: what it has seen is its state."""
+    return stream_table(ctx, frame.dropDuplicates(["n"]))
 
 
 def stream_batch(ctx: Any, batch: Any, batch_id: int) -> None:

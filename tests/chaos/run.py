@@ -20,7 +20,7 @@ from tests.chaos.report import ChaosReport, count_faults, recoveries
 from tests.chaos.watch import Watch
 
 RECOVERY_TIMEOUT = 60.0
-END_TIMEOUT = 120.0
+END_TIMEOUT = 300.0
 HEAL_TIMEOUT = 240.0
 TERMINATE_TIMEOUT = 60.0
 RUNS_ONCE = "an exclusive task runs once only with spark.master spark://"

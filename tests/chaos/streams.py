@@ -33,13 +33,20 @@ class Rows:
 
     def look(self, job: str) -> Iterator[StreamLine]:
         """What readers of each sink see: of the table, the files that Spark's log of the sink names."""
-        from pyarrow.parquet import ParquetFile  # tasks import this module, too
-
-        parts = {"table": table_files(self.base / "table"), "batches": self.base.glob("batches/batch=*/part-*.parquet")}
         wanted = Counter(range(self.files * ROWS_IN_FILE))
         for sink in SINKS:
-            found = Counter[int]()
-            for part in parts[sink]:
-                found.update(ParquetFile(part).read(columns=["n"])["n"].to_pylist())
+            found = rows_of(self.base, sink)
             missing, more = (wanted - found).total(), (found - wanted).total()
             yield StreamLine(now(), job, sink, found.total(), missing, more)
+
+
+def rows_of(base: Path, sink: str) -> Counter[int]:
+    """What readers of a sink see."""
+    from pyarrow.parquet import ParquetFile  # tasks import this module, too
+
+    is_table = sink == "table"
+    parts = table_files(base / "table") if is_table else base.glob("batches/batch=*/part-*.parquet")
+    found = Counter[int]()
+    for part in parts:
+        found.update(ParquetFile(part).read(columns=["n"])["n"].to_pylist())
+    return found

@@ -447,3 +447,15 @@ def test_generated_code_is_fresh(tmp_path: Path) -> None:
     generate.generate(tmp_path)
     for made in tmp_path.iterdir():
         assert made.read_text() == (generate.GENERATED / made.name).read_text(), made.name
+
+
+@pytest.mark.asyncio
+async def test_each_endpoint_says_itself_whether_it_answers(own_etcd: EtcdProcess) -> None:
+    settings = own_etcd.settings(own_etcd.endpoint, "127.0.0.1:1")
+    async with opened(EtcdKeyValueStore(settings, LoopClock(), SystemEntropy())) as kv:
+        there, away = await kv.members(timeout=TIMEOUT)
+    assert (there.endpoint, there.problem, there.is_leader) == (own_etcd.endpoint, "", True)
+    assert there.version.startswith("3.")
+    assert there.size_bytes > 0
+    assert (away.endpoint, away.version, away.is_leader) == ("127.0.0.1:1", "", False)
+    assert "127.0.0.1:1" in away.problem

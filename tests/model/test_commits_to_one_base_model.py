@@ -155,6 +155,7 @@ class Base:
 
 
 # A failure is told as it is found: shrinking an example of so many draws takes minutes.
+@pytest.mark.slow
 @settings(
     max_examples=120,
     deadline=None,

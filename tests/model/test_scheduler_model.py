@@ -211,7 +211,11 @@ class Scenario:
         if self.job.status() not in ALIVE:
             return
         current = self.job.core.graph.vertices[attempt_id.vertex_id].executions[attempt_id.subtask_index]
-        is_over = self.is_exclusive[attempt_id.vertex_id] and self.user_failures == "final-when-exclusive"
+        is_alone = (
+            self.is_exclusive[attempt_id.vertex_id]
+            and not self.job.core.graph.vertices[attempt_id.vertex_id].vertex.runs_queries
+        )  # a query goes on behind its last batch
+        is_over = is_alone and self.user_failures == "final-when-exclusive"
         is_over = (is_over or self.user_failures == "final") and failure.at_fault is Fault.USER
         has_begun = current.attempt_id != attempt_id and current.location is not None
         assert not is_over or failure.lost_partitions or has_begun, self.job.status()

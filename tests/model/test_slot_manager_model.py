@@ -83,7 +83,7 @@ class SlotManagerMachine(RuleBasedStateMachine):
         self.deaf: dict[tuple[JobId, int, Incarnation], float] = {}
 
     def handle(self, event: ev.SlotManagerEvent) -> None:
-        waiting = set(self.manager._rotation)
+        waiting = set(self.manager._queues)
         granted: Counter[JobId] = Counter()
         for effect in self.manager.handle(event, self.at):
             if isinstance(effect, ev.SendRequestSlot):
@@ -99,7 +99,7 @@ class SlotManagerMachine(RuleBasedStateMachine):
                 assert effect.epoch == self.epochs[effect.job_id]
                 assert effect.job_id in waiting, "it lacks something (R7)"
         self.deaf = {key: until for key, until in self.deaf.items() if self.manager.job(key[0]) is not None}
-        self.check_fairness(waiting & set(self.manager._rotation), granted)
+        self.check_fairness(waiting & set(self.manager._queues), granted)
 
     def check_fairness(self, waiting: set[JobId], granted: Counter[JobId]) -> None:
         """Of jobs with the same wish that waited before and still wait, none got two slots more than another.
@@ -252,13 +252,13 @@ class SlotManagerMachine(RuleBasedStateMachine):
             held = [a.profile for a in self.reachable(job_id, wish.unreachable)]
             is_short = count > held.count(wish.profile) + held.count(None)
             if job_id in self.manager._paused:
-                assert job_id not in self.manager._rotation
+                assert job_id not in self.manager._queues
             else:
-                assert (job_id in self.manager._rotation) == is_short
+                assert (job_id in self.manager._queues) == is_short
 
     @invariant()
     def nobody_waits_beside_a_free_slot(self) -> None:
-        for job_id in self.manager._rotation:
+        for job_id in self.manager._queues:
             for peer in self.manager.task_managers():
                 is_deaf = (job_id, self.epochs[job_id], peer.incarnation) in self.deaf
                 assert is_deaf or not (peer.free and self.serves(peer.incarnation, self.wanted[job_id][0]))

@@ -1,4 +1,4 @@
-"""The job of dags/stream_orders.py under ten kills of six kinds, and stopped and started from a savepoint meanwhile.
+"""The job of dags/stream_orders.py under ten kills of six kinds, and stopped, divided anew and started again meanwhile.
 
 A generator writes orders, one query keeps windows with a watermark and writes them with Spark's file sink, one keeps
 each order in SQLite. In the end a batch query over what came in has the same rows, each once.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,12 +40,17 @@ pytestmark = [
 KINDS = ("slot", "spark", "main", *CONTROL_PLANE, "everything")
 KILLS = 10
 UIDS = {"minutes", "ledger"}
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PARTITIONS = (2, 3)
+"""Of the state of the windows: as `orders_pipeline` has it, and in the job that follows."""
 PROGRAM = f"{ROOT}/dags/stream_orders.py:orders_pipeline"
 
 
 @pytest.fixture
 def cluster(class_archive: Path | None) -> Iterator[ChaosCluster]:
-    with ChaosCluster(OPTIONS, masters=1, job_masters=2, workers=1, class_archive=class_archive) as made:
+    options = {**OPTIONS, STATE_STORE: ROCKS}  # the one whose partitions Spark divides anew
+    with ChaosCluster(options, masters=1, job_masters=2, workers=1, class_archive=class_archive) as made:
         yield made
 
 
@@ -63,15 +69,22 @@ class OrdersJob:
         assert run.returncode == 0, run.stdout + run.stderr
         return job_id
 
+    @property
+    def partitions(self) -> int:
+        """How many the state of the windows has."""
+        state = self._cluster.run / "run" / "checkpoints" / self.job_id / "minutes" / "0" / "state" / "0"
+        return sum(one.name.isdigit() for one in state.iterdir())
+
     def upgrade(self) -> None:
-        """Stop it with a savepoint, and start the next one from there."""
+        """Stop it with a savepoint, and start the next one from there, with more partitions of its state."""
+        assert self.partitions == PARTITIONS[0]
         stopped = self._cluster.cli(
             "stop", self.job_id, "--savepoint", str(self._base / "savepoints"), "--json", timeout=PATIENCE
         )
         assert stopped.returncode == 0, stopped.stdout + stopped.stderr
         path = urlsplit(json.loads(stopped.stdout)["location"]).path
         reached(lambda: self._client.get(f"/jobs/{self.job_id}")["state"] == "FINISHED", "the job before has ended")
-        self.job_id = self._start("--from-savepoint", path)
+        self.job_id = self._start("--from-savepoint", path, "--state-partitions", f"minutes={PARTITIONS[1]}")
 
     def all_run(self, but: dict[str, str] | None = None) -> dict[str, str]:
         """The runs of both queries, once they have made a batch and are others than those of `but`."""
@@ -117,15 +130,33 @@ def test_orders_are_there_once(cluster: ChaosCluster, tmp_path: Path) -> None:
                     print(f"upgraded after {time.monotonic() - begun:.1f} s", flush=True)
         seen: dict[str, int] = {}
         written = source.written
+        assert job.partitions == PARTITIONS[1]
         reached_while(lambda: _is_done(tmp_path, written, seen), "all is kept", progress=seen.copy, quiet=PATIENCE)
         client.cancel(job.job_id)
         reached(lambda: client.get(f"/jobs/{job.job_id}")["state"] == "CANCELED", "it has ended")
-        found = submit(client, function_job(judge, args=[str(tmp_path)])).result()
-        assert found["orders"] == source.written
-        assert {name: count for name, count in found.items() if count} == {
-            "orders": source.written,
-            "windows": found["windows"],
-        }
+        found = judged(client, tmp_path)
+        assert found == {"orders": source.written, "windows": found["windows"]}
+        spoil(tmp_path)
+        spoiled = judged(client, tmp_path)
+        assert spoiled.pop("missing windows") > 0
+        assert spoiled == {**found, "missing orders": 1, "orders too much": 1}, "the judge sees what is wrong"
+
+
+def judged(client: FlinklikeClient, base: Path) -> dict[str, int]:
+    """What the judge counts and is not 0."""
+    found: dict[str, int] = submit(client, function_job(judge, args=[str(base)])).result()
+    return {name: count for name, count in found.items() if count}
+
+
+def spoil(base: Path) -> None:
+    """One order in the place of another one, and a batch of windows that the log of the table does not have."""
+    with sqlite3.connect(base / "orders.db", timeout=60) as database:
+        database.execute("update orders set id = 1 where id = 0")
+    table = base / "table"
+    before = table_files(table)
+    while table_files(table) == before:
+        entries = [one for one in (table / "_spark_metadata").iterdir() if one.name.partition(".")[0].isdigit()]
+        max(entries, key=lambda one: int(one.name.partition(".")[0])).unlink()
 
 
 def _is_done(base: Path, orders: int, progress: dict[str, int]) -> bool:

@@ -71,6 +71,7 @@ def test_it_ends_with_the_report_and_a_table_of_processes(begun: tuple[ScriptClu
     assert [line.split()[0] for line in table[:5]] == ["etcd", "jobmanager", "jobmaster", "jobmaster", "taskmanager"]
     assert {line.split()[-1] for line in table[:5]} == {"running"}
     assert table[5] == f"REST: {cluster.url}"
+    assert table[6] == f"Dashboard: {cluster.url}/ui (bin/flinklike open signs in)"
 
 
 def test_its_jobs_are_finished_on_two_job_masters(begun: tuple[ScriptCluster, str]) -> None:

@@ -161,6 +161,8 @@ class Prey:
         logs += [path for path in run.glob("log/*.log") if "-spark-jvm" not in path.name]
         of_user = [home, home / "private.txt", home.parent]
         self.paths = [*map(str, (*secrets, *others, *files, *of_user, *logs))]
+        used_by = next(path for path in run.glob(f"log/attempts/*/{self.user.job_id}*"))
+        self.shown = {f"write {used_by / stream}" for stream in ("stdout", "stderr")}
         self.spark = work.parent.parent.parent / "spark"
         assert all(Path(path).exists() for path in self.paths)
         assert any(self.user.job_id in path and path.endswith("stdout") for path in self.paths)
@@ -190,14 +192,16 @@ def test_what_a_driver_attempts_is_refused(cluster: OpenPythonCluster, programs:
 def test_what_is_attempted_through_spark_is_refused(
     cluster: OpenPythonCluster, programs: Path, prey: Prey, way: str, options: tuple[str, ...], account: int
 ) -> None:
-    """Of another JVM too: the processes of its account are none of the attacker's own."""
+    """Of another JVM too: the processes of its account are none of the attacker's own. The end of what tasks with Spark
+    print is not protected (docs/security.md).
+    """
     files = () if account == 0 else (str(prey.spark / "own"), *map(str, (prey.spark / "own").iterdir()))
     assert all(processes_of_account(number) for number in range(account))
     found = printed(cluster, programs, *options, "--files", "attack.py", "through_spark.py", way, *prey.paths, *files)
     assert found["own"] == 9, "the attempts are real"
     assert found["uid"] == uid(account)
     assert found["tried"] > 5 * len(prey.paths)
-    assert found["done"] == []
+    assert set(found["done"]) == prey.shown
 
 
 def test_what_is_not_enforced_is_told(cluster: OpenPythonCluster) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.common.ids import AllocationId, Incarnation
+from runtime.common.shares import JobShare
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.job_master import AcknowledgeReports, EndJob, FreeSlots, OfferSlots, RegisterJob, SlotOffer
 from runtime.gateways.resource_manager import RequestSlot
@@ -41,6 +42,7 @@ from tests.kit.simulation.history import (
     Received,
     Sent,
     Shown,
+    place_of,
     whose,
 )
 from tests.kit.simulation.past import JOB, KEYS, OTHER_JOB, VERTEX, Past, attempt, deployment, owner, result
@@ -158,6 +160,12 @@ class TestWhose:
         assert "R48" not in past.violations()
         past.add("client", Shown(JOB, JobStatus.RUNNING, ("", "default")))
         assert "is shown as one of" in past.violations()["R48"][0]
+
+    def test_a_job_is_shown_in_another_queue(self, past: Past) -> None:
+        past.add("client", Shown(JOB, JobStatus.RUNNING, whose(JOB), place_of(JOB)))
+        assert "R48" not in past.violations()
+        past.add("client", Shown(JOB, JobStatus.RUNNING, whose(JOB), JobShare()))
+        assert "is shown at" in past.violations()["R48"][0]
 
     def test_a_job_that_cannot_be_read_may_be_nobodys(self, past: Past) -> None:
         past.add("fate", Damaged(KEYS.graph(JOB)))

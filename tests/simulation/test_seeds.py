@@ -1,10 +1,8 @@
-"""Seeds: fixed ones, those that found something, and fresh ones. A failing seed prints the command that replays it."""
+"""Fixed seeds, and those that found something: each run of bin/test.sh has some of them (tests/suite/rotated.txt)."""
 
 from __future__ import annotations
 
-import os
-import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,10 +13,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SEEDS = Path(__file__).with_name("seeds.txt")
 EXTENDED = pytest.mark.extended
-FIXED = (range(1, 21), pytest.param(range(21, 201), marks=EXTENDED))
-FRESH = (20, pytest.param(400, marks=EXTENDED))
-IN_PROCESS = (range(1, 11), pytest.param(range(11, 61), marks=EXTENDED))
-"""Few each time, which are many in a week; ten times as many, and more, with --all."""
 
 
 def known_seeds() -> list[int]:
@@ -27,31 +21,32 @@ def known_seeds() -> list[int]:
     return [int(line.split()[0]) for line in lines if line and not line.startswith("#")]
 
 
-def only(seeds: Iterable[int]) -> tuple[str, ...]:
-    return ("--jobs", "2", "--only", ",".join(map(str, seeds)))
+def in_pieces(seeds: Sequence[int], size: int) -> list[str]:
+    return [",".join(map(str, seeds[begin : begin + size])) for begin in range(0, len(seeds), size)]
 
 
-def test_seeds_that_found_something_are_clean() -> None:
-    done = simulate(ROOT, *only(known_seeds()))
+KNOWN = in_pieces(known_seeds(), 4)
+FIXED = [*in_pieces(range(1, 21), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(21, 201), 60))]
+IN_PROCESS = [*in_pieces(range(1, 11), 5), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(11, 61), 50))]
+
+QUEUES = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 61), 52))]
+
+
+@pytest.mark.parametrize("seeds", KNOWN)
+def test_seeds_that_found_something_are_clean(seeds: str) -> None:
+    done = simulate(ROOT, "--jobs", "2", "--only", seeds)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("seeds", FIXED)
-def test_fixed_seeds_are_clean(seeds: range) -> None:
-    done = simulate(ROOT, *only(seeds))
+def test_fixed_seeds_are_clean(seeds: str) -> None:
+    done = simulate(ROOT, "--jobs", "2", "--only", seeds)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("seeds", IN_PROCESS)
-def test_seeds_with_job_masters_inside_the_job_manager_are_clean(seeds: range) -> None:
-    done = simulate(ROOT, *only(seeds), "--in-process")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("count", FRESH)
-def test_fresh_seeds_are_clean(count: int) -> None:
-    start = int(os.environ.get("FLINKLIKE_SIMULATION_SEED") or 1_000_000 + secrets.randbelow(1_000_000_000))
-    done = simulate(ROOT, "--jobs", "2", "--seeds", str(count), "--from", str(start))
+def test_seeds_with_job_masters_inside_the_job_manager_are_clean(seeds: str) -> None:
+    done = simulate(ROOT, "--jobs", "2", "--only", seeds, "--in-process")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -80,3 +75,9 @@ def test_a_failing_seed_tells_how_to_replay_it(tmp_path: Path) -> None:
     assert again.returncode == 1
     assert "*** may do: " in again.stdout
     assert "!!!!!!!!!!" in again.stdout
+
+
+@pytest.mark.parametrize("seeds", QUEUES)
+def test_seeds_with_queues_are_clean(seeds: str) -> None:
+    done = simulate(ROOT, "--jobs", "2", "--queues", "--only", seeds)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -169,3 +169,24 @@ def test_a_query_of_a_stopped_job_does_not_begin(slots: SlotBox, job: JobId, tmp
     slots.end(running)
     assert listener.terminal.state is ExecutionState.FINISHED
     assert json.loads(listener.terminal.value) == {"batches": 0, "rows": 0, "last_batch": -1}
+
+
+def test_a_query_that_goes_on_is_told_with_what_it_did_before(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    held = Held(slots, job, tmp_path, OFTEN)
+
+    def told() -> tuple[int, int, int] | None:
+        streams = [one for progress in held.listener.progresses.value for one in progress.streams]
+        return (streams[-1].batch_id, streams[-1].batches, streams[-1].rows) if streams else None
+
+    wait_until(lambda: told() == (0, 1, 3))
+    run_id = held.listener.progresses.value[-1].streams[0].run_id
+    held.hold("a")
+    held.release("a", finishes=False)
+    wait_until(lambda: held.listener.progresses.value[-1].streams[0].run_id != run_id)
+    assert told() == (0, 1, 3), "a run that has read nothing yet"
+    write(held.source, "2.json", range(5))
+    wait_until(lambda: told() == (1, 2, 8))
+    held.hold("b", drains=True)
+    held.release("b", finishes=True)
+    assert held.end() == {"batches": 2, "rows": 8, "last_batch": 1}
+    assert told() == (1, 2, 8), "a drain that has found nothing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from runtime.checkpoint.savepoint.ended_note import read_note
 from runtime.common.ids import JobId
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo
 from runtime.jobgraph.savepoints import ClaimMode, SavepointRestoreSettings, dump_query_settings
 from runtime.jobgraph.streams import StreamTrigger, TriggerKind
+from runtime.taskexecutor.spark_protocol.installed_spark import SparkMinor, check_supported, pyspark_version
 from tests.kit.checkpoint.query_directories import saved, table_files
 from tests.kit.spark.slot_box import SlotBox
 from tests.kit.spark.slot_work import query
@@ -65,6 +68,7 @@ class Scene:
         (self.directory / "in").mkdir(exist_ok=True)
         text = "".join(json.dumps({"id": one}) + "\n" for one in ids)
         (self.directory / f"{self.written}").write_text(text)
+        os.utime(self.directory / f"{self.written}", (self.written, self.written))  # Spark reads the oldest first
         (self.directory / f"{self.written}").rename(self.directory / "in" / f"{self.written}.json")
         self.written += 1
 
@@ -75,7 +79,9 @@ class Scene:
         uid, queries = options.pop("uid", "sink"), options.pop("queries", {"sink": 1})
         settings = None if path is None else SavepointRestoreSettings(path=str(path), **options.pop("settings", {}))
         parts = query(*(functions or (numbers, table)), uid=uid, trigger=NOW, **options)
-        work = self.slots.work(*parts, job_id=job, params=self.params, savepoint=dump_query_settings(settings, queries))
+        work = self.slots.work(
+            *parts, job_id=job, params=self.params, savepoint=dump_query_settings(settings, queries, {})
+        )
         listener, running = self.slots.begin(work)
         self.slots.end(running)
         report = listener.terminal
@@ -84,9 +90,9 @@ class Scene:
         assert report.state is ExecutionState.FINISHED
         return json.loads(report.value)  # type: ignore[no-any-return]
 
-    def savepoint(self, job: JobId, batch_id: int, *, sink: Path | None = None, name: str = "a") -> Path:
+    def savepoint(self, job: JobId, batch_id: int, *, sink: Path | None = None, **options: Any) -> Path:
         source = self.slots.directory / "checkpoints" / job / "sink" / "0"
-        return saved(self.directory / "savepoints", source, batch_id=batch_id, sink=sink, name=name)
+        return saved(self.directory / "savepoints", source, batch_id=batch_id, sink=sink, **options)
 
     def log(self, job: JobId) -> str:
         logs = self.slots.directory / "logs"
@@ -135,6 +141,25 @@ def test_an_older_savepoint_puts_the_table_back(scene: Scene) -> None:
     assert "2 file(s) that were written behind it are no part of the table any more" in scene.log(second)
 
 
+@pytest.mark.parametrize(
+    ("before", "warns"),
+    [("FileStreamSource[file:/elsewhere]", False), ("RateStreamV2[rowsPerSecond=1]", True)],
+)
+def test_a_source_of_another_kind_is_worth_a_warning(scene: Scene, before: str, warns: bool) -> None:
+    first, second = new_job(), new_job()
+    scene.write(1)
+    scene.run(first)
+    path = scene.savepoint(first, 0, sink=scene.directory / "table", sources=(before,))
+    scene.write(2)
+    assert scene.run(second, path=path) == {"batches": 1, "rows": 1, "last_batch": 1}
+    now = f"FileStreamSource[file:{scene.directory / 'in'}]"
+    told = f"query 'sink' reads {now}, and in its savepoint it has read {before}"
+    assert (told in scene.log(second)) is warns
+    note = read_note(scene.slots.directory / "checkpoints" / second, "sink", 0)
+    assert note.sources == (now,)
+    assert note.sink == f"FileSink[{scene.directory / 'table'}]"
+
+
 def test_state_comes_from_the_savepoint(scene: Scene) -> None:
     functions = (numbers, thirds, appended)
     options: dict[str, Any] = {"is_batch_function": True, "output_mode": "complete"}
@@ -164,7 +189,7 @@ def test_jobs_of_one_savepoint_run_beside_each_other(scene: Scene) -> None:
     parts = query(numbers, appended, trigger=OFTEN, is_batch_function=True)
     jobs, begun = (new_job(), new_job()), []
     for slot, job in enumerate(jobs):
-        settings = dump_query_settings(SavepointRestoreSettings(path=str(path)), {"sink": 1})
+        settings = dump_query_settings(SavepointRestoreSettings(path=str(path)), {"sink": 1}, {})
         params = {**scene.params, "out": str(scene.directory / job)}
         work = scene.slots.work(*parts, job_id=job, params=params, savepoint=settings)
         begun.append(scene.slots.begin(work, slot=slot))
@@ -300,3 +325,113 @@ def test_state_that_spark_would_lose_is_refused(scene: Scene) -> None:
     failure = scene.run(second, *functions, path=path, settings={"state_partitions": {"*": 5}}, **options)
     assert isinstance(failure, FailureInfo)
     assert "in 1 of 3, as of an aggregation without keys" in failure.message
+
+
+def kept_thirds(ctx: Any, df: Any) -> Any:
+    """How many numbers there were of each third, in state that Python code keeps."""
+    from pyspark.sql import Row
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    class Count(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.seen = handle.getValueState("seen", "n long")
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803 - Spark's names
+            seen = sum(1 for _ in rows) + (self.seen.get()[0] if self.seen.exists() else 0)
+            self.seen.update((seen,))
+            yield Row(third=key[0], seen=seen)
+
+        def close(self) -> None: ...
+
+    thirds = df.selectExpr("id % 3 as third").groupBy("third")
+    return thirds.transformWithState(Count(), "third long, seen long", "Update", "None")
+
+
+def run_in_time(scene: Scene, job: JobId, *functions: Any, **options: Any) -> dict[str, int] | FailureInfo:
+    """Run the query, again as long as a Python process does not begin in the ten seconds that Spark gives it."""
+    ended = scene.run(job, *functions, **options)
+    for _ in range(5):
+        if not isinstance(ended, FailureInfo) or "Timed out while waiting" not in ended.message:
+            break
+        ended = scene.run(job, *functions, **options)
+    return ended
+
+
+@pytest.mark.skipif(
+    check_supported(pyspark_version()) < SparkMinor(4, 1), reason="transformWithState needs PySpark 4.1 or newer"
+)
+def test_state_that_python_code_keeps_comes_from_a_savepoint_that_was_moved(scene: Scene) -> None:
+    first, second = new_job(), new_job()
+    scene.params |= {"rocks": "yes", "out": str(scene.directory / "lines")}
+    functions, options = (numbers_in_three, kept_thirds, appended), {"is_batch_function": True, "output_mode": "update"}
+    scene.write(0, 1, 2)
+    ended = run_in_time(scene, first, *functions, **options)
+    assert ended == {"batches": 1, "rows": 3, "last_batch": 0}, ended
+    path = scene.savepoint(first, 0).rename(scene.directory / "moved")
+    for batch, ids in ((1, (0, 1)), (2, (0,))):  # the second time it goes on from its own directory
+        scene.write(*ids)
+        ended = run_in_time(scene, second, *functions, path=path, **options)
+        assert ended == {"batches": 1, "rows": len(ids), "last_batch": batch}, ended
+    lines = (scene.directory / "lines").read_text().splitlines()
+    assert lines[3:] == ["1 [0, 2]", "1 [1, 2]", "2 [0, 3]"]
+
+
+def counted_files(ctx: Any) -> Any:
+    """A data source in Python: a number for each file that is there."""
+    from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+    place = ctx.params["in"]
+
+    class Reader(SimpleDataSourceStreamReader):
+        def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+            return {"at": 0}
+
+        def read(self, start: dict[str, int]) -> Any:
+            end = {"at": len(list(Path(place).iterdir()))}
+            return self.readBetweenOffsets(start, end), end
+
+        def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Any:  # noqa: N802 - Spark's name
+            return iter([(one,) for one in range(start["at"], end["at"])])
+
+    class Files(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "counted-files"
+
+        def schema(self) -> str:
+            return "id long"
+
+        def simpleStreamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
+            return Reader()
+
+    ctx.spark.dataSource.register(Files)
+    return ctx.spark.readStream.format("counted-files").load()
+
+
+def test_a_data_source_in_python_goes_on_behind_the_savepoint(scene: Scene) -> None:
+    first, second = new_job(), new_job()
+    scene.write(0)
+    scene.write(0)
+    assert scene.run(first, counted_files, table) == {"batches": 1, "rows": 2, "last_batch": 0}
+    path = scene.savepoint(first, 0, sink=scene.directory / "table")
+    for number in (3, 4):
+        scene.write(0)
+        assert not isinstance(done := scene.run(second, counted_files, table, path=path), FailureInfo), done
+        assert scene.rows == list(range(number))
+
+
+def rows_of_state(ctx: Any) -> Any:
+    state = ctx.spark.read.format("statestore").load(ctx.params["place"])
+    return sorted([row.key[0], row.value["count"]] for row in state.collect())
+
+
+def test_sparks_own_reader_of_state_reads_a_savepoint(scene: Scene) -> None:
+    job = new_job()
+    scene.params["out"] = str(scene.directory / "lines")
+    scene.write(0, 1, 2)
+    scene.write(0, 1)
+    scene.run(job, numbers, thirds, appended, is_batch_function=True, output_mode="complete")
+    for batch, expected in ((0, [[0, 1], [1, 1], [2, 1]]), (1, [[0, 2], [1, 2], [2, 1]])):
+        path = scene.savepoint(job, batch, name=str(batch))
+        work = scene.slots.work(rows_of_state, params={"place": f"{path}/sink/0"})
+        assert scene.slots.value(work) == expected

@@ -74,6 +74,17 @@ def with_side_effects(ctx: Any, batch: Any, batch_id: int) -> None:
             time.sleep(0.01)
 
 
+def for_each_row(ctx: Any, df: Any) -> Any:
+    effects = Path(ctx.params["base"], "effects")
+
+    def keep(row: Any) -> None:
+        with effects.open("a") as out:
+            out.write(f"{row.n}\n")
+        time.sleep(0.01)
+
+    return df.writeStream.foreach(keep)
+
+
 def to_derby(ctx: Any, batch: Any, batch_id: int) -> None:
     frame = batch.selectExpr("n", f"{batch_id} as batch")
     frame.write.mode("append").jdbc(ctx.params["url"], "numbers", properties={"driver": DERBY})
@@ -177,6 +188,12 @@ def test_side_effects_of_a_batch_happen_at_least_once(slots: SlotBox, tmp_path: 
     killed.run()
     pairs = [(int(batch), int(n)) for batch, n in map(str.split, (tmp_path / "effects").read_text().splitlines())]
     assert_at_least_once(pairs)
+
+
+def test_what_is_done_for_each_row_happens_at_least_once(slots: SlotBox, tmp_path: Path) -> None:
+    Killed(slots, tmp_path, for_each_row, is_batch_function=False).run()
+    found = Counter(map(int, (tmp_path / "effects").read_text().split()))
+    assert found.keys() == ALL.keys()
 
 
 def test_a_table_that_batches_are_appended_to_has_each_row_at_least_once(slots: SlotBox, tmp_path: Path) -> None:

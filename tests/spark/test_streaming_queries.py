@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -106,6 +107,24 @@ def test_a_query_goes_on_where_its_directory_says(slots: SlotBox, job: JobId, tm
     assert (slots.directory / "checkpoints" / job / "sink" / "0" / "commits" / "2").exists()
 
 
+def test_a_query_does_not_begin_anew_in_the_table_of_another_job(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    """Spark's sink takes batches whose numbers its log has for written: their rows would be dropped without a word."""
+    params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
+    parts = query(files, table, trigger=NOW)
+    for number in range(12):  # a compact entry, and some behind it
+        write(tmp_path / "in", f"{number}.json", range(2))
+    run(slots, slots.work(*parts, job_id=job, params=params))
+    listener, running = slots.begin(slots.work(*parts, job_id=JobId(f"7{next(_jobs):031x}"), params=params))
+    slots.end(running)
+    failure = listener.terminal.failure
+    assert failure is not None
+    assert f"{params['out']} has batches up to 11 of an earlier query in its log" in failure.message
+    assert (failure.at_fault, failure.is_recoverable) == (Fault.USER, False)
+    assert slots.value(slots.work(read_back, params=params)) == 24
+    params["out"] = str(tmp_path / "elsewhere")
+    run(slots, slots.work(*parts, job_id=JobId(f"7{next(_jobs):031x}"), params=params))
+
+
 def test_a_query_does_not_begin_anew_where_its_batches_are_not(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
     params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
     work = slots.work(*query(files, table, trigger=NOW), job_id=job, params=params)
@@ -140,6 +159,19 @@ def test_the_next_job_goes_on_under_the_name_of_the_one_before(slots: SlotBox, j
     own = slots.directory / "checkpoints" / "named" / "default" / f"orders of {job}"
     assert sorted(one.name for one in (own / "sink").iterdir()) == ["0", "_parallelism=1"]
     assert not (slots.directory / "checkpoints" / job).exists()
+
+
+def test_a_trigger_with_an_end_is_the_sinks(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    def ends(ctx: Any, df: Any) -> Any:
+        return df.writeStream.format("noop").trigger(availableNow=True)
+
+    write(tmp_path / "in", "1.json", range(3))
+    listener, running = slots.begin(slots.work(*query(files, ends), job_id=job, params={"in": str(tmp_path / "in")}))
+    slots.end(running)
+    failure = listener.terminal.failure
+    assert failure is not None
+    assert not failure.is_recoverable, failure
+    assert "to AvailableNowTrigger, and the job has to know" in failure.message
 
 
 def test_state_of_another_parallelism_is_not_taken_for_that_of_this(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
@@ -199,6 +231,45 @@ def test_a_query_runs_from_its_first_trigger_on(slots: SlotBox, job: JobId, tmp_
     assert_no_query(slots)
 
 
+def test_a_query_that_goes_on_has_its_last_batch_at_once(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    """Nothing has come since: whoever looks, or waits for a batch, sees how far it is."""
+    params = {"in": str(tmp_path / "in"), "out": str(tmp_path / "out")}
+    write(tmp_path / "in", "1.json", range(3))
+    run(slots, slots.work(*query(files, table, trigger=NOW), job_id=job, params=params))
+    listener, running = slots.begin(slots.work(*query(files, table, trigger=OFTEN), job_id=job, params=params), slot=1)
+    wait_until(lambda: any(stream.has_triggered for one in listener.progresses.value for stream in one.streams))
+    (stream,) = listener.progresses.value[-1].streams
+    assert (stream.batch_id, stream.committed_batch, stream.batches, stream.rows) == (0, 0, 0, 0)
+    assert stream.name == "sink"
+    slots.do(slots.pool.cancel(1, listener.reports[0].attempt_id))
+    slots.end(running)
+
+
+def waiting(ctx: Any, batch: Any, batch_id: int) -> None:
+    while not Path(ctx.params["gate"]).exists():
+        time.sleep(0.1)
+
+
+def test_a_query_that_goes_on_has_its_last_batch_during_its_next_one(
+    slots: SlotBox, job: JobId, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    params = {"in": str(tmp_path / "in"), "gate": str(gate)}
+    write(tmp_path / "in", "1.json", range(3))
+    gate.touch()
+    run(slots, slots.work(*query(files, waiting, trigger=NOW, is_batch_function=True), job_id=job, params=params))
+    gate.unlink()
+    write(tmp_path / "in", "2.json", range(3))
+    parts = query(files, waiting, trigger=OFTEN, is_batch_function=True)
+    listener, running = slots.begin(slots.work(*parts, job_id=job, params=params), slot=1)
+    wait_until(lambda: any(stream.committed_batch == 0 for one in listener.progresses.value for stream in one.streams))
+    assert not any(stream.has_triggered for one in listener.progresses.value for stream in one.streams)
+    gate.touch()
+    wait_until(lambda: any(stream.committed_batch == 1 for one in listener.progresses.value for stream in one.streams))
+    slots.do(slots.pool.cancel(1, listener.reports[0].attempt_id))
+    slots.end(running)
+
+
 def stopping(ctx: Any, batch: Any, batch_id: int) -> None:
     for one in ctx.spark.streams.active:
         one.stop()
@@ -216,11 +287,6 @@ def test_a_query_that_is_stopped_has_not_finished(slots: SlotBox, job: JobId, tm
     assert failure.is_recoverable
 
 
-def waiting(ctx: Any, batch: Any, batch_id: int) -> None:
-    while not Path(ctx.params["gate"]).exists():
-        time.sleep(0.1)
-
-
 def test_a_batch_that_does_not_end_says_since_when(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
     write(tmp_path / "in", "1.json", range(3))
     params = {"in": str(tmp_path / "in"), "gate": str(tmp_path / "gate")}
@@ -233,6 +299,10 @@ def test_a_batch_that_does_not_end_says_since_when(slots: SlotBox, job: JobId, t
 
     wait_until(lambda: max(busy_since(), default=0) > 0)
     (since,) = busy_since() - {0}
+    (hung,) = (one.streams[0] for one in listener.progresses.value[-1:])
+    assert hung.interval_millis == 100, "of its trigger"
+    assert re.match(r"stream execution thread for \S+, [A-Z_]+ in \S+:\d+( < \S+:-?\d+){4}\Z", hung.thread), hung.thread
+    assert "py4j" in hung.thread or "CallbackC" in hung.thread, "Spark waits for the function of the batch"
     assert begun < since / 1000 < time.time() - 9
     (tmp_path / "gate").touch()
     wait_until(lambda: [one.streams[0].busy_since_millis for one in listener.progresses.value if one.streams][-1] == 0)
@@ -249,6 +319,22 @@ def test_a_query_that_commits_later_than_it_tells(slots: SlotBox, job: JobId, tm
     assert {stream.committed_batch for one in listener.progresses.value for stream in one.streams} == {None}
     slots.do(slots.pool.cancel(0, listener.reports[0].attempt_id))
     slots.end(running)
+
+
+def test_real_time_mode_reaches_spark_which_says_what_it_takes(slots: SlotBox, job: JobId, tmp_path: Path) -> None:
+    """No source that a test has is one of that mode: Kafka is."""
+
+    def nothing(_ctx: Any, df: Any) -> Any:
+        return df.writeStream.format("noop")
+
+    write(tmp_path / "in", "1.json", range(3))
+    trigger = StreamTrigger(kind=TriggerKind.REAL_TIME, interval="5 minutes")
+    parts = query(files, nothing, trigger=trigger, output_mode="update")
+    listener, running = slots.begin(slots.work(*parts, job_id=job, params={"in": str(tmp_path / "in")}))
+    slots.end(running)
+    failure = listener.terminal.failure
+    assert failure is not None
+    assert re.search(r"(?i)real.?time", failure.message), failure.message
 
 
 def assert_no_query(slots: SlotBox) -> None:

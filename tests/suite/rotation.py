@@ -1,4 +1,4 @@
-"""Which heavy tests a run leaves to the next ones: bin/test.sh runs a twelfth of the files of `rotated.txt` each time.
+"""Which heavy tests a run leaves to the next ones: it has a sixteenth of the files of `rotated.txt` (bin/test.sh).
 
 bin/test.sh takes the share from the hash of the commit, so that a commit has the same tests everywhere.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-SHARES = 12
+SHARES = 16
 HEAVY = frozenset({"spark", "airflow", "etcd", "process", "slow"})
 """Markers of tests that are not light; light ones of a listed file run each time."""
 LIST = Path(__file__).with_name("rotated.txt")

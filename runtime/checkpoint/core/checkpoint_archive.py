@@ -11,6 +11,7 @@ from runtime.checkpoint.core.checkpoints import CompletedCheckpoint, FailedCheck
 from runtime.checkpoint.core.stream_operations import StreamOperations
 from runtime.common.ids import VertexId
 from runtime.executiongraph.archived_checkpoints import (
+    NO_SIZE,
     ArchivedCheckpoint,
     ArchivedCheckpoints,
     ArchivedSummary,
@@ -80,7 +81,7 @@ def _savepoint(one: StreamOperation, operations: StreamOperations) -> ArchivedCh
         trigger_millis=one.trigger_millis,
         ended_millis=ended,
         latest_ack_millis=ended,
-        state_bytes=0,
+        state_bytes=one.size_bytes or NO_SIZE,
         tasks_total=total,
         tasks_acknowledged=acknowledged,
         failure=one.cause,

@@ -7,7 +7,7 @@ shown only when its record is durable.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from runtime.checkpoint.core.checkpoint_statistics import CheckpointStatistics
@@ -66,8 +66,13 @@ class CheckpointCoordinator:
         *,
         completed: Sequence[CompletedCheckpoint] = (),
         taken: int = 0,
+        named: Callable[[ExecutionAttemptId], str] = str,
     ) -> None:
-        """`completed`: those that earlier owners have recorded, oldest first. `taken`: no number up to it is free."""
+        """`completed`: those that earlier owners have recorded, oldest first. `taken`: no number up to it is free.
+
+        `named`: what people call the query of an attempt.
+        """
+        self._named = named
         self.settings = settings
         self.statistics = CheckpointStatistics(completed)
         self._retained = list(completed)
@@ -140,13 +145,14 @@ class CheckpointCoordinator:
 
     # --- what queries say ---------------------------------------------------------------------------------
 
-    def acknowledged(self, checkpoint_id: int, attempt_id: ExecutionAttemptId, position: QueryPosition) -> None:
-        """A query has told its position. What is late, or of another attempt, says nothing of this checkpoint."""
+    def acknowledged(self, checkpoint_id: int, attempt_id: ExecutionAttemptId, *positions: QueryPosition) -> None:
+        """An attempt has told the positions of its queries. What is late, or of another attempt, says nothing of this
+        checkpoint."""
         pending = self._pending
         if pending is None or pending.checkpoint_id != checkpoint_id or attempt_id not in pending.awaited:
             return
         self._pending = replace(
-            pending, awaited=pending.awaited - {attempt_id}, positions=(*pending.positions, position)
+            pending, awaited=pending.awaited - {attempt_id}, positions=(*pending.positions, *positions)
         )
 
     def declined(self, checkpoint_id: int, attempt_id: ExecutionAttemptId, why: str, millis: int) -> None:
@@ -154,6 +160,12 @@ class CheckpointCoordinator:
         pending = self._pending
         if pending is not None and pending.checkpoint_id == checkpoint_id and attempt_id in pending.awaited:
             self._abort(CheckpointFailureReason.CHECKPOINT_DECLINED, why, millis)
+
+    def not_begun(self, checkpoint_id: int, attempt_id: ExecutionAttemptId, why: str, millis: int) -> None:
+        """An attempt has no query yet that could tell its position, which is no failure of any."""
+        pending = self._pending
+        if pending is not None and pending.checkpoint_id == checkpoint_id and attempt_id in pending.awaited:
+            self._abort(CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING, why, millis)
 
     def interrupted(self, attempts: Collection[ExecutionAttemptId], why: str, millis: int) -> None:
         """The question to one of these, or its answer, may be lost: no fault of its query, and it counts nothing."""
@@ -193,9 +205,9 @@ class CheckpointCoordinator:
         if pending is None:
             return
         if gone := [one for one in pending.awaited if not queries.get(one, False)]:
-            self._abort(CheckpointFailureReason.TASK_FAILURE, f"attempt {gone[0]} has ended", millis)
+            self._abort(CheckpointFailureReason.TASK_FAILURE, f"{self._named(gone[0])} has ended", millis)
         elif now >= pending.deadline and pending.awaited:
-            silent = ", ".join(str(one) for one in sorted(pending.awaited, key=str)[:3])
+            silent = ", ".join(sorted(map(self._named, pending.awaited))[:3])
             why = f"{len(pending.awaited)} of {pending.tasks_total} queries have not answered: {silent}"
             self._abort(CheckpointFailureReason.CHECKPOINT_EXPIRED, why, millis)
 
@@ -203,7 +215,7 @@ class CheckpointCoordinator:
         pending = self._pending
         if pending is None or pending.awaited or self._writing is not None:
             return None
-        ordered = sorted(pending.positions, key=lambda one: (one.vertex_id, one.subtask_index))
+        ordered = sorted(pending.positions, key=lambda one: (one.vertex_id, one.subtask_index, one.uid))
         self._pending = None
         self._writing = CompletedCheckpoint(pending.checkpoint_id, pending.trigger_millis, millis, tuple(ordered))
         return self._writing

@@ -8,9 +8,10 @@ A later owner completes none of those that it finds: it fails them, and what the
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
 
 from runtime.checkpoint.core.checkpoint_coordinator import CheckpointCoordinator
 from runtime.checkpoint.core.checkpoints import CheckpointFailureReason
@@ -20,17 +21,18 @@ from runtime.gateways.operations import OperationKind, OperationState, StreamOpe
 KEPT_MAX = 20
 """Operations of a job whose records are kept, those in progress not counted."""
 IN_PROGRESS_MAX = 10
-OWNER_LOST = "The JobMaster of the job was lost while the operation was in progress."
+OWNER_LOST = "The JobMaster of the job was lost, or the job was moved, while the operation was in progress."
 _ENDING = "The job is ending."
 _CAUSE_LENGTH_MAX = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class CopyQueries:
-    """Have the queries of these attempts copied, and for a stop held before."""
+    """Have the queries of these attempts copied, and for a stop held before; those of `ended` have nothing to hold."""
 
     operation: StreamOperation
     attempts: tuple[ExecutionAttemptId, ...]
+    ended: tuple[ExecutionAttemptId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +77,53 @@ OperationOrder = CopyQueries | FinishCopies | EndOperation | RecordOperation | W
 
 @dataclass(slots=True)
 class _Active:
-    """The one under way. `awaited`: attempts that have not answered. `outcome`: what is being recorded."""
+    """The one under way. `awaited`: attempts that have not answered. `copied`: queries of those that have.
+
+    `outcome`: what is being recorded. `ended`: those of queries that had finished when it began; what becomes of them
+    is no matter of it.
+    """
 
     operation: StreamOperation
     deadline: float
     attempts: tuple[ExecutionAttemptId, ...] = ()
+    ended: tuple[ExecutionAttemptId, ...] = ()
     awaited: frozenset[ExecutionAttemptId] = frozenset()
+    copied: int = 0
     is_finishing: bool = False
     failure: str | None = None
     outcome: StreamOperation | None = None
     is_recording: bool = False
     is_recorded: bool = False
 
+    @property
+    def asked(self) -> int:
+        """How many queries it is of. An attempt counts as one until it answers, whatever its script has started."""
+        return self.copied + len(self.awaited)
+
+    @property
+    def answered(self) -> int:
+        """Of how many there is a copy."""
+        return self.copied
+
+    def ends(self, state: OperationState, millis: int, **changes: Any) -> None:
+        """What is to be recorded of it."""
+        told = {"queries": self.asked, "answered": self.answered, **changes}
+        self.outcome = replace(self.operation, state=state, ended_millis=millis, **told)
+
 
 class StreamOperations:
     """Those of one job under one owner. Times as for CheckpointCoordinator."""
 
     def __init__(
-        self, job_id: JobId, coordinator: CheckpointCoordinator, stored: Sequence[StreamOperation] = ()
+        self,
+        job_id: JobId,
+        coordinator: CheckpointCoordinator,
+        stored: Sequence[StreamOperation] = (),
+        *,
+        named: Callable[[ExecutionAttemptId], str] = str,
     ) -> None:
-        """`stored`: all that earlier owners have recorded."""
+        """`stored`: all that earlier owners have recorded. `named`: what people call the query of an attempt."""
+        self._named = named
         self._job_id = job_id
         self._coordinator = coordinator
         self._known = {one.trigger_id: one for one in sorted(stored, key=lambda one: one.trigger_millis)}
@@ -145,11 +174,12 @@ class StreamOperations:
         return tuple(self._known.values())
 
     def answers_of(self, trigger_id: str) -> tuple[int, int]:
-        """How many queries were asked for an operation, and have answered; 0 of one that is over."""
+        """How many queries were asked for an operation, and have answered; 0 of one that nobody was asked for."""
         active = self._active
         if active is None or active.operation.trigger_id != trigger_id:
-            return 0, 0
-        return len(active.attempts), len(active.attempts) - len(active.awaited)
+            one = self._known.get(trigger_id)
+            return (0, 0) if one is None else (one.queries, one.answered)
+        return active.asked, active.answered
 
     def known(self, trigger_id: str) -> StreamOperation | None:
         """What is durable of an operation."""
@@ -215,17 +245,20 @@ class StreamOperations:
         elif active is not None and active.outcome == operation:
             active.is_recorded = True
 
-    def answered(self, trigger_id: str, attempt_id: ExecutionAttemptId, declined: str) -> None:
-        """A query is copied, or cannot be. What is late says nothing."""
+    def answered(self, trigger_id: str, attempt_id: ExecutionAttemptId, declined: str, queries: int = 1) -> None:
+        """The queries of an attempt are copied, or cannot be. What is late says nothing."""
         active = self._active
         if active is None or active.operation.trigger_id != trigger_id or attempt_id not in active.awaited:
             return
         if declined:
-            self._fail(active, f"{CheckpointFailureReason.CHECKPOINT_DECLINED.value} {attempt_id}: {declined}")
+            self._fail(
+                active, f"{CheckpointFailureReason.CHECKPOINT_DECLINED.value} {self._named(attempt_id)}: {declined}"
+            )
         else:
             active.awaited -= {attempt_id}
+            active.copied += queries
 
-    def finished(self, trigger_id: str, failure: str, millis: int) -> None:
+    def finished(self, trigger_id: str, failure: str, millis: int, *, size_bytes: int = 0) -> None:
         """The last step is made, or cannot be. What is late, or of an operation that has failed, says nothing."""
         active = self._active
         if active is None or active.operation.trigger_id != trigger_id or not active.is_finishing:
@@ -235,7 +268,7 @@ class StreamOperations:
         if failure:
             self._fail(active, failure)
         else:
-            active.outcome = replace(active.operation, state=OperationState.COMPLETED, ended_millis=millis)
+            active.ends(OperationState.COMPLETED, millis, size_bytes=size_bytes)
 
     def interrupted(self, attempts: Collection[ExecutionAttemptId], why: str) -> None:
         """An order to the TaskManager of these, or its answer, may be lost."""
@@ -259,15 +292,23 @@ class StreamOperations:
 
     # --- what follows -------------------------------------------------------------------------------------
 
-    def advance(self, now: float, millis: int, queries: Mapping[ExecutionAttemptId, bool]) -> list[OperationOrder]:
-        """Begin, complete or fail an operation. `queries`: as for CheckpointCoordinator."""
+    def advance(
+        self,
+        now: float,
+        millis: int,
+        queries: Mapping[ExecutionAttemptId, bool],
+        ended: Sequence[ExecutionAttemptId] = (),
+    ) -> list[OperationOrder]:
+        """Begin, complete or fail an operation. `queries`: as for CheckpointCoordinator. `ended`: those that have
+        FINISHED, which are part of a savepoint too.
+        """
         orders = self._give_up_inherited(millis, queries)
         if self._active is not None:
             orders += self._go_on(self._active, now, millis, queries)
         if self._active is None and self._waiting:
-            begun = self._active = self._begin(self._known[self._waiting.popleft()], now, queries)
+            begun = self._active = self._begin(self._known[self._waiting.popleft()], now, queries, ended)
             if begun.attempts:
-                orders.append(CopyQueries(begun.operation, begun.attempts))
+                orders.append(CopyQueries(begun.operation, begun.attempts, begun.ended))
             orders += self._go_on(begun, now, millis, queries)
         orders += self._owed()
         return orders + self._wakes_next()
@@ -291,7 +332,13 @@ class StreamOperations:
                 orders.append(EndOperation(one, running, finishes=False, discards=True))
         return orders
 
-    def _begin(self, operation: StreamOperation, now: float, queries: Mapping[ExecutionAttemptId, bool]) -> _Active:
+    def _begin(
+        self,
+        operation: StreamOperation,
+        now: float,
+        queries: Mapping[ExecutionAttemptId, bool],
+        ended: Sequence[ExecutionAttemptId],
+    ) -> _Active:
         begun = _Active(operation, now + self._coordinator.settings.timeout)
         if self._ending:
             self._fail(begun, self._ending)
@@ -300,7 +347,8 @@ class StreamOperations:
         elif not queries or not all(queries.values()):
             self._fail(begun, CheckpointFailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.value)
         else:
-            begun.attempts, begun.awaited = tuple(queries), frozenset(queries)
+            begun.attempts, begun.ended = tuple(queries), tuple(ended)
+            begun.awaited = frozenset((*begun.attempts, *begun.ended))
         return begun
 
     def _go_on(
@@ -314,8 +362,7 @@ class StreamOperations:
             self._heed(active, now, millis, queries)
         orders: list[OperationOrder] = []
         if active.failure is not None:
-            cause = active.failure[:_CAUSE_LENGTH_MAX]
-            active.outcome = replace(active.operation, state=OperationState.FAILED, ended_millis=millis, cause=cause)
+            active.ends(OperationState.FAILED, millis, cause=active.failure[:_CAUSE_LENGTH_MAX])
             if active.attempts:  # it can be completed no more, so what it holds goes on at once
                 orders.append(EndOperation(active.operation, active.attempts, finishes=False, discards=True))
         if active.outcome is not None:
@@ -323,7 +370,7 @@ class StreamOperations:
             orders.append(RecordOperation(active.outcome))
         elif active.attempts and not active.awaited and not active.is_finishing:
             active.is_finishing = True
-            orders.append(FinishCopies(active.operation, active.attempts[0], len(active.attempts)))
+            orders.append(FinishCopies(active.operation, active.attempts[0], active.copied))
         return orders
 
     def _concluded(self, active: _Active) -> list[OperationOrder]:
@@ -338,12 +385,11 @@ class StreamOperations:
         if active.operation.kind is OperationKind.CHECKPOINT:
             self._heed_checkpoint(active, millis)
         elif gone := [one for one in active.attempts if not queries.get(one, False)]:
-            self._fail(active, f"{CheckpointFailureReason.TASK_FAILURE.value} attempt {gone[0]} has ended")
+            self._fail(active, f"{CheckpointFailureReason.TASK_FAILURE.value} {self._named(gone[0])} has ended")
         if now >= active.deadline:
-            silent = ", ".join(str(one) for one in sorted(active.awaited, key=str)[:3])
-            why = (
-                f"{len(active.awaited)} of {len(active.attempts)} queries have not answered: {silent}" if silent else ""
-            )
+            silent = ", ".join(sorted(map(self._named, active.awaited))[:3])
+            asked = len(active.attempts) + len(active.ended)
+            why = f"{len(active.awaited)} of {asked} queries have not answered: {silent}" if silent else ""
             self._fail(active, f"{CheckpointFailureReason.CHECKPOINT_EXPIRED.value} {why}")
 
     def _heed_checkpoint(self, active: _Active, millis: int) -> None:
@@ -353,12 +399,7 @@ class StreamOperations:
         if ended.failure:
             self._fail(active, ended.failure)
         else:
-            active.outcome = replace(
-                active.operation,
-                state=OperationState.COMPLETED,
-                checkpoint_id=ended.checkpoint_id,
-                ended_millis=millis,
-            )
+            active.ends(OperationState.COMPLETED, millis, checkpoint_id=ended.checkpoint_id)
 
     def _owed(self) -> list[OperationOrder]:
         """R61: finish for a stop that is durable, go on for what cannot be completed; others wait for their word."""

@@ -7,6 +7,7 @@ moment is done again from its beginning, and one that is over is never done agai
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,16 +17,17 @@ from uuid import UUID, uuid5
 from runtime.checkpoint.savepoint.committed_files import last_entry
 from runtime.checkpoint.savepoint.file_tree import FileTree, joined, place_files, sync_directory
 from runtime.checkpoint.savepoint.repartition import Partitions, PartitionsChange, change_partitions
-from runtime.checkpoint.savepoint.savepoint_files import dispose, read_savepoint
+from runtime.checkpoint.savepoint.savepoint_files import CLAIMED, dispose, finish_disposal, read_savepoint
 from runtime.checkpoint.savepoint.savepoint_form import SINK_LOG, Savepoint, SavepointFile, SavepointQuery
+from runtime.checkpoint.savepoint.shares import QueryShape, matched
 from runtime.common.deletion import delete_tree
-from runtime.common.errors import InvalidInputError
+from runtime.common.errors import InvalidInputError, NotFoundError
 from runtime.common.json_text import parse_json
 from runtime.common.stream_progress import NO_BATCH
 
+_logger = logging.getLogger(__name__)
 _SINK = SINK_LOG.split("/", maxsplit=1)[0]
 _LOG_NAME = SINK_LOG.rsplit("/", 1)[-1]
-_CLAIMED = ".claimed"
 _QUERY = "metadata"
 _QUERIES = UUID("6f0c3a52-8f4e-5d0b-9a37-2f3f6a1f8c11")
 """Of the ids of restored queries."""
@@ -38,7 +40,7 @@ _SHOWN_MAX = 20
 class QueryToRestore:
     """A subtask that is about to start for the first time. `directory`: where its state will be.
 
-    `queries`: the parallelism of each query of the job by its uid. `sink`: the directory of its file sink, None for
+    `queries`: each query of the job by its uid. `sink`: the directory of its file sink, None for
     another sink. `allow_non_restored_state`: queries of the savepoint that the job does not have are left out.
     `job_id`: of the job that begins. `attempt`: what no other attempt of it is called. `partitions`: of its state, None
     for those that it has.
@@ -47,7 +49,7 @@ class QueryToRestore:
     directory: Path
     uid: str
     subtask_index: int
-    queries: Mapping[str, int]
+    queries: Mapping[str, QueryShape]
     sink: Path | None = None
     allow_non_restored_state: bool = False
     attempt: str = ""
@@ -61,11 +63,13 @@ class RestoredQuery:
 
     `orphans`: files of the sink that no log names any more, as the query had written them behind the savepoint.
     `partitions`: what became of the partitions of its state, None where nobody has asked.
+    `sources`: what it has read before.
     """
 
     batch_id: int = NO_BATCH
     orphans: tuple[str, ...] = ()
     partitions: PartitionsChange | None = None
+    sources: tuple[str, ...] = ()
 
 
 def restore_query(path: Path, query: QueryToRestore) -> RestoredQuery | None:
@@ -77,10 +81,14 @@ def restore_query(path: Path, query: QueryToRestore) -> RestoredQuery | None:
     if query.directory.exists():
         return None
     savepoint = read_savepoint(path)
-    check_queries(path, savepoint, query.queries, allow_non_restored_state=query.allow_non_restored_state)
+    found = _found(path, savepoint, query)
     part = _empty_part(query)
-    found = savepoint.query(query.uid, query.subtask_index)
-    restored = RestoredQuery() if found is None else _restored(path, found, query, part)
+    try:
+        restored = RestoredQuery() if found is None else _restored(path, found, query, part)
+    except InvalidInputError:
+        if failures := delete_tree(part):  # no attempt follows that would delete it
+            _logger.warning("what was restored of %s stays, delete %s: %s", query.uid, part, failures[0])
+        raise
     sync_directory(part)
     part.rename(query.directory)
     sync_directory(query.directory.parent)
@@ -92,8 +100,8 @@ def _empty_part(query: QueryToRestore) -> Path:
     beginning = f".{query.directory.name}.restored-"
     if query.directory.parent.is_dir():
         for left in query.directory.parent.iterdir():
-            if left.name.startswith(beginning) and (failures := delete_tree(left)):
-                raise failures[0]
+            if left.name.startswith(beginning):
+                _delete(left)
     part = query.directory.with_name(f"{beginning}{query.attempt}")
     part.mkdir(parents=True)
     return part
@@ -114,14 +122,25 @@ def _restored(path: Path, found: SavepointQuery, query: QueryToRestore, part: Pa
     orphans: tuple[str, ...] = ()
     if found.snapshot.sink_path and query.sink is not None:
         orphans = _put_back(tree, found.directory, log, query.sink, note)
-    return RestoredQuery(batch_id, orphans, change)
+    return RestoredQuery(batch_id, orphans, change, found.sources)
 
 
-def check_queries(
-    path: Path, savepoint: Savepoint, queries: Mapping[str, int], *, allow_non_restored_state: bool
-) -> None:
-    """Raises InvalidInputError, with the uids of both sides, when a savepoint does not fit a job's queries."""
-    saved = {query.uid: query.parallelism for query in savepoint.queries}
+def _found(path: Path, savepoint: Savepoint, query: QueryToRestore) -> SavepointQuery | None:
+    """What the query goes on from, None for one that begins. Raises as `check_fit`."""
+    fit = check_fit(path, savepoint, query.queries, allow_non_restored_state=query.allow_non_restored_state)
+    return fit.get(query.uid, {}).get(query.subtask_index)
+
+
+def check_fit(
+    path: Path, savepoint: Savepoint, queries: Mapping[str, QueryShape], *, allow_non_restored_state: bool
+) -> dict[str, dict[int, SavepointQuery]]:
+    """What the subtasks of each query of a job go on from, by uid; those that begin are not in it.
+
+    Raises InvalidInputError, with both sides, when the savepoint does not fit the job's queries.
+    """
+    saved: dict[str, list[SavepointQuery]] = {}
+    for one in savepoint.queries:
+        saved.setdefault(one.uid, []).append(one)
     left = sorted(set(saved) - set(queries))
     if left and not allow_non_restored_state:
         message = (
@@ -130,37 +149,38 @@ def check_queries(
             "non-restored state (--allow-non-restored-state, allowNonRestoredState)"
         )
         raise InvalidInputError(message)
-    for uid, parallelism in saved.items():
-        if uid in queries and queries[uid] != parallelism:
-            message = (
-                f"savepoint {path} has {uid!r} with parallelism {parallelism}, and the job has {queries[uid]}: state "
-                "is not divided anew, so run the query with the parallelism of the savepoint"
-            )
+    found: dict[str, dict[int, SavepointQuery]] = {}
+    for uid, subtasks in saved.items():
+        numbers, parallelism = {one.subtask_index for one in subtasks}, subtasks[0].parallelism
+        if numbers != set(range(parallelism)):
+            message = f"savepoint {path} has subtasks {sorted(numbers)[:20]} of {uid!r}, of {parallelism}"
             raise InvalidInputError(message)
-        subtasks = {query.subtask_index for query in savepoint.queries if query.uid == uid}
-        if subtasks != set(range(parallelism)):
-            message = f"savepoint {path} has subtasks {sorted(subtasks)[:20]} of {uid!r}, of {parallelism}"
-            raise InvalidInputError(message)
+        if uid in queries:
+            found[uid] = matched(subtasks, queries[uid], allow_non_restored_state=allow_non_restored_state)
+    return found
 
 
 def claim(path: Path, query: QueryToRestore) -> bool:
     """The job takes the savepoint over: the last of its queries that is restored deletes it. True if this one did.
 
     Idempotent: to be called after `restore_query`, whatever that has done. What another job has restored does not
-    count: it may have failed in the middle. Raises OSError.
+    count: it may have failed in the middle. What an interrupted one has left, the next deletes; who is not the first to
+    delete it leaves it. Raises OSError, and InvalidInputError as `dispose` does.
     """
-    marks = path / _CLAIMED / query.job_id
+    marks = path / CLAIMED / query.job_id
     try:
         marks.parent.mkdir(exist_ok=True)
         marks.mkdir(exist_ok=True)
         (marks / f"{query.uid}.{query.subtask_index}").touch()
-        there = {mark.name for mark in marks.iterdir()}
     except (FileNotFoundError, NotADirectoryError):
-        return False  # the last one was another
-    wanted = {f"{uid}.{index}" for uid, parallelism in query.queries.items() for index in range(parallelism)}
-    if not wanted <= there:
-        return False
-    dispose(path)
+        return finish_disposal(path)  # the last one was another, which may have been interrupted
+    wanted = {f"{uid}.{index}" for uid, shape in query.queries.items() for index in range(shape.parallelism)}
+    try:
+        if not wanted <= {mark.name for mark in marks.iterdir()}:
+            return False
+        dispose(path)
+    except (NotFoundError, FileNotFoundError, NotADirectoryError):
+        return False  # another one has seen all marks before, and deletes it
     return True
 
 
@@ -201,7 +221,11 @@ def _split(found: SavepointQuery) -> tuple[list[SavepointFile], list[SavepointFi
 
 
 def _place(tree: FileTree, directory: str, files: list[SavepointFile], target: Path) -> None:
-    placed = place_files(tree, [joined(directory, file.path) for file in files], target, below=directory)
+    try:
+        placed = place_files(tree, [joined(directory, file.path) for file in files], target, below=directory)
+    except FileNotFoundError as error:
+        message = f"{error.filename} of {directory} in the savepoint is missing: it is damaged"
+        raise InvalidInputError(message) from error
     for told, found in zip(files, placed, strict=True):
         if (told.size, told.sha256) != (found.size, found.sha256):
             message = f"{told.path} of {directory} in the savepoint is damaged: it is not what was saved"
@@ -219,23 +243,29 @@ def _put_back(
 
     `note` writes an entry behind it, of a batch without files: Spark reads no log with a gap.
     """
-    if note is None and _is_same(FileTree(sink / _LOG_NAME), files):
-        return ()
     log, part, old = (sink / name for name in (_LOG_NAME, f".{_LOG_NAME}.restored", f".{_LOG_NAME}.replaced"))
-    for left in (part, old):
-        if failures := delete_tree(left):
-            raise failures[0]
-    _place(tree, joined(directory, SINK_LOG), [_below_log(file) for file in files], part)
-    if note is not None:
-        note(part)
-    orphans = sorted(set(_named(log)) - set(_named(part)))
-    if log.exists():
-        log.rename(old)
-    part.rename(log)
-    sync_directory(sink)
-    if failures := delete_tree(old):
-        raise failures[0]
+    is_same = note is None and _is_same(FileTree(log), files)
+    if is_same and not old.exists():
+        return ()
+    before = {*_named(log), *_named(old)}  # an attempt that was interrupted may have left one, or both
+    if not is_same:
+        _delete(part)
+        _place(tree, joined(directory, SINK_LOG), [_below_log(file) for file in files], part)
+        if note is not None:
+            note(part)
+        if log.exists():
+            _delete(old)
+            log.rename(old)
+        part.rename(log)
+        sync_directory(sink)
+    orphans = sorted(before - set(_named(log)))
+    _delete(old)
     return tuple(orphans)
+
+
+def _delete(tree: Path) -> None:
+    if failures := delete_tree(tree):
+        raise failures[0]
 
 
 def _is_same(log: FileTree, files: list[SavepointFile]) -> bool:

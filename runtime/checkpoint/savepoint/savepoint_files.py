@@ -23,6 +23,9 @@ from runtime.common.errors import InvalidInputError, NotFoundError
 
 PREFIX = "savepoint-"
 PART_SUFFIX = ".part"
+CLAIMED = ".claimed"
+"""In a savepoint: marks of the jobs that take it over."""
+_STRANGE_SHOWN = 5
 
 
 def savepoint_name(job_id: str, number: str) -> str:
@@ -121,21 +124,55 @@ def disposed_path(path: Path) -> Path:
 def dispose(path: Path) -> None:
     """Delete a savepoint. Follows no link. Raises NotFoundError and InvalidInputError as `read_savepoint`, and OSError.
 
-    It is renamed first (`.<name>.disposed`), so what an interrupted call leaves is no savepoint any more.
+    Raises InvalidInputError also where anything lies in it that is no part of it, at any depth. It is renamed first
+    (`.<name>.disposed`), so what an interrupted call leaves is no savepoint any more; the next one deletes that.
     """
+    if finish_disposal(path):
+        return
     if path.is_symlink():
         message = f"{path} is a link: dispose of what it leads to"
         raise InvalidInputError(message)
     savepoint = read_savepoint(path)
-    known = {METADATA, *(query.uid for query in savepoint.queries)}
-    listing = FileTree(path).listing()
-    if strange := {*listing.files, *listing.directories} - known:
-        message = f"{path} holds {sorted(strange)[:5]} beside the savepoint: nothing is deleted"
+    if strange := _strange(path, savepoint):
+        message = f"{path} holds {strange} beside the savepoint: nothing is deleted"
         raise InvalidInputError(message)
     doomed = disposed_path(path)
     path.rename(doomed)
     if failures := delete_tree(doomed):
         raise failures[0]
+
+
+def finish_disposal(path: Path) -> bool:
+    """Delete what an interrupted `dispose` of this savepoint has left. False where there is nothing. Raises OSError."""
+    left = disposed_path(path)
+    if path.exists() or left.is_symlink() or not left.is_dir():
+        return False
+    if failures := delete_tree(left):
+        raise failures[0]
+    return True
+
+
+def _strange(path: Path, savepoint: Savepoint) -> list[str]:
+    """Some of what lies in the directory of a savepoint and is none of its files, also hidden files and links."""
+    known = {
+        METADATA,
+        *(f"{query.directory}/{one.path}" for query in savepoint.queries for one in query.snapshot.files),
+    }
+    found: list[str] = []
+    for folder, folders, files in os.walk(path):
+        at = Path(folder).relative_to(path)
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        if at == Path() and CLAIMED in folders:
+            folders.remove(CLAIMED)
+        found += [name for one in (*files, *links) if (name := str(at / one)) not in known and not _is_of_nfs(one)]
+        if len(found) >= _STRANGE_SHOWN:
+            break
+    return sorted(found)[:_STRANGE_SHOWN]
+
+
+def _is_of_nfs(name: str) -> bool:
+    """A file that was deleted while somebody had it open, on NFS: it goes by itself."""
+    return name.startswith(".nfs")
 
 
 def _final_path(part: Path) -> Path:

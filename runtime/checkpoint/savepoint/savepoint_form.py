@@ -82,13 +82,16 @@ class QuerySnapshot(_SavepointModel):
 class SavepointQuery(_SavepointModel):
     """A subtask of a query: the copy, and what was known of the query when the copy was made.
 
-    `sources` and `sink` are Spark's descriptions, `state_rows` is of its last progress, and `state_schema` the schema
-    of its output where it is known; all of them are for people, and no restore depends on them.
+    `splits`: the names of those that it had; empty for a query without, and in savepoints of earlier releases.
+
+    `sources` and `sink` are Spark's descriptions, `state_rows` is of its last progress, and `state_schema` has the
+    columns of its state; all of them are for people, and no restore depends on them.
     """
 
     uid: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_relative)]
     subtask_index: _Number
     parallelism: Annotated[int, Field(ge=1)]
+    splits: Annotated[tuple[_Text, ...], Field(exclude_if=lambda splits: not splits)] = ()
     snapshot: QuerySnapshot
     sources: tuple[_Text, ...] = ()
     sink: _Text = ""

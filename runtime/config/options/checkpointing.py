@@ -49,6 +49,13 @@ CHECKPOINT_RETENTION = choice_option(
     "DELETE_ON_CANCELLATION",
     "RETAIN_ON_CANCELLATION",
 )
+STREAM_STOP_TIMEOUT = duration_option(
+    "execution.streaming.stop-timeout",
+    "30 s",
+    "How long the script of a streaming job has to end when the savepoint of its stop is complete. It is interrupted "
+    "after 5 s; when it has not ended by then, its process is killed, and the job is FINISHED.",
+    low="10 s",
+)
 STREAM_STALL_TIMEOUT = duration_option(
     "execution.streaming.stall-timeout",
     "10 min",

@@ -35,6 +35,14 @@ TASKMANAGER_RESOURCE_ID: ConfigOption[str] = ConfigOption(
     "String",
     "<host>-<8 hex>",
 )
+WORKER_ID: ConfigOption[str] = ConfigOption(
+    "taskmanager.worker-id",
+    matching(r"(w-[0-9a-f]{12})?", "what a driver gives it: leave it out"),
+    "",
+    "The label that a driver (resourcemanager.driver) gives to a TaskManager that it starts.",
+    "String",
+    "none",
+)
 SLOTS: ConfigOption[int | None] = ConfigOption(
     "taskmanager.numberOfTaskSlots",
     int_between(1, 10_000),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from runtime.common.errors import FlinklikeError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
+from runtime.common.shares import DEFAULT_QUEUE
 from runtime.common.states import JobStatus
 from runtime.gateways.dispatcher import (
     JobAssignmentRefused,
@@ -39,6 +40,8 @@ class JobSource:
     program_run: str = ""
     checkpoint_name: str = ""
     savepoint: str = ""
+    queue: str = DEFAULT_QUEUE
+    priority: int = 0
 
     def is_same(self, other: JobSource) -> bool:
         """The same content, or the same run of a program (R54), of the same submitter (R48)."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
@@ -34,6 +34,7 @@ class ShownJobs:
         self._counts: Counter[JobStatus] = Counter()
         self._unfinished_of: Counter[str] = Counter()
         self._unfinished_in: Counter[str] = Counter()
+        self._unfinished_at: Counter[str] = Counter()
         self._number = 0
         self.changes = 0
         """How often what is shown has changed."""
@@ -65,6 +66,11 @@ class ShownJobs:
     def unfinished_in(self, namespace: str) -> int:
         """How many jobs in that namespace have not ended."""
         return self._unfinished_in[namespace]
+
+    @property
+    def queues(self) -> Collection[str]:
+        """The queues of jobs that have not ended (D-128)."""
+        return self._unfinished_at.keys()
 
     def publish(self, job_id: JobId) -> list[ef.DispatcherEffect]:
         """Update the lists, and wake long polls: the shown summary of the job has changed."""
@@ -112,7 +118,11 @@ class ShownJobs:
         self._counts[summary.status] += by
         if summary.status.is_globally_terminal:
             return
-        for counter, key in ((self._unfinished_of, summary.submitter), (self._unfinished_in, summary.namespace)):
+        for counter, key in (
+            (self._unfinished_of, summary.submitter),
+            (self._unfinished_in, summary.namespace),
+            (self._unfinished_at, summary.queue),
+        ):
             counter[key] += by
             if not counter[key]:
                 del counter[key]

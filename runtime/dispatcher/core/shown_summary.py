@@ -73,6 +73,8 @@ def initial_summary(source: JobSource) -> JobSummary:
         trace=source.trace,
         program_run=source.program_run,
         client=source.client,
+        queue=source.queue,
+        priority=source.priority,
     )
 
 
@@ -87,8 +89,10 @@ def of_submitter(summary: JobSummary, source: JobSource) -> JobSummary:
         trace=source.trace,
         program_run=source.program_run,
         client=source.client,
+        queue=source.queue,
+        priority=source.priority,
     )
 
 
-def _stored_with_graph(one: JobSummary | JobSource) -> tuple[str, ...]:
-    return one.submitter, one.namespace, one.trace, one.program_run, one.client
+def _stored_with_graph(one: JobSummary | JobSource) -> tuple[str | int, ...]:
+    return one.submitter, one.namespace, one.trace, one.program_run, one.client, one.queue, one.priority

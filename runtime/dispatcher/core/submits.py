@@ -1,4 +1,5 @@
-"""Submits that are being stored, and how many jobs may be unfinished: of one principal, in a namespace (R49).
+"""Submits that are being stored, and how many jobs may be unfinished: of one principal, in a namespace, in how many
+queues (R49).
 
 Invariant: a submit is answered, and shown, only after its transaction (R3).
 """
@@ -29,6 +30,7 @@ class JobRegistryLimits:
     submits_in_flight_max: int
     principal_jobs_max: int = 1_000_000_000
     namespace_jobs_max: int = 1_000_000_000
+    queues_max: int = 1_000_000_000
 
 
 class Submits:
@@ -41,6 +43,7 @@ class Submits:
         self._in_flight = 0
         self._of_submitter: Counter[str] = Counter()
         self._of_namespace: Counter[str] = Counter()
+        self._of_queue: Counter[str] = Counter()
 
     def handle(self, event: ev.SubmitEvent) -> Effects:
         """Decide on one event."""
@@ -123,7 +126,11 @@ class Submits:
 
     def _count(self, source: ev.JobSource, by: int) -> None:
         self._in_flight += by
-        for counter, key in ((self._of_submitter, source.submitter), (self._of_namespace, source.namespace)):
+        for counter, key in (
+            (self._of_submitter, source.submitter),
+            (self._of_namespace, source.namespace),
+            (self._of_queue, source.queue),
+        ):
             counter[key] += by
             if not counter[key]:
                 del counter[key]
@@ -160,7 +167,18 @@ class Submits:
         in_namespace = self._jobs.shown.unfinished_in(source.namespace) + self._of_namespace[source.namespace]
         if in_namespace >= limits.namespace_jobs_max:
             return _refused(request, f"{in_namespace} jobs of the namespace {source.namespace} are not finished")
-        return None
+        return self._of_queues(request, source)
+
+    def _of_queues(self, request: int, source: ev.JobSource) -> ef.DispatcherEffect | None:
+        """Why there may be no queue for the job now (D-128)."""
+        shown, limit = self._jobs.shown.queues, self._limits.queues_max
+        if source.queue in shown or source.queue in self._of_queue or len(shown) + len(self._of_queue) < limit:
+            return None  # some are counted twice, so near the limit they are looked at one by one
+        if len({*shown, *self._of_queue}) < limit:
+            return None
+        return _refused(
+            request, f"{limit} queues have jobs that are not finished, and {source.queue} would be one more"
+        )
 
 
 def _refused(request: int, why: str) -> ef.DispatcherEffect:

@@ -24,6 +24,7 @@ from runtime.config.loading import InvalidConfigurationError, load
 from runtime.config.options.cluster import SSH_OPTS
 from runtime.config.options.high_availability import ETCD_EMBEDDED, ETCD_EMBEDDED_PORT
 from runtime.config.options.jobmanager import REST_ADDRESS, REST_BIND_ADDRESS, REST_PORT
+from runtime.config.options.resourcemanager import DRIVER
 from runtime.config.options.security import (
     SECURITY_AUTHENTICATION,
     SSL_REST_CA,
@@ -84,6 +85,11 @@ class ClusterControl:
         absent = missing(here, self._daemons())
         counts = Counter(one.kind for one in plan)
         self._say(f"Starting cluster: {', '.join(f'{counts[kind]} {kind.name}' for kind in FILES)}.")
+        if configuration.get(DRIVER) != "standalone":
+            self._say(
+                f"TaskManagers start when jobs wait for slots ({DRIVER.key}: {configuration.get(DRIVER)}): "
+                f"conf/{FILES[TASKMANAGER]} is not read."
+            )
         if len(absent) < len(here):
             self._say(f"Reusing {len(here) - len(absent)} running process(es) of this cluster, as they were started.")
         _check_rest_ports(configuration, absent)
@@ -113,10 +119,16 @@ class ClusterControl:
         """
         if stop_standalone(self.layout):
             self._say("Stopping airflow standalone.")
-        hosts = self._remote_hosts(self._valid_configuration())
+        configuration = self._valid_configuration()
+        hosts = self._remote_hosts(configuration)
         asked = hosts.known() | self._remote_in_files()
         failures: dict[str, list[str]] = {}
-        for kind in (TASKMANAGER, JOBMASTER, JOBMANAGER):
+        kinds = [TASKMANAGER, JOBMASTER, JOBMANAGER]
+        if configuration is None or configuration.get(DRIVER) != "standalone" or self._daemon(TASKMANAGER).has_labels():
+            # A JobManager has started some on its host, and may do so until it has ended.
+            asked |= {(name, TASKMANAGER) for name, kind in asked if kind is JOBMANAGER}
+            kinds.append(TASKMANAGER)
+        for kind in kinds:
             # A host that cannot be reached is asked once.
             names = sorted(name for name, of in asked if of is kind and name not in failures)
             calls = [hosts.call(name, kind, ("stop-all",)) for name in names]
@@ -223,7 +235,9 @@ class ClusterControl:
         )
         found = [one.address for one in rows if one.process == JOBMANAGER.name and one.address]
         scheme = "https" if configuration.get(SSL_REST_ENABLED) else "http"
-        self._say(f"REST: {', '.join(f'{scheme}://{one}' for one in found or self.rest_addresses(configuration))}")
+        addresses = [f"{scheme}://{one}" for one in found or self.rest_addresses(configuration)]
+        self._say(f"REST: {', '.join(addresses)}")
+        self._say(f"Dashboard: {addresses[0]}/ui (bin/flinklike open signs in)")
 
     def _daemons(self) -> list[Instance]:
         return [instance for kind in FILES for instance in self._daemon(kind).instances()]

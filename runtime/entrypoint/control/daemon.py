@@ -14,7 +14,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +26,7 @@ from runtime.common.printable import printable
 from runtime.config import log_files
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
-from runtime.config.options.taskmanager import DRAIN_TIMEOUT
+from runtime.config.options.taskmanager import DRAIN_TIMEOUT, WORKER_ID
 from runtime.entrypoint.control.pending import DaemonError, wait_all
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
 from runtime.system.directory_lock import delete_left
@@ -62,6 +63,9 @@ class DaemonKind:
     is_guarded: bool = False
 
 
+_WHEN_TOLD = ("/bin/sh", "-c", 'read -r _ && exec "$@" < /dev/null', "sh")
+"""Runs a command when a line comes, and nothing when the one who would send it has ended."""
+_GO = b"\n"
 _COMPLAINT = re.compile(r'^[^{]* (WARNING|ERROR|CRITICAL) |"level":"(WARNING|ERROR|CRITICAL)"')
 _COMPLAINT_BYTES = 64 * 1024
 JOBMANAGER = DaemonKind("jobmanager", "runtime.entrypoint.job_manager")
@@ -138,8 +142,18 @@ class Daemon:
 
     def options_of(self, record: Record) -> list[str]:
         """The -D options with which a process was started."""
-        words = Path(f"/proc/{record.process.pid}/cmdline").read_text(encoding="utf-8").split("\0")
+        words = Path(f"/proc/{record.process.pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
         return [value for name, value in pairwise(words) if name == "-D"]
+
+    def has_labels(self) -> bool:
+        """True if a driver has started one of them (R65). A stop gets other options than the start had."""
+        return any(text.startswith(f"{WORKER_ID.key}=") for one in self.records() for text in self._options_now(one))
+
+    def _options_now(self, record: Record) -> list[str]:
+        try:
+            return self.options_of(record)
+        except OSError:
+            return []  # it has ended meanwhile
 
     def end(self, record: Record, *, drain_timeout: float = 0.0) -> None:
         """Stop one of them. Raises DaemonError."""
@@ -165,19 +179,39 @@ class Daemon:
             for one in starting:
                 self._say(f"History server: {(_facts(one.ready_file) or {}).get('url', '')}/ui")
 
-    def spawn(self, dynamic: Sequence[str]) -> Starting:
-        """Start one more process in the background, and record it. `wait_all` waits until it is ready."""
+    def spawn(self, dynamic: Sequence[str], *, is_wanted: Callable[[], bool] = lambda: True) -> Starting:
+        """Start one more process in the background, and record it. `wait_all` waits until it is ready.
+
+        It begins when its record is written: none runs that no script would find. `is_wanted` is asked once the lock
+        of all starts is held: a DaemonError if it is not any more.
+        """
         with self._pids.locked():
+            if not is_wanted():
+                message = f"{self.kind.name}: nobody wants it any more"
+                raise DaemonError(message)
             running = self._pids.running()
             if running:
                 self._say(f"[INFO] {len(running)} {self.kind.name} instance(s) are already running on {self._host}.")
             number = _free_number(running)
             process, out_file = self._launch(dynamic, number)
-            identity = ProcessId.of(process.pid)
-            record = Record(identity, number) if identity else None
-            self._pids.write([*running, *([record] if record else [])])
+            record = self._recorded(process, number, running)
         self._say(f"Starting {self.kind.name} daemon on host {self._host}.")
         return Starting(self.kind, process, record, self._layout.ready_file(self.kind.name, number), out_file)
+
+    def _recorded(self, process: subprocess.Popen[bytes], number: int, running: Sequence[Record]) -> Record | None:
+        """Record a launched process, and let it begin; None for one that has ended already."""
+        assert process.stdin is not None, process
+        try:
+            with closing(process.stdin) as go:
+                identity = ProcessId.of(process.pid)
+                record = Record(identity, number) if identity else None
+                self._pids.write([*running, *([record] if record else [])])
+                with suppress(BrokenPipeError):
+                    go.write(_GO)
+        except BaseException:
+            process.wait(STOP_TIMEOUT)  # nothing was told to it, so it ends
+            raise
+        return record
 
     def give_up(self, starting: Sequence[Starting]) -> None:
         """Stop the processes of a start that has failed; others of this kind run on."""
@@ -236,8 +270,9 @@ class Daemon:
         log_files.rotate(out_file)
         with out_file.open("ab") as out:
             process = subprocess.Popen(
-                self.command(dynamic),
-                stdin=subprocess.DEVNULL,
+                [*_WHEN_TOLD, *self.command(dynamic)],
+                stdin=subprocess.PIPE,
+                bufsize=0,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env=environment,

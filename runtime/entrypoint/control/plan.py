@@ -20,6 +20,7 @@ from runtime.config.options.jobmanager import (
     REST_PORT,
     SINGLE_JOBMASTER,
 )
+from runtime.config.options.resourcemanager import DRIVER
 from runtime.config.options.taskmanager import EXCHANGE_DIR, TASKMANAGER_BIND_HOST, TASKMANAGER_HOST
 from runtime.config.validate import LOCAL_HOSTS
 from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, TASKMANAGER, DaemonKind, Instance
@@ -49,7 +50,11 @@ class Planned:
 
 def make_plan(layout: Layout, configuration: Configuration) -> tuple[Planned, ...]:
     """All processes in the order of starting. Raises InvalidInputError that lists every problem."""
-    kinds = [kind for kind in FILES if kind is not JOBMASTER or configuration.get(SINGLE_JOBMASTER)]
+    kinds = [JOBMANAGER]
+    if configuration.get(SINGLE_JOBMASTER):
+        kinds.append(JOBMASTER)
+    if configuration.get(DRIVER) == "standalone":
+        kinds.append(TASKMANAGER)
     problems: list[str] = []
     planned: list[Planned] = []
     for kind in kinds:

@@ -23,6 +23,7 @@ from runtime.executiongraph.archived import (
 )
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.accumulators import Accumulators, counted
+from runtime.executiongraph.core.ended_streams import with_result
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.task import TaskProgress
@@ -107,10 +108,14 @@ def _value(execution: Execution) -> str:
 
 
 def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators, bounds: _Bounds) -> ArchivedVertex:
-    def shown(execution: Execution) -> ArchivedExecution:
-        return _execution(execution, bounds)
-
     sink = vertex.vertex.stream_sink
+
+    def shown(execution: Execution) -> ArchivedExecution:
+        found = _execution(execution, bounds)
+        if sink is None:
+            return found
+        return replace(found, streams=with_result(found.streams, execution, vertex.vertex.operators[-1].name))
+
     return ArchivedVertex(
         id=vertex.id,
         name=vertex.vertex.name,
@@ -143,12 +148,13 @@ def _execution(execution: Execution, bounds: _Bounds) -> ArchivedExecution:
         accumulators=execution.accumulators if bounds.has_accumulators else (),
         spark_work=work if work is None or bounds.has_stages else replace(work, stages=()),
         streams=_streams(execution, bounds),
+        slot_index=execution.slot_index,
     )
 
 
 def _streams(execution: Execution, bounds: _Bounds) -> tuple[StreamProgress, ...]:
     found = execution.progress.streams if execution.progress is not None else ()
-    return found if bounds.has_phases else tuple(replace(one, phases=()) for one in found)
+    return found if bounds.has_phases else tuple(replace(one, phases=(), thread="", stage="") for one in found)
 
 
 def _phases(graph: ExecutionGraph) -> int:

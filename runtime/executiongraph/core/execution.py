@@ -19,6 +19,10 @@ from runtime.gateways.task import FailureInfo, OutputDirectory, PartitionDescrip
 NO_METRICS = TaskMetrics()
 
 
+NO_SLOT = -1
+"""Of an attempt without one, and of one that an earlier owner has seen end."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskManagerLocation:
     """One TaskManager process: incarnation, address, and resource id."""
@@ -46,6 +50,7 @@ class Execution:
         "outputs",
         "partitions",
         "progress",
+        "slot_index",
         "spark_work",
         "timestamps",
         "value",
@@ -60,6 +65,7 @@ class Execution:
         self.timestamps: dict[ExecutionState, int] = {ExecutionState.CREATED: at_millis}
         self.location: TaskManagerLocation | None = None
         self.allocation_id: AllocationId | None = None
+        self.slot_index = NO_SLOT
         self.failure: FailureInfo | None = None
         self.metrics = NO_METRICS
         self.accumulators: tuple[UserAccumulator, ...] = ()
@@ -107,11 +113,12 @@ class Execution:
         self.outputs = ()
         self.progress = None
 
-    def place(self, location: TaskManagerLocation, allocation_id: AllocationId) -> None:
+    def place(self, location: TaskManagerLocation, allocation_id: AllocationId, slot_index: int = NO_SLOT) -> None:
         """Set the slot and TaskManager of the attempt, once."""
         assert self.location is None, self.attempt_id
         self.location = location
         self.allocation_id = allocation_id
+        self.slot_index = slot_index
         self.may_have_begun = True
 
     @property

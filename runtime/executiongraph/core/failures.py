@@ -6,6 +6,7 @@ Invariant: bounded. When a thousand subtasks fail together, the history keeps th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from runtime.common.failure_words import with_class
@@ -77,6 +78,11 @@ class FailureHistory:
             return ""
         failure = self._entries[-1].root.failure
         return " ".join(with_class(failure.class_name, failure.message[:LATEST_LENGTH_MAX]).split())
+
+    @property
+    def latest_labels(self) -> Mapping[str, str]:
+        """What failure enrichers say of it."""
+        return self._entries[-1].root.labels if self._entries else {}
 
     def archived(self) -> tuple[ArchivedException, ...]:
         """The archived entries, newest first."""

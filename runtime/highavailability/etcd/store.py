@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Protocol, TypeVar
@@ -25,6 +26,7 @@ from runtime.highavailability.kv.key_value_store import (
     LeaseNotFoundError,
     PrefixState,
     RangeResult,
+    StoreMember,
     StoreStatus,
     Txn,
     TxnResult,
@@ -209,6 +211,23 @@ class EtcdKeyValueStore:
         header = status.header
         size, used = status.db_size, status.db_size_in_use
         return StoreStatus(status.version, header.revision, size, quota, used, store_id_of(header))
+
+    async def members(self, *, timeout: float) -> tuple[StoreMember, ...]:
+        """All configured endpoints, which are asked side by side. One that does not answer is told, not raised."""
+        async with asyncio.TaskGroup() as group:
+            connections = self._session.connections
+            asked = [group.create_task(self._member(one, timeout=timeout)) for one in connections]
+        return tuple(one.result() for one in asked)
+
+    async def _member(self, connection: Connection, *, timeout: float) -> StoreMember:
+        begin = self._clock.monotonic()
+        try:
+            status = await self._status_of(connection, timeout=timeout)
+        except FlinklikeError as error:
+            return StoreMember(connection.endpoint, problem=str(error))
+        spent = 1000 * (self._clock.monotonic() - begin)
+        is_leader = status.leader == status.header.member_id
+        return StoreMember(connection.endpoint, "", status.version, is_leader, status.db_size, spent)
 
     async def defragment(self, *, timeout: float) -> None:
         """One member after the other, so that only one is away at a time; then the alarm is lifted."""

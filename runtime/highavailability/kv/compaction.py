@@ -58,6 +58,8 @@ class Compactor:
         self._compacted_to = 0
         self._compacted_at = -math.inf
         self._status: StoreStatus | None = None
+        self.looked_millis = 0
+        """When `status` was told, since 1970."""
         self._defragmented_at = -math.inf
 
     async def activate(self) -> CompactionStatus:
@@ -73,11 +75,17 @@ class Compactor:
             self._compacted_to, self._compacted_at = target, now
         has_defragmented = await self._defragment_if_worth(status)
         self._status = await self._kv.status(timeout=self._timeout) if has_defragmented else status
+        self.looked_millis = self._clock.epoch_millis()
         if has_defragmented:
             logger.info("etcd's file has shrunk from %d to %d bytes", status.size_bytes, self._status.size_bytes)
         return CompactionStatus(
             status.revision, self._compacted_to, self._status.size_bytes, status.quota_bytes, has_defragmented
         )
+
+    @property
+    def status(self) -> StoreStatus | None:
+        """As of the last activation that the store has answered, None before."""
+        return self._status
 
     def _target(self, now: float, current: int) -> int:
         """The revision to compact to. Each minute: the one of five minutes ago. Earlier when there are too many.

@@ -260,3 +260,17 @@ class StoreStatus:
     quota_bytes: int
     used_bytes: int
     store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMember:
+    """One configured endpoint of the store. `problem`: why it does not answer, "" for one that does; `answer_millis`:
+    how long it took.
+    """
+
+    endpoint: str
+    problem: str = ""
+    version: str = ""
+    is_leader: bool = False
+    size_bytes: int = 0
+    answer_millis: float = 0.0

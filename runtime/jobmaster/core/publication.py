@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from runtime.common.states import JobStatus
 from runtime.common.waiting import NOT_WAITING, Waiting
-from runtime.gateways.dispatcher import JobSummary, TaskCounts
+from runtime.gateways.dispatcher import FAILURE_LENGTH_MAX, LABEL_LENGTH_MAX, LABELS_MAX, JobSummary, TaskCounts
 from runtime.scheduler.core.job_context import JobContext
 
 COUNTS_PUSHED_PER_JOB = 32
@@ -78,9 +78,12 @@ class Publication:
     def ended(self, status: JobStatus, millis: int, *, keeps_outputs: bool = False) -> JobSummary:
         """The summary to show once `status` is durable. One before it may say that the write takes long."""
         latest = self.refresh(NOT_WAITING, millis)
+        failure, labels = self._failure(status)
         return replace(
             latest,
             status=status,
+            failure=failure,
+            failure_labels=labels,
             is_committing=False,
             keeps_outputs=keeps_outputs,
             deletes_checkpoints=self._deletes_checkpoints(status),
@@ -107,6 +110,14 @@ class Publication:
         self._pushed = self.latest
         self._context.changes = 0
         return self.latest
+
+    def _failure(self, status: JobStatus) -> tuple[str, tuple[str, ...]]:
+        """Why the job has FAILED, and the labels of that."""
+        if status is not JobStatus.FAILED:
+            return "", ()
+        failures = self._context.failures
+        labels = sorted(f"{key}={value}"[:LABEL_LENGTH_MAX] for key, value in failures.latest_labels.items())
+        return failures.latest[:FAILURE_LENGTH_MAX], tuple(labels[:LABELS_MAX])
 
     def _deletes_checkpoints(self, status: JobStatus) -> bool:
         job_graph = self._graph.job_graph

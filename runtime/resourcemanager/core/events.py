@@ -8,6 +8,8 @@ from runtime.common.ids import Incarnation, JobId
 from runtime.common.waiting import Waiting
 from runtime.gateways.resource_manager import (
     JobRequirements,
+    PreemptionRefused,
+    PreemptSlots,
     RegisterTaskManager,
     RequestSlot,
     SlotReport,
@@ -48,6 +50,14 @@ class AllocationRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsKept:
+    """A TaskManager does not give slots back that it was asked for."""
+
+    incarnation: Incarnation
+    refusal: PreemptionRefused
+
+
+@dataclass(frozen=True, slots=True)
 class TaskManagerDisconnected:
     """The stream of a TaskManager has ended: it gets no new allocations and keeps those that it has."""
 
@@ -78,8 +88,17 @@ class JobsFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class AdviceChanged:
+    """What is to be done without a TaskManager: who starts one, or why none starts."""
+
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passed."""
+    """Time passed. `is_more_coming`: a driver starts TaskManagers, or would for jobs that wait."""
+
+    is_more_coming: bool = False
 
 
 SlotManagerEvent = (
@@ -87,10 +106,12 @@ SlotManagerEvent = (
     | SlotsReported
     | AllocationsFreed
     | AllocationRefused
+    | SlotsKept
     | TaskManagerDisconnected
     | TaskManagerLost
     | RequirementsDeclared
     | JobsFinished
+    | AdviceChanged
     | Ticked
 )
 
@@ -119,4 +140,12 @@ class OwnerCutOff:
     epoch: int
 
 
-SlotManagerEffect = SendRequestSlot | NotifyJob | OwnerCutOff
+@dataclass(frozen=True, slots=True)
+class SendPreemptSlots:
+    """Have a TaskManager give slots back for a queue that holds less than its share."""
+
+    incarnation: Incarnation
+    message: PreemptSlots
+
+
+SlotManagerEffect = SendRequestSlot | NotifyJob | OwnerCutOff | SendPreemptSlots

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable, Mapping
 
+from runtime.common.ids import Incarnation, JobId
 from runtime.common.spark_environments import why_unserved
 from runtime.common.waiting import Waiting, WaitingKind
 from runtime.gateways.resource_manager import ResourceProfile
 from runtime.resourcemanager.core import tenants
 from runtime.resourcemanager.core.job_needs import JobNeeds
-from runtime.resourcemanager.core.slots import TaskManagerSlots, can_hold
+from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold
 
 
 def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
@@ -27,11 +28,17 @@ def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resourc
     return able
 
 
-def shortage(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> Waiting:
-    """Why the job gets no slot of this profile."""
+START_ONE = "start one with bin/taskmanager.sh start"
+"""The advice where no driver starts TaskManagers."""
+
+
+def shortage(
+    peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile, advice: str = START_ONE
+) -> Waiting:
+    """Why the job gets no slot of this profile. `advice`: what to do where there is no TaskManager."""
     connected = [peer for peer in peers if peer.is_connected]
     if not connected:
-        reason = "no TaskManager is registered: start one with bin/taskmanager.sh start"
+        reason = f"no TaskManager is registered: {advice}"
         return Waiting(WaitingKind.TASK_MANAGERS, reason)
     if not any(can_hold(peer.registration.slot_profile, profile) for peer in connected):
         reason = f"none of {len(connected)} TaskManagers offers a slot with {described(profile)}"
@@ -44,6 +51,73 @@ def shortage(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resour
         reason = f"the JobMaster cannot reach any of {len(fits)} TaskManagers with slots that fit"
         return Waiting(WaitingKind.TASK_MANAGERS, reason)
     return _full(reachable, job)
+
+
+class Shortages:
+    """What `shortage` says at one moment, found once for all jobs that need the same: 10,000 of them may wait."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, Waiting] = {}
+        self._misfits: dict[Hashable, bool] = {}
+
+    def clear(self) -> None:
+        """Something has changed."""
+        self._found.clear()
+        self._misfits.clear()
+
+    def is_misfit(self, peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> bool:
+        """True if slots are there and none fits, in use or not: more of the same would not help the job."""
+        key = profile, job.spark_needs
+        if key not in self._misfits:
+            is_any_there = any(peer.is_connected for peer in peers)
+            self._misfits[key] = is_any_there and not fitting(peers, job, profile)
+        return self._misfits[key]
+
+    def of(self, peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile, advice: str) -> Waiting:
+        """The `shortage` of the job."""
+        owner = job.job_id if job.wants_environment and job.may_hold else ""  # may have an environment of its own there
+        reach = job.reach.named, frozenset(job.reach.deaf)
+        key = profile, job.spark_needs, job.namespace, reach, owner
+        if key not in self._found:
+            self._found[key] = shortage(peers, job, profile, advice)
+        return self._found[key]
+
+
+class Waits:
+    """What waiting jobs lack, and which slots in use would serve them, at one moment."""
+
+    def __init__(
+        self, needs: Mapping[JobId, JobNeeds], peers: Mapping[Incarnation, TaskManagerSlots], shortages: Shortages
+    ) -> None:
+        self._needs = needs
+        self._peers = peers
+        self._shortages = shortages
+        self._fitting: dict[JobId, frozenset[Incarnation]] = {}
+
+    def lacks(self, job_id: JobId, /) -> int:
+        """How many slots the job lacks."""
+        job = self._needs.get(job_id)
+        return 0 if job is None else sum(count for _, count in job.unfulfilled())
+
+    def is_misfit(self, job_id: JobId, /) -> bool:
+        """True if no slot fits the job, in use or not."""
+        job = self._needs.get(job_id)
+        profile = None if job is None else job.missing()
+        return job is None or profile is None or self._shortages.is_misfit(self._peers.values(), job, profile)
+
+    def fits(self, job_id: JobId, allocation: Allocation, /) -> bool:
+        """True if the job could have the slot of the allocation."""
+        if job_id not in self._fitting:
+            job = self._needs[job_id]
+            profile = job.missing()
+            peers = [] if profile is None else fitting(self._peers.values(), job, profile)
+            self._fitting[job_id] = frozenset(
+                peer.incarnation
+                for peer in peers
+                if not (job.reach.skips(peer.incarnation) or peer.report.is_draining)
+                and tenants.serves(peer, job.namespace)
+            )
+        return allocation.incarnation in self._fitting[job_id]
 
 
 def _misfit(connected: Collection[TaskManagerSlots], job: JobNeeds) -> str:

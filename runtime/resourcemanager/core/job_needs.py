@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
+from runtime.common.shares import JobShare
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec, SparkOffer, SparkWish
 from runtime.common.waiting import NOT_WAITING, Waiting
 from runtime.gateways.resource_manager import JobRequirements, RequestSlot, ResourceProfile, ResourceRequirement
@@ -28,7 +29,10 @@ class JobNeeds:
     wish: SparkWish = field(default_factory=SparkWish)
     """Its static Spark conf."""
     needs_spark: bool = False
+    spark_needs: tuple[bytes, bytes, bool, bool] = (b"", b"", False, False)
+    """What it has declared of Spark, as bytes: equal for jobs that fit the same TaskManagers."""
     namespace: str = DEFAULT_NAMESPACE
+    share: JobShare = field(default_factory=JobShare)
     held: dict[ResourceProfile | None, int] = field(default_factory=dict)
     waiting: Waiting = NOT_WAITING
     declared_at: float = 0.0
@@ -38,11 +42,21 @@ class JobNeeds:
         """True if the job wants nothing and has nothing."""
         return not self.requirements and not any(self.held.values())
 
+    @property
+    def wants_environment(self) -> bool:
+        """True if its slots may count with a Spark environment beside the default one."""
+        return self.needs_spark or not self.wish.is_empty
+
+    @property
+    def may_hold(self) -> bool:
+        """True if it has slots, or may have some that its owner cannot reach."""
+        return any(self.held.values()) or bool(self.reach.named or self.reach.deaf)
+
     def environment_of(self, offer: SparkOffer) -> EnvironmentSpec:
         """The Spark environment that its slots count with there. Code that may do without Spark reserves none: a task
         of it that touches Spark nevertheless waits for room in its slot.
         """
-        return offer.environment(self.wish) if self.needs_spark or not self.wish.is_empty else DEFAULT_ENVIRONMENT
+        return offer.environment(self.wish) if self.wants_environment else DEFAULT_ENVIRONMENT
 
     def hold(self, allocation: Allocation, change: int) -> None:
         """Count an allocation in or out. An allocation that the owner cannot reach is of no use to the job (R7)."""
@@ -79,6 +93,7 @@ class JobNeeds:
         asked, script = json.loads(declared.static_conf or b"{}"), json.loads(declared.script_conf or b"{}")
         self.wish = SparkWish(self.job_id, asked, script, declared.is_application)
         self.needs_spark = declared.needs_spark
+        self.spark_needs = declared.static_conf, declared.script_conf, declared.is_application, declared.needs_spark
         self.declared_at = at
         before, self.reach.named = self.reach.named, frozenset(declared.unreachable)
         return self.reach.named != before

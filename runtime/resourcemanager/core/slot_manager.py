@@ -1,31 +1,38 @@
 """Which job gets which slot: declarative requirements against reported slots.
 
-Invariants: a slot has at most one allocation; jobs are served round robin, one slot a turn, so that a job with
-500 subtasks does not starve a small one (semantics.md, Slots); an allocation is requested in the same step as the
-event that made it possible. What a TaskManager reports about its slots is true.
+Invariants: a slot has at most one allocation; queues have their shares (R64), and the jobs of a queue are served
+round robin, one slot a turn, so that a job with 500 subtasks does not starve a small one (semantics.md, Slots); an
+allocation is requested in the same step as the event that made it possible. What a TaskManager reports about its slots
+is true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
-from runtime.common.waiting import NOT_WAITING
+from runtime.common.shares import JobShare, QueueSettings, QueueStatus
+from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
 from runtime.gateways.resource_manager import (
+    PreemptSlots,
     RegisterTaskManager,
     ResourceProfile,
     SlotRequestRefused,
 )
 from runtime.resourcemanager.core import events as ev
-from runtime.resourcemanager.core import tenants
-from runtime.resourcemanager.core.fitting import fitting, shortage
+from runtime.resourcemanager.core import fair_shares, tenants
+from runtime.resourcemanager.core.fitting import START_ONE, Shortages, Waits, fitting
 from runtime.resourcemanager.core.job_needs import JobNeeds
+from runtime.resourcemanager.core.preemption import ASK_KEPT_AGAIN_SECONDS, Preemption
+from runtime.resourcemanager.core.queues import Queues, Room
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots
 
 Effects = list[ev.SlotManagerEffect]
 REFUSED_PAUSE_SECONDS = 1.0
+LIFTED_MAX = 100
+"""Jobs that are told in one tick that a limit of their queue holds them up no more."""
 
 
 IsOwner = Callable[[JobId, Incarnation, int], bool]
@@ -34,11 +41,18 @@ IsOwner = Callable[[JobId, Incarnation, int], bool]
 NamespaceOf = Callable[[JobId], str]
 """The namespace that the job belongs to, as the leader has stored it (R48)."""
 
+ShareOf = Callable[[JobId], JobShare]
+"""The queue of the job and its priority there, as the leader has stored them (D-128)."""
+
+NO_SETTINGS: Mapping[str, QueueSettings] = {}
+
 
 class SlotManager:
     """Decides on one event at a time. `new_id` makes allocation ids; `is_owner` is asked before each allocation (R7).
 
     An unanswered request for a slot is given up after `request_timeout` seconds; `round_seconds` is a round of `Reach`.
+    `preemption_timeout`: how long a queue waits with less than its share before slots are taken from others; None: for
+    as long as it takes until some become free.
     """
 
     def __init__(
@@ -46,27 +60,39 @@ class SlotManager:
         new_id: Callable[[], AllocationId],
         is_owner: IsOwner,
         namespace_of: NamespaceOf = lambda _: DEFAULT_NAMESPACE,
+        share_of: ShareOf = lambda _: JobShare(),
         *,
+        queues: Mapping[str, QueueSettings] = NO_SETTINGS,
         request_timeout: float,
         round_seconds: float,
+        preemption_timeout: float | None = None,
     ) -> None:
         self._new_id = new_id
         self._is_owner = is_owner
         self._namespace_of = namespace_of
+        self._share_of = share_of
         self._request_timeout = request_timeout
         self._round_seconds = round_seconds
         self._task_managers: dict[Incarnation, TaskManagerSlots] = {}
         self._jobs: dict[JobId, JobNeeds] = {}
         self._allocations: dict[AllocationId, Allocation] = {}
-        self._rotation: dict[JobId, None] = {}
+        self._settings = queues
+        self._queues = Queues(queues)
+        self._statuses: list[QueueStatus] | None = None
+        self._preemption = None if preemption_timeout is None else Preemption(preemption_timeout)
+        self._shortages = Shortages()
         self._paused: dict[JobId, float] = {}
         self._unowned: set[JobId] = set()
         """Jobs that got no slot in the last round, because the declaring process did not own the job at that moment."""
         self._now = 0.0
+        self._advice = START_ONE
+        self._is_more_coming = False
 
     def handle(self, event: ev.SlotManagerEvent, at: float) -> Effects:
         """Decide on one event that happened `at` (monotonic seconds)."""
         self._now = at
+        self._statuses = None
+        self._shortages.clear()
         match event:
             case ev.TaskManagerRegistered(registration):
                 effects = self._on_registered(registration)
@@ -76,19 +102,32 @@ class SlotManager:
                 effects = self._on_freed(event)
             case ev.AllocationRefused(incarnation, refusal):
                 effects = self._on_refused(incarnation, refusal)
+            case ev.SlotsKept():
+                effects = self._on_kept(event)
             case ev.TaskManagerDisconnected(incarnation):
                 effects = self._on_disconnected(incarnation)
             case ev.TaskManagerLost(incarnation):
                 effects = self._on_lost(incarnation)
             case ev.RequirementsDeclared():
                 effects = self._on_declared(event)
-            case ev.JobsFinished(jobs):
-                effects = self._on_jobs_finished(jobs)
-            case ev.Ticked():
-                effects = self._on_ticked()
+            case ev.JobsFinished() | ev.AdviceChanged() | ev.Ticked():
+                effects = self._on_leader(event)
             case _:
                 assert_never(event)
         return effects
+
+    def _on_leader(self, event: ev.JobsFinished | ev.AdviceChanged | ev.Ticked) -> Effects:
+        match event:
+            case ev.JobsFinished(jobs):
+                return self._on_jobs_finished(jobs)
+            case ev.AdviceChanged(advice):
+                self._advice = advice
+                return self._serve(capacity_changed=True)
+            case ev.Ticked(is_more_coming):
+                self._is_more_coming = is_more_coming
+                return self._on_ticked()
+            case _:
+                assert_never(event)
 
     # --- reads --------------------------------------------------------------------------------------------
 
@@ -108,6 +147,35 @@ class SlotManager:
     def job(self, job_id: JobId) -> JobNeeds | None:
         """The declaration of a job and the slots that it holds; None for a job with neither."""
         return self._jobs.get(job_id)
+
+    def lacking_slots(self) -> int:
+        """Slots that waiting jobs lack, and that TaskManagers like those of this cluster would give."""
+        rooms: dict[str, Room] = {}
+        lacking, waits = 0, self._waits()
+        for job_id in (*self._queues, *self._paused):
+            job = self._jobs.get(job_id)
+            # Slots of another TaskManager would be the same ones, which do not fit it.
+            if job is not None and not waits.is_misfit(job_id):
+                room = rooms.setdefault(job.share.queue, self._queues.room_of(job.share.queue))
+                lacking += room.take(job_id, waits.lacks(job_id))
+        return lacking
+
+    def _waits(self) -> Waits:
+        return Waits(self._jobs, self._task_managers, self._shortages)
+
+    def queues(self) -> Sequence[QueueStatus]:
+        """All queues that have jobs or settings, by name; made anew when an event has come since."""
+        if self._statuses is None:
+            self._statuses = fair_shares.statuses(self._queues, self._settings, self.slot_counts()[0])
+        return self._statuses
+
+    def shown_waiting(self, job_id: JobId) -> Waiting:
+        """Why the job waits at this moment, with its place in its queue; NOT_WAITING if it lacks no slot."""
+        job, queue = self._jobs.get(job_id), self._queues.queue_of(job_id)
+        if job is None or queue is None:
+            return NOT_WAITING
+        share = next(one.share for one in self.queues() if one.name == queue.name)
+        return fair_shares.with_place(self.waiting_of(job), queue, queue.position(job_id), share)
 
     # --- TaskManagers -------------------------------------------------------------------------------------
 
@@ -136,6 +204,7 @@ class SlotManager:
             allocation = Allocation(
                 status.allocation_id, event.incarnation, status.slot_index, status.job_id, None, None
             )
+            allocation.since = self._now
             peer.take(allocation)
             self._remember(allocation)
         effects = self._serve(capacity_changed=(peer.slots_total, peer.report.problem, peer.tenant) != before)
@@ -168,7 +237,7 @@ class SlotManager:
 
     def _pause(self, job_id: JobId) -> None:
         """Give no slots to a job whose declaration is out of date, until it declares again or a pause is over."""
-        self._rotation.pop(job_id, None)
+        self._queues.leave(job_id)
         self._paused[job_id] = self._now + REFUSED_PAUSE_SECONDS
 
     def _on_refused(self, incarnation: Incarnation, refusal: SlotRequestRefused) -> Effects:
@@ -189,14 +258,24 @@ class SlotManager:
             peer.keep_tenant(job.job_id)
         self._forget(allocation)
         is_job_refused = refusal.is_slot_free and not refusal.is_owner_unreachable
-        if is_job_refused and allocation.job_id in self._rotation:
+        if is_job_refused and allocation.job_id in self._queues:
             self._pause(allocation.job_id)
         return self._serve(capacity_changed=refusal.is_owner_unreachable)
+
+    def _on_kept(self, event: ev.SlotsKept) -> Effects:
+        for allocation_id in event.refusal.allocations:
+            allocation = self._allocations.get(allocation_id)
+            if allocation is not None and allocation.incarnation == event.incarnation:
+                allocation.preempted_for = ""
+                allocation.ask_again_at = self._now + ASK_KEPT_AGAIN_SECONDS
+        return self._preempt()
 
     def _on_disconnected(self, incarnation: Incarnation) -> Effects:
         peer = self._task_managers.get(incarnation)
         if peer is not None:
             peer.is_connected = False
+            for allocation in peer.allocated.values():  # an order to give it back may be lost
+                allocation.preempted_for, allocation.ask_again_at = "", self._now
         return self._serve(capacity_changed=True)
 
     def _on_lost(self, incarnation: Incarnation) -> Effects:
@@ -214,11 +293,11 @@ class SlotManager:
             del self._paused[job_id]
             job = self._jobs.get(job_id)
             if job is not None and job.missing() is not None:
-                self._rotation.setdefault(job_id)
+                self._queues.enter(job_id, job.share)
         expired = [job_id for job_id, job in self._jobs.items() if job.reach.expire(self._now)]
         lifted = [peer for peer in self._task_managers.values() if self._lift(peer)]
         effects = self._serve(capacity_changed=False) if unblocked or due or expired or lifted or self._unowned else []
-        return effects + self._cut_off()
+        return effects + self._explain_lifted() + self._cut_off() + self._preempt()
 
     def _lift(self, peer: TaskManagerSlots) -> bool:
         """R50: lift what holds the TaskManager for a namespace that needs it no more. True if that changes anything."""
@@ -231,7 +310,7 @@ class SlotManager:
 
     def _is_awaited(self, peer: TaskManagerSlots, namespace: str) -> bool:
         """True if a job of this namespace waits that could run on the TaskManager."""
-        waiting = (self._jobs[job_id] for job_id in (*self._rotation, *self._paused) if job_id in self._jobs)
+        waiting = (self._jobs[job_id] for job_id in (*self._queues, *self._paused) if job_id in self._jobs)
         return any(
             (profile := job.missing()) is not None
             and not job.reach.skips(peer.incarnation)
@@ -244,7 +323,7 @@ class SlotManager:
         """R7: cut off the owners that could not reach what their jobs need for too many rounds."""
         effects: Effects = []
         for job_id, job in self._jobs.items():
-            is_needed = job_id in self._rotation and self._is_held_up(job)
+            is_needed = job_id in self._queues and self._is_held_up(job)
             if job.reach.note_round(is_needed=is_needed, now=self._now, round_seconds=self._round_seconds):
                 effects.append(ev.OwnerCutOff(job_id, job.epoch))
         return effects
@@ -252,7 +331,7 @@ class SlotManager:
     def _is_held_up(self, job: JobNeeds) -> bool:
         """True if a TaskManager that the owner cannot reach has a slot that the job lacks."""
         profile = job.missing()
-        if profile is None:
+        if profile is None or not (job.reach.named or job.reach.deaf):
             return False
         skipped = [peer for peer in self._fitting(job, profile) if job.reach.skips(peer.incarnation)]
         return any(peer.has_for(job.job_id) for peer in skipped if not peer.report.is_draining)
@@ -269,6 +348,7 @@ class SlotManager:
                 return []
             job = JobNeeds(declared.job_id, declared.epoch, event.owner, event.owner_address)
             job.namespace = self._namespace_of(declared.job_id)
+            job.share = self._share_of(declared.job_id)
             self._count_held(job)
             self._jobs[declared.job_id] = job
         if job.declare(declared, event.owner, event.owner_address, self._now):
@@ -276,9 +356,9 @@ class SlotManager:
         self._note_environments(job)
         self._paused.pop(job.job_id, None)
         if job.missing() is None:
-            self._rotation.pop(job.job_id, None)
+            self._queues.leave(job.job_id)
         else:
-            self._rotation.setdefault(job.job_id)
+            self._queues.enter(job.job_id, job.share)
         effects = self._serve(capacity_changed=False)
         effects += self._explain(job)
         if job.is_idle:
@@ -302,7 +382,7 @@ class SlotManager:
 
     def _on_jobs_finished(self, jobs: Sequence[JobId]) -> Effects:
         for job_id in jobs:
-            self._rotation.pop(job_id, None)
+            self._queues.leave(job_id)
             self._paused.pop(job_id, None)
             self._jobs.pop(job_id, None)
             for peer in self._task_managers.values():
@@ -312,46 +392,46 @@ class SlotManager:
     def _remember(self, allocation: Allocation) -> None:
         self._allocations[allocation.allocation_id] = allocation
         job = self._jobs.get(allocation.job_id)
+        self._queues.hold(allocation, self._share_of(allocation.job_id) if job is None else job.share)
         if job is not None:
             job.hold(allocation, 1)
             if job.missing() is None:
-                self._rotation.pop(job.job_id, None)
+                self._queues.leave(job.job_id)
 
     def _forget(self, allocation: Allocation) -> None:
-        self._allocations.pop(allocation.allocation_id, None)
+        if self._allocations.pop(allocation.allocation_id, None) is not None:
+            self._queues.release(allocation)
         job = self._jobs.get(allocation.job_id)
         if job is None:
             return
         job.hold(allocation, -1)
         if job.missing() is not None:
             if job.job_id not in self._paused:
-                self._rotation.setdefault(job.job_id)
+                self._queues.enter(job.job_id, job.share)
         elif job.is_idle:
             del self._jobs[job.job_id]
 
     # --- matching -----------------------------------------------------------------------------------------
 
     def _serve(self, *, capacity_changed: bool) -> Effects:
-        """Allocate slots, one a turn to each job that lacks some, until no job can be served."""
+        """Allocate slots, one a turn to the next job of the next queue, until no job can be served."""
         effects: Effects = []
         served: dict[JobId, None] = {}
-        skipped: dict[JobId, None] = {}
         self._unowned.clear()
-        while self._rotation and self._has_free_slot():
-            job_id = next(iter(self._rotation))
-            del self._rotation[job_id]
+        while self._queues and self._has_free_slot() and (job_id := self._queues.next()) is not None:
             job = self._jobs[job_id]
             request = self._allocate(job)
             if request is None:
-                skipped[job_id] = None
+                self._queues.pass_over(job_id)
                 continue
             effects.append(request)
             served[job_id] = None
+            self._queues.leave(job_id)
             if job.missing() is not None:
-                self._rotation[job_id] = None
-        if skipped:
-            self._rotation = skipped | self._rotation
-        for job_id in [*served, *(self._rotation if capacity_changed else ())]:
+                self._queues.enter(job_id, job.share)
+        self._queues.end_round()
+        self._shortages.clear()
+        for job_id in [*served, *(self._queues if capacity_changed else ())]:
             effects += self._explain(self._jobs[job_id])
         return effects
 
@@ -377,23 +457,61 @@ class SlotManager:
     def _request(self, job: JobNeeds, profile: ResourceProfile, peer: TaskManagerSlots) -> ev.SendRequestSlot:
         allocation = Allocation(self._new_id(), peer.incarnation, peer.next_free, job.job_id, profile, self._now)
         allocation.environment = job.environment_of(peer.offer)
+        allocation.since = self._now
         peer.take(allocation)
         if peer.registration.has_tenants:
             peer.tenant = peer.tenant or job.namespace
         self._allocations[allocation.allocation_id] = allocation
+        self._queues.serve(allocation, job.share)
         job.hold(allocation, 1)
         return ev.SendRequestSlot(peer.incarnation, job.slot_request(allocation, profile))
 
+    # --- preemption -----------------------------------------------------------------------------------------
+
+    def _preempt(self) -> Effects:
+        """Ask slots back of queues above their share, for those that have waited with less for too long."""
+        if self._preemption is None or self._is_more_coming or not self._queues:
+            return []
+        slots, held = self.slot_counts()[0], self._allocations.values()
+        chosen = self._preemption.choose(self._queues, slots, held, self._waits(), self._now)
+        by_reason: dict[tuple[Incarnation, str], list[AllocationId]] = {}
+        for one in chosen:
+            by_reason.setdefault((one.allocation.incarnation, one.reason), []).append(one.allocation.allocation_id)
+        return [
+            ev.SendPreemptSlots(peer, PreemptSlots(tuple(allocations), reason))
+            for (peer, reason), allocations in by_reason.items()
+        ]
+
     # --- reasons ------------------------------------------------------------------------------------------
+
+    def waiting_of(self, job: JobNeeds) -> Waiting:
+        """Why the job waits at this moment; NOT_WAITING if it lacks no slot."""
+        profile = job.missing()
+        if profile is None:
+            return NOT_WAITING
+        peers = self._task_managers.values()
+        return self._queues.limit_of(job.job_id) or self._shortages.of(peers, job, profile, self._advice)
 
     def _explain(self, job: JobNeeds) -> Effects:
         """Tell the owner why its job waits, if that has changed."""
-        profile = job.missing()
-        waiting = NOT_WAITING if profile is None else shortage(self._task_managers.values(), job, profile)
+        waiting = self.waiting_of(job)
         if waiting == job.waiting:
             return []
         job.waiting = waiting
         return [ev.NotifyJob(job.job_id, waiting)]
+
+    def _explain_lifted(self) -> Effects:
+        """Tell owners of jobs that no limit of their queue holds up any more, so many at a time.
+
+        A limit may come and go with each task, for 10,000 jobs that wait.
+        """
+        effects: Effects = []
+        for job in self._jobs.values():
+            if job.waiting.kind is WaitingKind.QUEUE and not self._queues.limit_of(job.job_id):
+                effects += self._explain(job)
+            if len(effects) >= LIFTED_MAX:
+                break
+        return effects
 
 
 def _with_room(peers: Sequence[TaskManagerSlots], job: JobNeeds) -> list[TaskManagerSlots]:

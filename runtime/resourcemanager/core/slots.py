@@ -5,6 +5,7 @@ Invariant: a slot is in exactly one of free, blocked and allocated, or unknown (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -37,6 +38,14 @@ class Allocation:
     requested_at: float | None
     environment: EnvironmentSpec = DEFAULT_ENVIRONMENT
     """The Spark environment that its tasks need."""
+    queue: str = ""
+    """The queue that it counts for, from its first counting on."""
+    since: float = 0.0
+    """When it was requested, or seen first."""
+    preempted_for: str = ""
+    """The queue for which its slot was asked back last, "" if the slot does not come."""
+    ask_again_at: float = -math.inf
+    """From then on its slot may be asked back."""
 
 
 @dataclass(slots=True)

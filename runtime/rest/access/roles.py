@@ -52,6 +52,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", "/config"): _LOOK,
     ("GET", "/principal"): _LOOK,
     ("GET", "/jobmanager/config"): _LOOK,
+    ("GET", "/jobmanager/store"): _LOOK_AT_ALL,
     # Numbers of jobs of all namespaces, where /overview has those that one may see.
     ("GET", "/metrics"): _LOOK_AT_ALL,
     ("GET", "/metrics/targets"): _LOOK_AT_ALL,
@@ -60,14 +61,15 @@ TABLE: dict[tuple[str, str], Access] = {
     ("POST", "/taskmanagers/{task_manager_id}/drain"): _DRAIN,
     ("POST", "/taskmanagers/{task_manager_id}/undrain"): _UNDRAIN,
     ("POST", "/taskmanagers/{task_manager_id}/spark-ui"): SPARK_PAGES,
+    # Of those that the caller may use.
+    ("GET", "/queues"): _LOOK,
     ("GET", "/jobmasters"): _LOOK,
     ("GET", "/jobmasters/{job_master_id}"): _LOOK,
     ("POST", "/jobmasters/{job_master_id}/drain"): _DRAIN,
     ("POST", "/jobmasters/{job_master_id}/undrain"): _UNDRAIN,
     # Logs and stacks of a process show what all jobs do.
     **{("GET", f"{process}/{view}"): _OPERATE_ALL for process in _PROCESSES for view in _VIEWS},
-    ("GET", "/jobmanager/environment"): _OPERATE_ALL,
-    ("GET", "/jobmasters/{job_master_id}/environment"): _OPERATE_ALL,
+    **{("GET", f"{process}/environment"): _OPERATE_ALL for process in _PROCESSES},
     ("POST", "/log-level"): replace(_ADMINISTER, action="set-log-level"),
     ("DELETE", "/cluster"): replace(_ADMINISTER, action="stop-cluster"),
     ("GET", "/jobs"): _LOOK,
@@ -115,6 +117,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("GET", f"{_VERTEX}/subtasktimes"): _LOOK,
     ("GET", f"{_VERTEX}/taskmanagers"): _LOOK,
     ("GET", f"{_VERTEX}/flamegraph"): _LOOK,
+    ("GET", f"{_VERTEX}/watermarks"): _LOOK,
     ("GET", f"{_VERTEX}/backpressure"): _LOOK,
     ("GET", f"{_VERTEX}/accumulators"): _LOOK,
     ("GET", f"{_VERTEX}/subtasks/accumulators"): _LOOK,

@@ -12,6 +12,7 @@ from pathlib import Path
 from runtime.common.checkpoint_settings import CheckpointRetention
 from runtime.common.ids import VertexId
 from runtime.common.states import JobStatus
+from runtime.common.stream_progress import NO_BATCH
 from runtime.executiongraph.archived_checkpoints import (
     ArchivedCheckpoint,
     ArchivedCheckpoints,
@@ -91,6 +92,7 @@ def _listed(one: ArchivedCheckpoint) -> schema.Checkpoint:
         "persisted_data": 0,
         "num_subtasks": one.tasks_total,
         "num_acknowledged_subtasks": one.tasks_acknowledged,
+        "queries_without_batch": sum(1 for position in one.positions if position.batch_id == NO_BATCH),
         "checkpoint_type": "SAVEPOINT" if one.savepoint else "CHECKPOINT",
         "tasks": {},
     }

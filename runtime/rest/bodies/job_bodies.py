@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from runtime.common.masking import masked
 from runtime.common.namespaces import DEFAULT_NAMESPACE
+from runtime.common.shares import DEFAULT_QUEUE
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.archived import ArchivedEdge, ArchivedException, ArchivedExecutionGraph, ArchivedVertex
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
@@ -49,17 +50,27 @@ def job_overview(summary: JobSummary, now: int) -> schema.JobOverview:
         "tasks": _task_counts(summary.tasks),
         "pending-operators": 0,
         "pending-reason": summary.pending_reason,
+        **_cause(summary),
         **whose(summary),
     }
 
 
+def _cause(summary: JobSummary) -> schema.CauseOfFailure:
+    if not summary.failure:
+        return {}
+    pairs = (label.partition("=") for label in summary.failure_labels)
+    return {"failure": summary.failure, "failure-labels": {key: value for key, _, value in pairs}}
+
+
 def whose(summary: JobSummary) -> schema.Ownership:
-    """The namespace of the job, its submitter, "" for the admin (R48), what it has submitted it with, and its trace."""
+    """The namespace of the job, its submitter, "" for the admin (R48), and the rest that is stored with its graph."""
     return {
         "namespace": summary.namespace or DEFAULT_NAMESPACE,
         "submitter": summary.submitter,
         "client": summary.client,
         "trace-id": summary.trace[3:35],
+        "queue": summary.queue or DEFAULT_QUEUE,
+        "priority": summary.priority,
     }
 
 

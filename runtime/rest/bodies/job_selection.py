@@ -1,4 +1,4 @@
-"""Which jobs a list shows: by state and text, in an order, in pages. Pure."""
+"""Which jobs a list shows: by state, text, label and time, in an order, in pages. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class JobSelection:
 
     `state`: a JobStatus or UNFINISHED. `name`: a part of the name in any case, or the beginning of the id. `after`: the
     id of the last job of the page before. `limit` 0: no pages. `since`, `until`: the jobs that were submitted from then
-    on, and before then, in milliseconds since 1970; 0: at any time.
+    on, and before then, in milliseconds since 1970; 0: at any time. `label`: the FAILED jobs whose root cause has that
+    label, `key=value`, or one of that value.
     """
 
     state: str = ""
@@ -33,6 +34,7 @@ class JobSelection:
     limit: int = 0
     since: int = 0
     until: int = 0
+    label: str = ""
 
     def __post_init__(self) -> None:
         states = [UNFINISHED, *(one.value for one in JobStatus)]
@@ -49,7 +51,8 @@ class JobSelection:
     @property
     def is_everything(self) -> bool:
         """True for all jobs as they stand."""
-        return not (self.state or self.name or self.sort or self.limit or self.since or self.until)
+        is_any_time = not (self.since or self.until)
+        return is_any_time and not (self.state or self.name or self.sort or self.limit or self.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def select(newest_first: Sequence[JobSummary], wanted: JobSelection, now_millis:
     """
     named, is_one_of_them = _states(wanted.state)
     found = [one for one in newest_first if (one.status in named) is is_one_of_them]  # ten thousand, for each open page
-    if wanted.since or wanted.until or wanted.name:
+    if wanted.since or wanted.until or wanted.name or wanted.label:
         found = [one for one in found if _is_wanted(one, wanted)]
     found = _ordered(found, wanted.sort, now_millis)
     if not wanted.limit:
@@ -91,8 +94,14 @@ def _states(state: str) -> tuple[tuple[JobStatus, ...], bool]:
 def _is_wanted(one: JobSummary, wanted: JobSelection) -> bool:
     if (wanted.since and one.start_millis < wanted.since) or (wanted.until and one.start_millis >= wanted.until):
         return False
+    if wanted.label and not _has_label(one, wanted.label):
+        return False
     text = wanted.name.lower()
     return not text or text in one.name.lower() or one.job_id.startswith(text)
+
+
+def _has_label(one: JobSummary, label: str) -> bool:
+    return any(label in {found, found.partition("=")[2]} for found in one.failure_labels)
 
 
 def _ordered(jobs: list[JobSummary], sort: str, now_millis: int) -> list[JobSummary]:

@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.namespaces import ALL_NAMESPACES
+from runtime.common.shares import PRIORITY_MAX, PRIORITY_MIN
 from runtime.jobgraph.limits import PARALLELISM_MAX, PROBLEMS_LISTED_MAX, PROBLEMS_SHOWN_MAX
 from runtime.logs.levels import DEFAULT, LEVELS, NAME_LENGTH_MAX
 from runtime.rest.bodies.job_selection import LIMIT_MAX, TEXT_LENGTH_MAX, JobSelection
@@ -63,10 +64,14 @@ class OverviewQuery(BaseModel):
     limit: Annotated[int, Field(ge=0, le=LIMIT_MAX, description="jobs of a page, 0: all")] = 0
     since: Annotated[int, Field(ge=0, le=MILLIS_MAX, description="submitted from then on, milliseconds")] = 0
     until: Annotated[int, Field(ge=0, le=MILLIS_MAX, description="submitted before then, milliseconds; 0: ever")] = 0
+    label: Annotated[
+        str, Field(max_length=TEXT_LENGTH_MAX, description="a label of the failure, as type=USER, or its value")
+    ] = ""
 
     def selection(self) -> JobSelection:
         """Raises InvalidInputError."""
-        return JobSelection(self.state, self.name, self.sort, self.after, self.limit, self.since, self.until)
+        page = (self.sort, self.after, self.limit)
+        return JobSelection(self.state, self.name, *page, self.since, self.until, self.label)
 
 
 class LogsRequest(BaseModel):
@@ -142,6 +147,12 @@ class JarRunBody(BaseModel):
     allow_non_restored_state: Annotated[bool | None, Field(alias="allowNonRestoredState")] = None
     restore_mode: Annotated[str | None, Field(alias="restoreMode", max_length=40)] = None
     claim_mode: Annotated[str | None, Field(alias="claimMode", max_length=40)] = None
+    queue: Annotated[
+        str | None, Field(max_length=127, description="queue of the job; default: that of its submitter, default")
+    ] = None
+    priority: Annotated[
+        int | None, Field(ge=PRIORITY_MIN, le=PRIORITY_MAX, description="in its queue; the highest is served first")
+    ] = None
 
 
 class LogLevel(BaseModel):

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from runtime.common.stream_progress import StreamProgress
 from runtime.executiongraph.archived import ArchivedExecutionGraph, ArchivedSubtask, ArchivedVertex
 from runtime.rest.bodies.schema import streams as schema
+from runtime.rest.bodies.schema.usage import MetricValues
 
+NO_WATERMARK = -(2**63)
+"""As Flink says it."""
 NOT_SAID = -1
 """The backlog of sources that do not say what is left."""
 
@@ -45,19 +48,19 @@ def _of_subtask(subtask: ArchivedSubtask, stalled_before: int) -> schema.Streams
         "status": attempt.state.value,
         "endpoint": attempt.endpoint,
         "taskmanager-id": attempt.task_manager_id,
-        "queries": stream_queries(attempt.streams),
+        "queries": stream_queries(attempt.streams, is_live=is_live),
         "stalled": is_live and any(0 < one.busy_since_millis < stalled_before for one in attempt.streams),
         "tasks-completed": progress.spark_tasks_completed if progress is not None else 0,
         "tasks-total": progress.spark_tasks_total if progress is not None else 0,
     }
 
 
-def stream_queries(streams: Sequence[StreamProgress]) -> list[schema.StreamQuery]:
-    """The queries of one attempt."""
-    return [_query(one) for one in streams]
+def stream_queries(streams: Sequence[StreamProgress], *, is_live: bool) -> list[schema.StreamQuery]:
+    """The queries of one attempt. One of an attempt that has ended is not `is_live`, and is late for nothing."""
+    return [_query(one, is_live=is_live) for one in streams]
 
 
-def _query(one: StreamProgress) -> schema.StreamQuery:
+def _query(one: StreamProgress, *, is_live: bool) -> schema.StreamQuery:
     return {
         "query-id": one.query_id,
         "run-id": one.run_id,
@@ -77,7 +80,25 @@ def _query(one: StreamProgress) -> schema.StreamQuery:
         "idle": one.is_idle,
         "busy-since": one.busy_since_millis,
         "name": one.name,
+        "interval-millis": one.interval_millis,
+        "back-pressured": is_live and one.is_back_pressured,
+        "thread": one.thread,
+        "stage": one.stage,
     }
+
+
+def watermarks(vertex: ArchivedVertex) -> MetricValues:
+    """Flink's body of the watermarks of a vertex: the lowest of each subtask's queries, none for a batch vertex."""
+    if not vertex.has_streams:
+        return []
+    return [
+        {"id": f"{one.index}.currentInputWatermark", "value": str(_watermark(one.current.streams))}
+        for one in vertex.subtasks
+    ]
+
+
+def _watermark(streams: Sequence[StreamProgress]) -> int:
+    return min((one.watermark_millis for one in streams if one.watermark_millis), default=NO_WATERMARK)
 
 
 def stream_sums(vertex: ArchivedVertex) -> schema.StreamSums:

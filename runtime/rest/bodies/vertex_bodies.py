@@ -65,9 +65,10 @@ def attempt_details(index: int, attempt: ArchivedExecution, now: int) -> schema.
         "taskmanager-id": attempt.task_manager_id,
         "status-duration": {state.value: spent for state, spent in attempt.status_durations(now).items()},
         "memory-bytes-peak": attempt.metrics.memory_bytes_peak,
+        "slot": attempt.slot_index,
     }
     if attempt.streams:
-        body["streams"] = stream_queries(attempt.streams)
+        body["streams"] = stream_queries(attempt.streams, is_live=not attempt.state.is_terminal)
     return body
 
 

@@ -27,6 +27,10 @@ BYTES_PER_SECOND_MIN = 16 * 1024
 """A body is waited for as long as its first bytes take, GRACE_SECONDS, and what has come so far at this rate."""
 
 
+STOOD_STILL_SECONDS = 1.0
+"""A timer that is so late was held up with the whole process (SIGSTOP, a host that sleeps): clients are not blamed."""
+
+
 class BodyRefusedError(Exception):
     """A body that grew past its limit, or that did not come."""
 
@@ -137,24 +141,28 @@ class _Body:
         return message
 
     async def _next(self) -> Message:
-        asked = self._loop.time()
-        patience = 0.0 if self._gives_way else GRACE_SECONDS + self._seen / BYTES_PER_SECOND_MIN - self._waited
-        try:
-            async with asyncio.timeout(patience) as self._timeout:
-                return await self._source()
-        except TimeoutError as error:
-            raise self._refusal() from error
-        finally:
-            self._timeout = None
-            self._waited += self._loop.time() - asked
+        while True:
+            asked = self._loop.time()
+            patience = 0.0 if self._gives_way else GRACE_SECONDS + self._seen / BYTES_PER_SECOND_MIN - self._waited
+            try:
+                async with asyncio.timeout(patience) as self._timeout:
+                    return await self._source()
+            except TimeoutError as error:
+                waited = self._loop.time() - asked
+                if self._gives_way or waited - max(0.0, patience) < STOOD_STILL_SECONDS:
+                    raise self._refusal(waited) from error
+                asked = self._loop.time()  # what came while this process stood still has not been read
+            finally:
+                self._timeout = None
+                self._waited += self._loop.time() - asked
 
-    def _refusal(self) -> BodyRefusedError:
+    def _refusal(self, waited: float) -> BodyRefusedError:
         if self._gives_way:
             sentence = "The request's body came slowly, and others needed the room that it held: try again."
             return BodyRefusedError(HTTPStatus.TOO_MANY_REQUESTS, sentence)
         sentence = (
-            f"The request's body came too slowly: {self._seen} bytes in {self._waited:.0f} seconds. After the first "
-            f"{GRACE_SECONDS:g} seconds {BYTES_PER_SECOND_MIN} bytes a second are the least."
+            f"The request's body came too slowly: {self._seen} bytes in {self._waited + waited:.0f} seconds. After "
+            f"the first {GRACE_SECONDS:g} seconds {BYTES_PER_SECOND_MIN} bytes a second are the least."
         )
         return BodyRefusedError(HTTPStatus.REQUEST_TIMEOUT, sentence)
 

@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 HEAD_SECONDS = 10.0
 """From the connection, or from the first byte of a further request, to the end of its head."""
 HEAD_BYTES_MAX = 64 * 1024
+HEARD_OUT_BYTES_MAX, HEARD_OUT_SECONDS = 1 << 20, 2.0
+"""So much, and so long, is read of a head that is refused for its size: a browser keeps 180 cookies of 4 KiB."""
 UNREAD_BYTES_MIN = 160 * 1024
 """What has to come each HEAD_SECONDS of a body that its request has not waited for: else the connection is closed."""
 PIECE_BYTES = 16 * 1024
@@ -43,16 +45,31 @@ CONNECTIONS_MAX = 16_384
 _HANDSHAKE_BEGINS = b"\x16\x03"
 
 
-def answer(status: str, sentence: str) -> bytes:
-    """A whole answer on a connection without a request, and its end."""
-    kind = "content-type: application/json; charset=UTF-8"
-    return f'HTTP/1.1 {status}\r\n{kind}\r\nconnection: close\r\n\r\n{{"errors":["{sentence}"]}}'.encode()
+def answer(status: str, sentence: str, *, more: str = "", is_page: bool = False) -> bytes:
+    """A whole answer on a connection without a request, and its end. `more`: further lines of its head."""
+    kind = f"content-type: {'text/html' if is_page else 'application/json'}; charset=UTF-8"
+    shown = _PAGE.format(status=status, sentence=sentence) if is_page else f'{{"errors":["{sentence}"]}}'
+    length = f"content-length: {len(shown.encode())}"
+    return f"HTTP/1.1 {status}\r\n{kind}\r\n{length}\r\n{more}connection: close\r\n\r\n{shown}".encode()
 
 
-_TOO_LARGE = answer(
-    "431 Request Header Fields Too Large",
-    f"The head of the request is larger than {HEAD_BYTES_MAX} bytes. In a browser: clear the cookies of this host.",
+_PAGE = (
+    '<!doctype html><html lang="en"><title>{status}</title><h1>{status}</h1><p>{sentence}</p>'
+    '<p><a href="">Try again</a></p></html>'
 )
+_LARGE = "431 Request Header Fields Too Large"
+_IN_A_BROWSER = "In a browser: clear the cookies of this host."
+_TOO_LARGE = answer(_LARGE, f"The head of the request is larger than {HEAD_BYTES_MAX} bytes. {_IN_A_BROWSER}")
+_CLEAR = 'clear-site-data: "cookies"\r\n'
+_COOKIES = (
+    "This host has so many cookies in your browser that no request fits, also those of other ports of the host. "
+    "The browser was told to clear them, which it does over https and on this machine: try again, and sign in. "
+    f"If it has not: {_IN_A_BROWSER[14:]}"
+)
+_COOKIES_BEGIN_BYTES = 16 * 1024
+"""Where cookies begin so early, they are what the head is too large for: a long address, as of a link of a stranger,
+stands in front of them."""
+_TOO_MANY_COOKIES = {is_page: answer(_LARGE, _COOKIES, more=_CLEAR, is_page=is_page) for is_page in (False, True)}
 _TOO_SLOW = answer("408 Request Timeout", f"The head of the request did not come within {HEAD_SECONDS:g} seconds.")
 _NO_TLS = answer("400 Bad Request", "This port speaks no TLS: ask it by http:// (security.ssl.rest.enabled).")
 
@@ -160,6 +177,10 @@ class LimitedProtocol(HttpProtocol):
         self._unread = 0
         self._had_unread = False
         self._is_greedy = False
+        self._has_cookies = False
+        self._wants_page = False
+        self._left_to_hear: int | None = None
+        """Of a head that was refused; None before."""
 
     @property
     def is_sending(self) -> bool:
@@ -188,6 +209,9 @@ class LimitedProtocol(HttpProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass it to the parser, and look whether a request runs then."""
+        if self._left_to_hear is not None:
+            self._hear_out(len(data))
+            return
         is_first, self._has_spoken = not self._has_spoken, True
         if is_first and data.startswith(_HANDSHAKE_BEGINS) and self.handshake is None:
             self.logger.warning("A client of REST speaks TLS, and security.ssl.rest.enabled is false here.")
@@ -201,11 +225,17 @@ class LimitedProtocol(HttpProtocol):
             self.places.runs(self)
             self._stop_waiting()
             return
+        self._look_for_cookies(data)
         self._unread += len(data)
         if self._unread > HEAD_BYTES_MAX and not self._had_unread:
-            self._refuse(_TOO_LARGE)
+            self._refuse_while_it_speaks(_TOO_MANY_COOKIES[self._wants_page] if self._has_cookies else _TOO_LARGE)
         elif self._timer is None:
             self._wait()
+
+    def _look_for_cookies(self, data: bytes) -> None:
+        begin = data[: max(0, _COOKIES_BEGIN_BYTES - self._unread)].lower()
+        self._has_cookies |= b"\ncookie:" in begin
+        self._wants_page |= b"text/html" in begin
 
     def on_message_begin(self) -> None:
         """A further head begins, also behind a body that no handler has read. (h11 bounds the head by itself.)"""
@@ -215,6 +245,7 @@ class LimitedProtocol(HttpProtocol):
             message = "too many requests at once"
             raise ValueError(message)  # by which the parser stops; it ends in `send_400_response`
         self._unread, self._had_unread = 0, False
+        self._has_cookies = self._wants_page = False
         begin = getattr(super(), "on_message_begin", None)
         if begin is not None:
             begin()
@@ -289,6 +320,21 @@ class LimitedProtocol(HttpProtocol):
         self.places.forget(self)
         self.transport.write(answer)
         self.transport.close()
+
+    def _refuse_while_it_speaks(self, answer: bytes) -> None:
+        """A connection that is closed before all of it is read is reset, and a browser shows nothing of the answer."""
+        self._left_to_hear = HEARD_OUT_BYTES_MAX
+        self.transport.write(answer)
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._stop_waiting()
+        self._timer = self.loop.call_later(HEARD_OUT_SECONDS, self.transport.close)
+
+    def _hear_out(self, size: int) -> None:
+        assert self._left_to_hear is not None
+        self._left_to_hear -= size
+        if self._left_to_hear < 0:
+            self.transport.abort()
 
     def _look_at_writing(self, before: int) -> None:
         left = self._unsent()

@@ -29,8 +29,7 @@ async def _found(context: RestContext, job_id: str) -> ArchivedCheckpoints:
     Raises UnavailableError for a streaming job while nobody owns it, since its owner knows them.
     """
     graph = await archived_graph(context, parse_job_id(job_id))
-    has_query = not graph.vertices or any(vertex.stream_uid for vertex in graph.vertices)  # of a script: none (R63)
-    is_streaming = graph.job_type is JobType.STREAMING and has_query
+    is_streaming = graph.job_type is JobType.STREAMING
     if graph.checkpoints is None and is_streaming and not graph.status.is_globally_terminal:
         message = f"job {job_id} waits for a JobMaster, which knows its checkpoints: ask again"
         raise UnavailableError(message)

@@ -96,9 +96,48 @@ def cluster_router(context: RestContext) -> APIRouter:
         body: schema.Configuration = [{"key": key, "value": value} for key, value in context.configuration]
         return JsonAnswer(body)
 
+    _add_store(router, context)
     _add_task_managers(router, context)
     _add_job_masters(router, context)
     return router
+
+
+def _add_store(router: APIRouter, context: RestContext) -> None:
+    @router.get("/jobmanager/store", responses=answers(schema.Store))
+    async def store() -> Response:
+        """The store of the cluster: its size against its quota, and which of its endpoints answer."""
+        _ = context.components
+        members = [] if context.store is None else await context.store.members()
+        body: schema.Store = {
+            "kind": _high_availability(context) if context.store is None else context.store.kind,
+            "figures": _store_figures(context),
+            "members": [
+                {
+                    "endpoint": one.endpoint,
+                    "problem": one.problem,
+                    "version": one.version,
+                    "leader": one.is_leader,
+                    "size-bytes": one.size_bytes,
+                    "answer-millis": round(one.answer_millis, 1),
+                }
+                for one in members
+            ],
+        }
+        return JsonAnswer(body)
+
+
+def _store_figures(context: RestContext) -> schema.StoreFigures | None:
+    found = context.store
+    status = None if found is None else found.status
+    if found is None or status is None:
+        return None
+    return {
+        "version": status.version,
+        "size-bytes": status.size_bytes,
+        "used-bytes": status.used_bytes,
+        "quota-bytes": status.quota_bytes,
+        "looked-at": found.looked_millis,
+    }
 
 
 def _add_task_managers(router: APIRouter, context: RestContext) -> None:
@@ -203,6 +242,8 @@ def cluster_overview(context: RestContext, principal: Principal) -> schema.Clust
             }
             for one in components.resource_manager.delegation_tokens()
         ],
+        # What it holds is of all namespaces.
+        "store": _store_figures(context) if principal.is_of_all else None,
     }
 
 

@@ -1,4 +1,4 @@
-"""Where the running subtasks of a vertex are: their flame graph, and the back pressure that a batch job has not."""
+"""Where the running subtasks of a vertex are: their flame graph, and the back pressure of streaming queries."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ SUBTASKS_MAX = 8
 _NONE = -3
 """What Flink says while there is nothing to see."""
 _OK = "ok"
+_LOW, _HIGH = 0.1, 0.5
 
 
 def flame_graphs_router(context: RestContext) -> APIRouter:
@@ -53,7 +54,7 @@ def flame_graphs_router(context: RestContext) -> APIRouter:
 
     @router.get("/backpressure", responses=answers(schema.BackPressure))
     async def backpressure(job_id: str, vertex_id: str) -> Response:
-        """None: an exchange is written whole before it is read, so no task waits for one that reads."""
+        """How far batches of streaming queries are behind their triggers. No other task waits for one that reads."""
         vertex = await find_vertex(context, job_id, vertex_id)
         return JsonAnswer(_back_pressure(vertex, context.clock.epoch_millis()))
 
@@ -90,22 +91,38 @@ def _back_pressure(vertex: ArchivedVertex, now: int) -> schema.BackPressure:
     running = [one for one in vertex.subtasks if _runs(one)]
     if not running:
         return {"status": "deprecated"}
-    subtasks: list[schema.BackPressureOfSubtask] = [
-        {
-            "subtask": one.index,
-            "attempt-number": one.current.attempt,
-            "backpressureLevel": _OK,
-            "backpressure-level": _OK,
-            "ratio": 0.0,
-            "idleRatio": 0.0,
-            "busyRatio": 1.0,
-        }
-        for one in running
-    ]
+    subtasks = [_back_pressure_of(one) for one in running]
+    level = _level(max(one["ratio"] for one in subtasks))
     return {
         "status": _OK,
-        "backpressureLevel": _OK,
-        "backpressure-level": _OK,
+        "backpressureLevel": level,
+        "backpressure-level": level,
         "end-timestamp": now,
         "subtasks": subtasks,
     }
+
+
+def _back_pressure_of(subtask: ArchivedSubtask) -> schema.BackPressureOfSubtask:
+    """Of its slowest query: `ratio` is the share of its last batch that was beyond the interval of its trigger.
+
+    An idle query is not busy, however long its last batch was.
+    """
+    timed = [one for one in subtask.current.streams if one.interval_millis and one.trigger_millis]
+    active = [one for one in timed if not one.is_idle]
+    ratio = max((max(0.0, 1 - one.interval_millis / one.trigger_millis) for one in active), default=0.0)
+    idle = 0.0 if timed else 1.0  # one without an interval looks for data all the time
+    busy = max((min(1.0, one.trigger_millis / one.interval_millis) for one in active), default=idle)
+    return {
+        "subtask": subtask.index,
+        "attempt-number": subtask.current.attempt,
+        "backpressureLevel": _level(ratio),
+        "backpressure-level": _level(ratio),
+        "ratio": round(ratio, 3),
+        "idleRatio": round(1 - busy, 3),
+        "busyRatio": round(busy, 3),
+    }
+
+
+def _level(ratio: float) -> str:
+    """In Flink's words and bounds."""
+    return _OK if ratio <= _LOW else "low" if ratio <= _HIGH else "high"

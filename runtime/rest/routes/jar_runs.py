@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from runtime.common.errors import ConflictError, ForbiddenError, InvalidInputError, UnavailableError
 from runtime.common.failure_words import with_class
@@ -13,14 +14,22 @@ from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.highavailability.records import JarRecord
 from runtime.jobgraph.graph import Artifact, JobGraph
 from runtime.rest.context import RestContext
+from runtime.rest.routes.seen_savepoints import check_savepoint
 from runtime.rest.routes.submission import verify_graph
 from runtime.rest.uploads import programs
 from runtime.rest.uploads.known_scripts import KnownScripts
 from runtime.rest.uploads.library import Library
 
 CLIENT_OF_PLANS = "jars/plan"
-Submitter = tuple[str, str]
-"""The submitter and the namespace."""
+
+
+class RunBy(NamedTuple):
+    """Whose run it is, the queue of its job, and its priority there."""
+
+    submitter: str
+    namespace: str
+    queue: str
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +47,14 @@ class JarRuns:
         self._context = context
         self._scripts = KnownScripts()
 
-    async def graph(self, record: JarRecord, wish: programs.RunWish, job_id: JobId, submitter: Submitter) -> Plan:
+    async def graph(self, record: JarRecord, wish: programs.RunWish, job_id: JobId, by: RunBy) -> Plan:
         """The graph of a run; `wish` has its entry. A pipeline's takes a slot. Raises InvalidInputError, and
         UnavailableError for a plan that is not ready yet: the same request, with the same `jobId`, goes on waiting.
         """
         library = Library(self._context.components, self._context.clock, self._context.entropy, self._scripts)
         program = await library.open(record, wish.entry)
         if programs.is_pipeline(wish.entry):
-            return await self._planned(record, wish, job_id, submitter, program.archive)
+            return await self._planned(record, wish, job_id, by, program.archive)
         return Plan(programs.application_graph(record, wish, program.archive, program.script))
 
     async def find(self, job_id: JobId, submitter: str) -> JobSummary | None:
@@ -56,26 +65,25 @@ class JarRuns:
             raise ForbiddenError(message)
         return found
 
-    async def submit(
-        self, graph: JobGraph, job_id: JobId, submitter: Submitter, *, client: str, program_run: str
-    ) -> None:
+    async def submit(self, graph: JobGraph, job_id: JobId, by: RunBy, *, client: str, program_run: str) -> None:
         """Submit, durable on return. Idempotent for the same graph, and for the same request (`is_same_run`)."""
         offers = self._context.components.resource_manager.spark_offers()
-        name, namespace = submitter
-        verified = verify_graph(graph, job_id, offers, client=client, namespace=namespace)
-        request = replace(verified.request, submitter=name, program_run=program_run)
+        verified = verify_graph(graph, job_id, offers, client=client, namespace=by.namespace)
+        request = replace(verified.request, submitter=by.submitter, program_run=program_run)
+        request = replace(request, queue=by.queue, priority=by.priority)
+        await check_savepoint(verified.graph, request.job_id, self._context.dispatcher)
         await self._context.dispatcher.submit_verified(request, verified.graph)
 
     async def _planned(
-        self, record: JarRecord, wish: programs.RunWish, job_id: JobId, submitter: Submitter, archive: Artifact
+        self, record: JarRecord, wish: programs.RunWish, job_id: JobId, by: RunBy, archive: Artifact
     ) -> Plan:
         planning = programs.planning_id(record, wish, job_id)
         if await self._context.dispatcher.find_job(planning) is None:
             graph = programs.planning_graph(wish, archive)
             # Its id is a digest of the request.
-            await self.submit(graph, planning, submitter, client=CLIENT_OF_PLANS, program_run=planning)
-        summary = await self._end_of(planning, submitter[0])
-        if (summary.submitter, summary.namespace) != submitter:
+            await self.submit(graph, planning, by, client=CLIENT_OF_PLANS, program_run=planning)
+        summary = await self._end_of(planning, by.submitter)
+        if (summary.submitter, summary.namespace) != by[:2]:
             message = f"job {planning}, which would build the graph, is of somebody else: ask with another jobId"
             raise ConflictError(message)
         if not summary.status.is_globally_terminal:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from runtime.common.errors import ConflictError, ForbiddenError, InvalidInputError
 from runtime.common.ids import JobId, parse_job_id
+from runtime.common.shares import Submitter
 from runtime.gateways.dispatcher import is_same_run
 from runtime.highavailability.jars import StoredJar
 from runtime.highavailability.records import JarRecord
@@ -29,7 +30,7 @@ from runtime.rest.bodies.schema.applications import StartedApplication
 from runtime.rest.bodies.schema.common import Empty
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes, takes_file
-from runtime.rest.routes.jar_runs import JarRuns, with_entry
+from runtime.rest.routes.jar_runs import JarRuns, RunBy, with_entry
 from runtime.rest.uploads.library import Library, not_found
 from runtime.rest.uploads.multipart import FilePart
 from runtime.rest.uploads.programs import RunWish, run_of_content, run_of_id, split_args, with_configuration
@@ -91,7 +92,7 @@ def _add_runs(router: APIRouter, context: RestContext) -> None:
         asked = await _asked(request)
         job_id = _job_id(context, asked)
         wish = with_entry(record, _wish(request, asked))
-        made = await runs.graph(record, wish, job_id, _submitter(request, record))
+        made = await runs.graph(record, wish, job_id, _run_by(context, request, record, asked))
         body: schema.JarPlan = {"plan": plan_of_graph(job_id, made.graph)}
         if made.warnings:
             body["warnings"] = list(made.warnings)
@@ -160,10 +161,10 @@ async def _run(context: RestContext, runs: JarRuns, jar_id: str, request: Reques
             return job_id, ()
         message = f"job id {job_id} is taken by a job of another request: give another jobId, or none"
         raise ConflictError(message)
-    submitter = _submitter(request, record)
-    made = await runs.graph(record, wish, job_id, submitter)
+    by = _run_by(context, request, record, asked)
+    made = await runs.graph(record, wish, job_id, by)
     check_still_signed_in(request.scope)  # the plan may have taken long
-    await runs.submit(made.graph, job_id, submitter, client="jars", program_run=program_run)
+    await runs.submit(made.graph, job_id, by, client="jars", program_run=program_run)
     return job_id, made.warnings
 
 
@@ -193,10 +194,17 @@ async def _readable(context: RestContext, principal: Principal, jar_id: str) -> 
     return found.record
 
 
-def _submitter(request: Request, record: JarRecord) -> tuple[str, str]:
-    """The submitter and the namespace of a run."""
+def _run_by(context: RestContext, request: Request, record: JarRecord, asked: JarRunBody) -> RunBy:
+    """Whose run it is, and where it waits. Raises InvalidInputError and ForbiddenError for a queue that cannot be."""
     principal = principal_of(request)
-    return principal.submitter, check_namespace_of_submit(principal, record.namespace)
+    namespace = check_namespace_of_submit(principal, record.namespace)
+    submitter = Submitter(principal.submitter, namespace, principal.is_of_all)
+    unread = sorted({"queue", "priority"} & request.query_params.keys())
+    if unread:
+        message = f"{unread[0]}: name it in the body of the request, {{{unread[0]!r}: ...}}"
+        raise InvalidInputError(message)
+    queue = context.queues.queue_for(submitter, asked.queue or "")
+    return RunBy(submitter.name, namespace, queue, asked.priority or 0)
 
 
 async def _asked(request: Request) -> JarRunBody:

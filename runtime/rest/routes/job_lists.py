@@ -16,7 +16,7 @@ from runtime.rest.bodies.schema import jobs as schema
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers
 from runtime.rest.routes.changes import obscured
-from runtime.rest.routes.jobs import seen
+from runtime.rest.routes.jobs import seen, with_places
 from runtime.security.principals import Principal
 
 
@@ -34,7 +34,8 @@ def job_lists_router(context: RestContext) -> APIRouter:
     async def overview(request: Request, wanted: Annotated[OverviewQuery, Query()]) -> Response:
         """One line for each job. With the ETag of an answer in If-None-Match: 304 while no job has changed.
 
-        The duration of a job that runs grows without a change: it is the time since `start-time`.
+        The duration of a job that runs grows without a change: it is the time since `start-time`. The reasons of
+        the first 200 jobs that wait for their turn have their places in their queues.
         """
         principal = principal_of(request)
         etag = _etag(context, principal, request)
@@ -47,6 +48,7 @@ def job_lists_router(context: RestContext) -> APIRouter:
         if not selection.is_everything:
             page = select(jobs, selection, now)
             jobs, more = page.jobs, b"," + encoded({"total": page.total, "next": page.next})[1:-1]
+        jobs = with_places(context, jobs)
         return JsonAnswer(await rows.overview(jobs, now, len(everything), more), headers={"etag": etag})
 
     return router

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
 from runtime.common.errors import ConflictError, InvalidInputError, NotFoundError
 from runtime.common.ids import Incarnation, JobId, parse_job_id
+from runtime.common.shares import Submitter
 from runtime.common.states import JobStatus
+from runtime.common.waiting import WaitingKind
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.gateways.overview import DispatcherView
@@ -26,7 +29,7 @@ from runtime.rest.access.authorized_routes import (
 from runtime.rest.access.sign_in import check_still_signed_in, principal_of
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies import job_bodies
-from runtime.rest.bodies.job_rows import changed_jobs
+from runtime.rest.bodies.job_rows import SLICE_ROWS, changed_jobs
 from runtime.rest.bodies.request_bodies import ClientHeartbeat, MoveRequest, WaitRequest, parse_body
 from runtime.rest.bodies.schema import jobs as schema
 from runtime.rest.bodies.schema.common import Empty
@@ -34,6 +37,7 @@ from runtime.rest.bodies.schema.vertices import AttemptsOfJob
 from runtime.rest.bodies.vertex_bodies import attempts_of_job
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
+from runtime.rest.routes.seen_savepoints import check_savepoint
 from runtime.rest.routes.submission import Submission, read_submission
 from runtime.security.principals import Principal
 
@@ -44,6 +48,8 @@ _SOON_MILLIS = 10_000
 
 FLINK_PREFIX = "/v1/"
 """Flink's Java clients ask below it, and deserialize the failure of a job as a Java object. Others need not."""
+
+_BY_TURN = frozenset({WaitingKind.SLOTS.value, WaitingKind.QUEUE.value})
 
 Wait = Annotated[float, Query(ge=0, description="long poll: answer at the latest after this many seconds")]
 Since = Annotated[int, Query(ge=0, description="long poll: the last-modification already known")]
@@ -73,6 +79,27 @@ async def known_summary(context: RestContext, job_id: JobId) -> JobSummary:
         message = f"Job {job_id} not found"
         raise NotFoundError(message)
     return summary
+
+
+def is_by_turn(summary: JobSummary) -> bool:
+    """True if the job waits for its turn in its queue."""
+    return summary.pending_kind in _BY_TURN and not summary.status.is_globally_terminal
+
+
+def now_waiting(context: RestContext, summary: JobSummary) -> JobSummary:
+    """The summary of a job that waits for its turn, with the reason and its place in its queue at this moment."""
+    if not is_by_turn(summary):
+        return summary
+    waiting = context.components.resource_manager.waiting_of(summary.job_id)
+    return replace(summary, pending_reason=waiting.reason) if waiting else summary
+
+
+def with_places(context: RestContext, jobs: Iterable[JobSummary]) -> Sequence[JobSummary]:
+    """The reasons of this moment, of so many jobs that no other request waits for them."""
+    shown = list(jobs)
+    for number in islice((number for number, one in enumerate(shown) if is_by_turn(one)), SLICE_ROWS):
+        shown[number] = now_waiting(context, shown[number])
+    return shown
 
 
 async def wait_for_change(context: RestContext, job_id: JobId, *, wait: float, since: int, of: Principal) -> JobSummary:
@@ -129,9 +156,12 @@ def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
         set_object(request, submission.job_id)
         principal = principal_of(request)
         namespace = check_namespace_of_submit(principal, submission.namespace)
-        set_more(request, namespace=namespace)
+        submitter = Submitter(principal.submitter, namespace, principal.is_of_all)
+        queue = context.queues.queue_for(submitter, submission.queue, verified.team)
+        set_more(request, namespace=namespace, queue=queue)
         trace = context.new_trace(submission.job_id, request.headers.get("traceparent", ""))
-        submission = replace(submission, submitter=principal.submitter, namespace=namespace, trace=trace)
+        submission = replace(submission, submitter=submitter.name, namespace=namespace, trace=trace, queue=queue)
+        await check_savepoint(verified.graph, submission.job_id, context.dispatcher)
         response = await context.dispatcher.submit_verified(submission, verified.graph)
         url = f"/jobs/{submission.job_id}"
         answer: schema.Submitted = {
@@ -147,7 +177,8 @@ def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
 
         `known` says of each job the last modification that is known, so nothing is missed. With `ids` and one `since`
         for all, changes may be missed while a job runs, because owners have clocks of their own; an end never is.
-        A poll with a `name` ends an earlier one of that name.
+        A poll with a `name` ends an earlier one of that name. The reasons of the first 200 jobs that wait for their
+        turn have their places in their queues.
         """
         asked = parse_body(WaitRequest, await request.body())
         dispatcher = context.dispatcher
@@ -163,7 +194,8 @@ def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
         news |= hidden
         found = _seen_of(context, request, await dispatcher.find_jobs(sorted(news)))
         now = context.clock.epoch_millis()
-        return JsonAnswer(await changed_jobs(list(found.values()), sorted(news - found.keys()), now))
+        shown = with_places(context, found.values())
+        return JsonAnswer(await changed_jobs(shown, sorted(news - found.keys()), now))
 
 
 def _add_one_job(router: APIRouter, context: RestContext) -> None:
@@ -175,7 +207,10 @@ def _add_one_job(router: APIRouter, context: RestContext) -> None:
         graph = await archived_graph(context, job)
         owner = context.dispatcher.job_owner(job)
         now = context.clock.epoch_millis()
-        body = job_bodies.job_details(graph, owner, summary, now)
+        shown = now_waiting(context, summary)
+        body = job_bodies.job_details(graph, owner, shown, now)
+        if shown is not summary:
+            body["pending-reason"] = shown.pending_reason
         if context.history is not None:
             body["cluster"] = context.history.cluster(job)
         return JsonAnswer(body)
@@ -231,7 +266,7 @@ def _add_parts(router: APIRouter, context: RestContext) -> None:
         body: schema.JobState = {
             "status": summary.status.value,
             "last-modification": summary.last_modification_millis,
-            "pending-reason": summary.pending_reason,
+            "pending-reason": now_waiting(context, summary).pending_reason,
             "is-own": summary.submitter == principal.submitter,
         }
         return JsonAnswer(body)

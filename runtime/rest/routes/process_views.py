@@ -112,6 +112,7 @@ def process_router(context: RestContext) -> APIRouter:
     _add_views(router, "/jobmanager", job_manager)
     _add_environment(router, "/jobmanager", job_manager)
     _add_views(router, "/taskmanagers/{task_manager_id}", task_manager)
+    _add_environment(router, "/taskmanagers/{task_manager_id}", task_manager)
     _add_views(router, "/jobmasters/{job_master_id}", job_master)
     _add_environment(router, "/jobmasters/{job_master_id}", job_master)
     add_log_level(router, context)

@@ -7,8 +7,8 @@ the number of its values, because a few megabytes of brackets cost more than any
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -17,9 +17,10 @@ from pydantic_core import PydanticCustomError
 from runtime.aio.blocking import BlockingIo
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import parse_job_id
+from runtime.common.shares import PRIORITY_MAX, PRIORITY_MIN
 from runtime.common.spark_environments import SparkOffer, refused_static_conf
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
-from runtime.config.job_configuration import job_configuration_problems, script_configuration_problems
+from runtime.config.job_configuration import job_configuration_problems
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.limits import GRAPH_BYTES_MAX
@@ -50,6 +51,15 @@ class SubmitOptions(BaseModel):
     namespace: Annotated[
         str, Field(max_length=63, description="namespace of the job; default: that of the principal")
     ] = ""
+    queue: Annotated[
+        str, Field(max_length=127, description="queue of the job; default: that of its team, of its submitter, default")
+    ] = ""
+    team: Annotated[
+        str, Field(max_length=127, description="its queue where none is named and the principal may use that one")
+    ] = ""
+    priority: Annotated[
+        int, Field(ge=PRIORITY_MIN, le=PRIORITY_MAX, description="in its queue; the highest is served first")
+    ] = 0
 
 
 class Submission(BaseModel):
@@ -71,6 +81,7 @@ class VerifiedSubmit:
 
     request: SubmitJobRequest
     graph: JobGraph
+    team: str = ""
 
 
 async def read_submission(body: bytes, offers: Sequence[SparkOffer]) -> VerifiedSubmit:
@@ -89,16 +100,19 @@ def parse_submission(body: bytes, offers: Sequence[SparkOffer]) -> VerifiedSubmi
             raise InvalidInputError(version) from error
         raise
     options = submission.options
-    return verify_graph(
+    verified = verify_graph(
         submission.job_graph, submission.job_id, offers, client=options.client, namespace=options.namespace
     )
+    request = replace(verified.request, queue=options.queue, priority=options.priority)
+    return VerifiedSubmit(request, verified.graph, options.team)
 
 
 def verify_graph(
     graph: JobGraph, job_id: str, offers: Sequence[SparkOffer], *, client: str, namespace: str
 ) -> VerifiedSubmit:
     """Check a graph whose form is known. Raises InvalidInputError with the problems (400)."""
-    problems = (*_graph_problems(graph), *_refused_conf(graph, offers), *_configuration_problems(graph))
+    of_configuration = job_configuration_problems(graph.configuration)
+    problems = (*_graph_problems(graph), *_refused_conf(graph, offers), *of_configuration)
     canonical = b"" if problems else graph.canonical_json()
     if len(canonical) > GRAPH_BYTES_MAX:
         problems = (f"job_graph: it has {len(canonical)} bytes, the limit is {GRAPH_BYTES_MAX}",)
@@ -112,12 +126,6 @@ def verify_graph(
         namespace=namespace,
     )
     return VerifiedSubmit(request, graph)
-
-
-def _configuration_problems(graph: JobGraph) -> Iterator[str]:
-    yield from job_configuration_problems(graph.configuration)
-    if any(vertex.is_streaming_script for vertex in graph.vertices):
-        yield from script_configuration_problems(graph.configuration)
 
 
 def _refused_conf(graph: JobGraph, offers: Sequence[SparkOffer]) -> list[str]:

@@ -69,7 +69,7 @@ class Library:
             message = f"{name} is empty"
             raise InvalidInputError(message)
         record = JarRecord(
-            jar_id=f"{self._entropy.hex_id()}_{name}",
+            jar_id=programs.new_id(self._entropy.hex_id(), namespace=namespace, name=name, sha256=key.sha256),
             name=name,
             key=str(key),
             size_bytes=size,

@@ -42,6 +42,7 @@ ENTRIES_BYTES_MAX = 4096
 """Of one program, as they stand in its record: each list of programs has them all."""
 NAME_BYTES_MAX = 128
 WARNINGS_MAX, WARNING_LENGTH_MAX = 20, 500
+_RANDOM = 16
 PLANNER = "airflow_flinklike.api.planning:plan"
 
 SCRIPT, JAR = ".py", ".jar"
@@ -190,9 +191,18 @@ def planning_id(record: JarRecord, wish: RunWish, job_id: JobId) -> JobId:
     return JobId(_digest([*_content(record), wish.entry, wish.args, wish.parallelism, job_id]))
 
 
+def new_id(random: str, *, namespace: str, name: str, sha256: str) -> str:
+    """The id of an upload: random digits, digits that all uploads of the same bytes have, and the name."""
+    same = _digest(["id", namespace, name, sha256])
+    return f"{random[:_RANDOM]}{same[: 32 - _RANDOM]}_{name}"
+
+
 def run_of_id(jar_id: str, wish: RunWish) -> str:
-    """The request as it is known without the program, which may be deleted: a part of `program_run` (R54)."""
-    return _digest(["id", jar_id, *_asked(wish)])
+    """The request as it is known without the program, which may be deleted: a part of `program_run` (R54).
+
+    By its id, and by what its id has of the bytes.
+    """
+    return f"{_digest(['id', jar_id, *_asked(wish)])}/{_digest(['upload', jar_id[_RANDOM:], *_asked(wish)])}"
 
 
 def run_of_content(record: JarRecord, wish: RunWish) -> str:

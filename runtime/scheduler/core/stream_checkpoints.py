@@ -31,7 +31,9 @@ from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.checkpoints import QueryPosition
 from runtime.gateways.job_master import (
+    CheckpointAnswer,
     CheckpointAnswered,
+    EndedQuery,
     EndSavepoint,
     FinishSavepoint,
     HeldAttempt,
@@ -41,17 +43,20 @@ from runtime.gateways.job_master import (
 )
 from runtime.gateways.operations import OperationKind, OperationState, StreamOperation, TriggerOperation
 from runtime.gateways.task import TaskProgress
+from runtime.jobgraph.streams import StreamSinkSpec
 from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.effects import AnswerOperation, ScheduleRestart, WriteCheckpoint, WriteOperation
 from runtime.scheduler.core.job_context import JobContext
 from runtime.scheduler.core.job_events import BatchCommitted
+from runtime.scheduler.core.slots.deployment import splits_of
 
 NO_QUERIES = "the job has no streaming query: there is no state of which a checkpoint or savepoint could be made"
 
-OF_A_SCRIPT = (
-    "the queries of this job are started by its script, and no checkpoint or savepoint is made of them: cancel the "
-    "job, and have the next one go on from the directories of its queries (checkpointLocation, or a checkpoint_name)"
+NO_DRAIN = (
+    "the queries of this job are started by its script, which alone knows how to start them again to read what is "
+    "there: stop the job without drain"
 )
+NOT_STARTED = "The script has started no query yet whose state the cluster keeps."
 
 
 class StreamCheckpoints:
@@ -71,12 +76,12 @@ class StreamCheckpoints:
         self._graph: ExecutionGraph = context.graph
         self._coordinator: CheckpointCoordinator | None = None
         self._operations: StreamOperations | None = None
-        if any(vertex.vertex.stream_sink is not None for vertex in self._graph.vertices.values()):
+        if any(vertex.vertex.runs_queries for vertex in self._graph.vertices.values()):
             taken = max((one.checkpoint_id for one in operations), default=0)
             self._coordinator = CheckpointCoordinator(
-                context.checkpointing, context.at.monotonic, completed=completed, taken=taken
+                context.checkpointing, context.at.monotonic, completed=completed, taken=taken, named=self._named
             )
-            self._operations = StreamOperations(self._graph.job_id, self._coordinator, operations)
+            self._operations = StreamOperations(self._graph.job_id, self._coordinator, operations, named=self._named)
             self._graph.finishes_queries = self._operations.is_stopped
             for one in operations:
                 self._count_savepoint(one, above=self._coordinator.statistics.completed_count)
@@ -111,8 +116,8 @@ class StreamCheckpoints:
             return
         for progress in progresses:
             execution = self._graph.execution(progress.attempt_id)
-            if execution is None or not self._is_query(execution):
-                continue
+            if execution is None or self._graph.vertex_of(execution).vertex.stream_sink is None:
+                continue  # of a script's queries the directories alone tell it
             for stream in progress.streams:
                 if stream.committed_batch is not None:
                     index = progress.attempt_id.subtask_index
@@ -135,23 +140,34 @@ class StreamCheckpoints:
             execution = self._graph.execution(answer.attempt_id)
             if execution is None or execution.state is not ExecutionState.RUNNING:
                 continue
-            if (told := answer.position) is None:
-                self._coordinator.declined(message.checkpoint_id, answer.attempt_id, answer.declined, millis)
-                continue
             sink = self._graph.vertex_of(execution).vertex.stream_sink
-            assert sink is not None, answer.attempt_id
-            position = QueryPosition(
-                answer.attempt_id.vertex_id,
-                answer.attempt_id.subtask_index,
-                sink.uid,
-                told.query_id,
-                told.batch_id,
-                told.state_rows,
-                told.state_bytes,
-                millis,
+            if answer.declined or (sink is not None and answer.position is None):
+                self._coordinator.declined(message.checkpoint_id, answer.attempt_id, answer.declined, millis)
+            elif sink is None and not answer.queries:
+                self._coordinator.not_begun(message.checkpoint_id, answer.attempt_id, NOT_STARTED, millis)
+            else:
+                self._acknowledged(message.checkpoint_id, answer, sink)
+
+    def _acknowledged(self, checkpoint_id: int, answer: CheckpointAnswer, sink: StreamSinkSpec | None) -> None:
+        vertex_id, index = answer.attempt_id.vertex_id, answer.attempt_id.subtask_index
+        told = answer.queries if answer.position is None else (answer.position,)
+        positions = [
+            QueryPosition(
+                vertex_id,
+                index,
+                one.name if sink is None else sink.uid,
+                one.query_id,
+                one.batch_id,
+                one.state_rows,
+                one.state_bytes,
+                self._context.at.millis,
             )
-            self._committed(position.vertex_id, position.subtask_index, position.batch_id)
-            self._coordinator.acknowledged(message.checkpoint_id, answer.attempt_id, position)
+            for one in told
+        ]
+        if sink is not None:
+            self._committed(vertex_id, index, positions[0].batch_id)
+        assert self._coordinator is not None, checkpoint_id
+        self._coordinator.acknowledged(checkpoint_id, answer.attempt_id, *positions)
 
     def disconnected(self, incarnation: Incarnation) -> None:
         """The stream to a TaskManager has ended, and what was said on it of a checkpoint may be lost."""
@@ -207,7 +223,7 @@ class StreamCheckpoints:
         running = [
             execution.timestamps[ExecutionState.RUNNING]
             for vertex in self._graph.vertices.values()
-            if vertex.vertex.stream_sink is not None
+            if vertex.vertex.runs_queries
             for execution in vertex.executions
             if ExecutionState.RUNNING in execution.timestamps
         ]
@@ -222,7 +238,8 @@ class StreamCheckpoints:
 
     def operation_wanted(self, wanted: TriggerOperation) -> None:
         """A client wants one. It is answered at once if it is known or refused, else when its record is durable."""
-        refusal = self._no_queries() if self._operations is None else self._operations.refusal(wanted)
+        refusal = NO_QUERIES if self._operations is None else self._operations.refusal(wanted)
+        refusal = refusal or self._of_a_script(wanted)
         if self._operations is None or refusal:
             self._context.effects.append(AnswerOperation(wanted.trigger_id, None, refusal))
         elif (known := self._operations.known(wanted.trigger_id)) is not None:
@@ -230,9 +247,9 @@ class StreamCheckpoints:
         else:
             self._order(self._operations.want(wanted, self._context.at.millis))
 
-    def _no_queries(self) -> str:
+    def _of_a_script(self, wanted: TriggerOperation) -> str:
         is_script = any(vertex.vertex.is_streaming_script for vertex in self._graph.vertices.values())
-        return OF_A_SCRIPT if is_script else NO_QUERIES
+        return NO_DRAIN if is_script and wanted.drains else ""
 
     def operation_written(self, operation: StreamOperation, dropped: Sequence[str]) -> None:
         """The record of an operation is durable."""
@@ -256,10 +273,12 @@ class StreamCheckpoints:
         if self._operations is None:
             return
         if isinstance(message, SavepointFinished):
-            self._operations.finished(message.operation, message.failure, self._context.at.millis)
+            at, size_bytes = self._context.at.millis, message.size_bytes
+            self._operations.finished(message.operation, message.failure, at, size_bytes=size_bytes)
             return
         for answer in message.answers:
-            self._operations.answered(message.operation, answer.attempt_id, answer.declined)
+            count = max(1, len(answer.queries))
+            self._operations.answered(message.operation, answer.attempt_id, answer.declined, count)
 
     def found_held(self, attempts: Sequence[HeldAttempt]) -> None:
         """A census names them: what is held here for an operation that is over waits for a word."""
@@ -270,14 +289,14 @@ class StreamCheckpoints:
         assert self._operations is not None
         assert self._coordinator is not None
         at = self._context.at
-        self._order(self._operations.advance(at.monotonic, at.millis, self._queries()))
+        self._order(self._operations.advance(at.monotonic, at.millis, self._queries(), self._ended()))
         self._coordinator.pause(is_paused=self._operations.holds, millis=at.millis)
 
     def _order(self, orders: Sequence[OperationOrder]) -> None:
         for order in orders:
             match order:
-                case CopyQueries(operation, attempts):
-                    self._copy(operation, attempts)
+                case CopyQueries(operation, attempts, ended):
+                    self._copy(operation, attempts, ended)
                 case FinishCopies(operation, attempt_id, queries):
                     self._finish(operation, attempt_id, queries)
                 case EndOperation(operation, attempts):
@@ -289,15 +308,36 @@ class StreamCheckpoints:
                 case _:
                     assert_never(order)
 
-    def _copy(self, operation: StreamOperation, attempts: Sequence[ExecutionAttemptId]) -> None:
+    def _copy(
+        self,
+        operation: StreamOperation,
+        attempts: Sequence[ExecutionAttemptId],
+        ended: Sequence[ExecutionAttemptId],
+    ) -> None:
+        """What has ended is copied where the first of those runs that have not: all TaskManagers reach all of it."""
         job_id, epoch, part = self._graph.job_id, self._graph.epoch, part_of(operation.directory)
         holds = operation.kind is OperationKind.STOP
         for incarnation, asked in self._by_place(attempts).items():
+            also = tuple(map(self._ended_query, ended)) if attempts[0] in asked else ()
             self._context.outbox.to(incarnation).savepoints.append(
                 TriggerSavepoint(
-                    job_id, epoch, operation.trigger_id, part, tuple(asked), holds=holds, drains=operation.drains
+                    job_id,
+                    epoch,
+                    operation.trigger_id,
+                    part,
+                    tuple(asked),
+                    holds=holds,
+                    drains=operation.drains,
+                    ended=also,
                 )
             )
+
+    def _ended_query(self, attempt_id: ExecutionAttemptId) -> EndedQuery:
+        vertex, index = self._graph.vertices[attempt_id.vertex_id], attempt_id.subtask_index
+        sink = vertex.vertex.stream_sink
+        assert sink is not None, attempt_id
+        committed = vertex.committed.get(index, NO_BATCH)
+        return EndedQuery(attempt_id, sink.uid, vertex.parallelism, splits_of(vertex.vertex, index), committed)
 
     def _finish(self, operation: StreamOperation, attempt_id: ExecutionAttemptId, queries: int) -> None:
         for incarnation in self._by_place([attempt_id]):
@@ -332,10 +372,27 @@ class StreamCheckpoints:
         return {
             execution.attempt_id: execution.state is ExecutionState.RUNNING
             for vertex in self._graph.vertices.values()
-            if vertex.vertex.stream_sink is not None
+            if vertex.vertex.runs_queries
             for execution in vertex.executions
             if execution.state is not ExecutionState.FINISHED
         }
+
+    def _ended(self) -> list[ExecutionAttemptId]:
+        """Attempts of queries that have finished."""
+        return [
+            execution.attempt_id
+            for vertex in self._graph.vertices.values()
+            if vertex.vertex.stream_sink is not None
+            for execution in vertex.executions
+            if execution.state is ExecutionState.FINISHED
+        ]
+
+    def _named(self, attempt_id: ExecutionAttemptId) -> str:
+        """The query of an attempt, as its users know it."""
+        vertex = self._graph.vertices[attempt_id.vertex_id]
+        sink = vertex.vertex.stream_sink
+        name = vertex.vertex.name if sink is None else sink.uid
+        return f"query {name!r}, subtask {attempt_id.subtask_index} of {vertex.parallelism}"
 
     def _by_place(self, attempts: Sequence[ExecutionAttemptId]) -> dict[Incarnation, list[ExecutionAttemptId]]:
         found: dict[Incarnation, list[ExecutionAttemptId]] = {}
@@ -346,7 +403,7 @@ class StreamCheckpoints:
         return found
 
     def _is_query(self, execution: Execution) -> bool:
-        return self._graph.vertex_of(execution).vertex.stream_sink is not None
+        return self._graph.vertex_of(execution).vertex.runs_queries
 
     def check_invariants(self) -> None:
         """Raises AssertionError when the coordinator contradicts itself."""

@@ -34,6 +34,9 @@ STORAGE_SCHEMES = _HADOOP_SCHEMES | _OBJECT_SCHEMES | {"ocilake", "tos", "tosfs"
 """Where root moves files for a task: by their drivers no file of this host is reached."""
 _HADOOP_HOST = re.compile(r"(?:[\w.-]+@)?(?!default[:/])[\w-][\w.-]*(?::[0-9]+)?/", re.ASCII | re.IGNORECASE)
 _OPEN_GATE = 0o751
+_APPENDED_BY_GROUP = 0o620
+PRINTED = frozenset({"stdout", "stderr"})
+"""The logs of an attempt that Spark writes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,15 @@ def open_to_spark(user: TaskUser) -> None:
     """The job has touched Spark: from now on the JVM reaches all files with the job's second group. Idempotent."""
     with contextlib.suppress(FileNotFoundError):  # the job has left
         os.chmod(user.directory, _OPEN_GATE)  # noqa: PTH101 - pathlib would have a path made for each attempt
+
+
+def let_spark_append(log_directory: str) -> None:
+    """The calling task has touched Spark: from now on the JVM may append to what the task prints, and reads none of it.
+
+    Raises OSError.
+    """
+    for stream in PRINTED:
+        Path(log_directory, stream).chmod(_APPENDED_BY_GROUP)
 
 
 def is_open_to_spark(user: TaskUser) -> bool:

@@ -45,6 +45,8 @@ class Deployments:
         if refusal.message:  # R14, or a drain that the owner has not heard of
             return [self._stopping.refuse(task.attempt_id, refusal)]
         slot = self._slots.held(job.job_id, task.allocation_id)
+        if slot is not None and slot.asked_back:  # the owner has not heard of it
+            return [self._stopping.refuse(task.attempt_id, StopReason.preempted(slot.asked_back))]
         failure = ""
         if job.information is None:
             failure = f"job {job.job_id} was not registered on this TaskManager before its first deployment"

@@ -31,7 +31,14 @@ from runtime.gateways.job_master import (
     TriggerCheckpoint,
     TriggerSavepoint,
 )
-from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotsFreed
+from runtime.gateways.resource_manager import (
+    JobsEnded,
+    PreemptionRefused,
+    PreemptSlots,
+    RequestSlot,
+    SlotRequestRefused,
+    SlotsFreed,
+)
 from runtime.gateways.task import (
     FailureInfo,
     JobInformation,
@@ -245,6 +252,7 @@ class Released:
 
 Event = (
     RequestSlot
+    | PreemptSlots
     | JobsEnded
     | OwnerSpoke
     | CensusRequested
@@ -308,9 +316,9 @@ class SendProgress:
 
 @dataclass(frozen=True, slots=True)
 class TellResourceManager:
-    """Send a message to the ResourceManager if one is registered with; the next slot report says the same."""
+    """Send a message to the ResourceManager if one is registered with: the next report says the same, or it asks."""
 
-    message: SlotsFreed | SlotRequestRefused
+    message: SlotsFreed | SlotRequestRefused | PreemptionRefused
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ class StopReason:
         """The TaskManager is being emptied."""
         return cls("TaskManagerDrained", message)
 
+    @classmethod
+    def preempted(cls, message: str) -> StopReason:
+        """Its slot is for another queue (R64)."""
+        return cls("SlotPreempted", message)
+
 
 @dataclass(frozen=True, slots=True)
 class PendingFence:

@@ -40,7 +40,17 @@ SLOT_TRANSITIONS = TransitionTable(
 class TaskSlot:
     """One slot. Changed by its table only."""
 
-    __slots__ = ("allocation_id", "index", "job_id", "machine", "profile", "running", "runs_exclusive", "waiting")
+    __slots__ = (
+        "allocation_id",
+        "asked_back",
+        "index",
+        "job_id",
+        "machine",
+        "profile",
+        "running",
+        "runs_exclusive",
+        "waiting",
+    )
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -51,6 +61,8 @@ class TaskSlot:
         self.running: ExecutionAttemptId | None = None
         self.runs_exclusive = False
         self.waiting: deque[TaskDeploymentDescriptor] = deque()
+        self.asked_back = ""
+        """Why its job gets nothing more begun here and is to free it, "" when all is as usual."""
 
     @property
     def state(self) -> SlotState:
@@ -132,6 +144,7 @@ class TaskSlotTable:
         if len(self._freed) > FREED_ALLOCATIONS_REMEMBERED_MAX:
             self._freed.popitem(last=False)
         slot.allocation_id = slot.job_id = None
+        slot.asked_back = ""
         return allocation_id
 
     def enqueue(self, slot: TaskSlot, task: TaskDeploymentDescriptor) -> bool:

@@ -23,12 +23,17 @@ from runtime.gateways.job_master import (
     FreeSlots,
     RegisterJob,
     ReleasePartitions,
-    SlotsDraining,
     SlotsLost,
     TriggerCheckpoint,
     TriggerSavepoint,
 )
-from runtime.gateways.resource_manager import JobsEnded, RequestSlot, SlotRequestRefused, SlotStatus
+from runtime.gateways.resource_manager import (
+    JobsEnded,
+    PreemptSlots,
+    RequestSlot,
+    SlotRequestRefused,
+    SlotStatus,
+)
 from runtime.gateways.task import TaskExecutionReport
 from runtime.taskexecutor.core.absence import OwnerAbsence
 from runtime.taskexecutor.core.deployments import Deployments
@@ -76,6 +81,7 @@ from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlotTable
 from runtime.taskexecutor.core.stopping import Stopping
 from runtime.taskexecutor.core.tenancy import Tenancy
+from runtime.taskexecutor.core.withdrawn_slots import WithdrawnSlots
 
 _LETS_GO = (AnswerSlotOffers, CancelTasks, AcknowledgeReports, FreeSlots, ReleasePartitions, EndJob)
 """What is done already where the job is over: the leader's word of its end may overtake its owner's last ones."""
@@ -102,18 +108,17 @@ class TaskExecutorCore:
         self.moves = Moves(self.isolation)
         self.tenancy = Tenancy(self.slots, self.jobs, self.moves, is_enforced=has_tenants)
         self.stopping = Stopping(self.slots, self.ledger, self.isolation, self.moves)
-        self.drain = ""
-        """Why no slot is given away and nothing is begun, "" when all is as usual."""
         self._absence = OwnerAbsence(owner_timeout)
         self._owners = OwnerLinks(task_manager_id, self.slots, self.ledger, self.moves)
+        self.withdrawn = WithdrawnSlots(self.slots, self.jobs, self._owners, self.stopping)
         self._deployments = Deployments(self.slots, self.ledger, self.jobs, self.isolation, self.stopping, self.tenancy)
 
     def handle(self, event: Event) -> list[Effect]:
         """Apply one event."""
         effects: list[Effect]
         match event:
-            case RequestSlot():
-                effects = self._on_request_slot(event)
+            case RequestSlot() | PreemptSlots():
+                effects = self._on_leader(event)
             case OwnerSpoke(owner, message):
                 effects = self._on_owner_message(owner, message)
             case CensusRequested():
@@ -200,12 +205,17 @@ class TaskExecutorCore:
 
     # --- slots ----------------------------------------------------------------------------------------------
 
+    def _on_leader(self, order: RequestSlot | PreemptSlots) -> list[Effect]:
+        return self._on_request_slot(order) if isinstance(order, RequestSlot) else self.withdrawn.preempt(order)
+
     def _on_request_slot(self, request: RequestSlot) -> list[Effect]:
         refusal = self._slot_refusal(request)
         other_tenant = "" if refusal else self.tenancy.refusal(request.namespace)
         if refusal or other_tenant:
             slot = self.slots.slot(request.slot_index)
-            is_free = slot is not None and slot.state is SlotState.FREE and not self.drain and not other_tenant
+            is_free = (
+                slot is not None and slot.state is SlotState.FREE and not self.withdrawn.drain and not other_tenant
+            )
             refused = SlotRequestRefused(request.allocation_id, request.slot_index, refusal or other_tenant, is_free)
             return [TellResourceManager(refused), *self.tenancy.orders()]
         location = JobMasterLocation(request.job_master_incarnation, request.job_master_address)
@@ -225,8 +235,8 @@ class TaskExecutorCore:
 
     def _slot_refusal(self, request: RequestSlot) -> str:
         stale = self.jobs.refusal(request.job_id, request.epoch)  # R1, R7
-        if stale or self.drain:
-            return stale or self.drain
+        if stale or self.withdrawn.drain:
+            return stale or self.withdrawn.drain
         slot = self.slots.slot(request.slot_index)
         if slot is None:
             return f"there is no slot {request.slot_index} on this TaskManager"
@@ -296,7 +306,7 @@ class TaskExecutorCore:
             case OwnersAwaited(seconds):
                 return self._on_owners_awaited(seconds)
             case DrainChanged() | Released():
-                return self._on_drain(event)
+                return self.withdrawn.drained(event)
             case _:
                 assert_never(event)
 
@@ -314,21 +324,6 @@ class TaskExecutorCore:
                 effects += self._deployments.release(slot, reports=True)
             self._leave_if_empty(job)
         return effects
-
-    def _on_drain(self, event: DrainChanged | Released) -> list[Effect]:
-        if isinstance(event, Released):
-            return self.stopping.running(self.slots, StopReason.drained(event.reason), event.is_for)
-        self.drain = event.reason
-        return [effect for job in self.jobs if not job.is_ending for effect in self._close_slots(job)]
-
-    def _close_slots(self, job: Job) -> list[Effect]:
-        """While this TaskManager drains the job's slots take nothing more, and what waits in them runs elsewhere."""
-        slots = [slot for slot in self.slots.of_job(job.job_id) if slot.state is not SlotState.RELEASING]
-        allocations = tuple(slot.allocation_id for slot in slots if slot.allocation_id is not None)
-        if not self.drain or not allocations:
-            return []
-        told = self._owners.tell(job, SlotsDraining(job.job_id, job.epoch, allocations, self.drain))
-        return told + self.stopping.waiting(slots, StopReason.drained(self.drain))
 
     # --- what owners say ------------------------------------------------------------------------------------
 
@@ -352,7 +347,7 @@ class TaskExecutorCore:
             case DeployTasks():
                 named = (job_id, epoch, message.fence_revision)
                 fenced = self.isolation.refusal(*named) or self.isolation.unread(*named)
-                reason = StopReason.isolated(fenced) if fenced else StopReason.drained(self.drain)
+                reason = StopReason.isolated(fenced) if fenced else StopReason.drained(self.withdrawn.drain)
                 effects = [effect for task in message.tasks for effect in self._deployments.deploy(job, task, reason)]
             case CancelTasks():
                 effects = [
@@ -473,7 +468,7 @@ class TaskExecutorCore:
     def _resume(self, job: Job) -> list[Effect]:
         """Tell an owner that is new, or has a new stream, everything that it may not have heard (R6, R10, R11)."""
         allocated = [slot for slot in self.slots.of_job(job.job_id) if slot.state is SlotState.ALLOCATED]
-        effects = self._owners.census(job) + self._owners.offer(job, allocated) + self._close_slots(job)
+        effects = self._owners.census(job) + self._owners.offer(job, allocated) + self.withdrawn.tell(job)
         return effects + self._owners.pending_reports(job) + self._owners.kept_progress(job)
 
     def _end_job(self, job_id: JobId, *, is_over: bool, keeps_outputs: bool = False) -> list[Effect]:

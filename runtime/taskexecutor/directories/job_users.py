@@ -25,10 +25,9 @@ from pathlib import Path
 
 from runtime.common.errors import PermanentError, RetryableError
 from runtime.common.ids import JobId
-from runtime.gateways.task_executor import LogStream
 from runtime.taskexecutor.attempt_logs.log_files import STREAMS
 from runtime.taskexecutor.containment.command_as_user import command_as
-from runtime.taskexecutor.containment.users import HOME, SlotUsers, TaskUser
+from runtime.taskexecutor.containment.users import HOME, PRINTED, SlotUsers, TaskUser
 from runtime.taskexecutor.directories.job_directory import JobDirectory
 from runtime.taskexecutor.spark.account import SparkAccount
 
@@ -41,8 +40,6 @@ _TABLES = "tables"
 _LEAVE_PAUSE = 0.1
 _LEAVE_LOOKS = 100
 _TRAVERSABLE = 0o711
-_PRINTED = frozenset({LogStream.STDOUT.value, LogStream.STDERR.value})
-_APPENDED_BY_SPARK = 0o620
 _CHECK_TIMEOUT = 60.0
 _OWN_ACCOUNT = "give each one an account of its own, which nothing else uses (taskmanager.spark.user)"
 _CHECK = (
@@ -244,16 +241,15 @@ class JobUsers:
     def open_logs(self, user: TaskUser, directory: Path) -> None:
         """The files are the task's, the directory is not: it cannot put links to others' files into their place.
 
-        Spark appends to its output, and reads nothing of it (R22).
+        Spark may append to its output as soon as the task lets it (`let_spark_append`), and reads nothing of it (R22).
         """
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(_TRAVERSABLE)
         work_gid = self._users.work_gid_of(user.gid)
         for stream in STREAMS:
             descriptor = os.open(directory / stream, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            is_shared = stream in _PRINTED and work_gid != user.gid
-            os.fchown(descriptor, user.uid, work_gid if is_shared else user.gid)
-            os.fchmod(descriptor, _APPENDED_BY_SPARK if is_shared else 0o600)
+            os.fchown(descriptor, user.uid, work_gid if stream in PRINTED else user.gid)
+            os.fchmod(descriptor, 0o600)
             os.close(descriptor)
 
     def close_logs(self, directory: Path) -> None:

@@ -87,6 +87,8 @@ class AttachedSpark:
 
         self.session = session
         self._slot = _planted(context, gateway.PLANTED_SLOT)
+        self.script_queries = _planted(context, gateway.PLANTED_SCRIPTS)
+        """Those that a script starts (`jvm/ScriptQueries.java`)."""
         self._spark = spark
         self._context = context
         self._binding: JobBinding | None = None
@@ -96,6 +98,8 @@ class AttachedSpark:
         self._activating = threading.RLock()
         self._plain_environment = dict(context.environment)
         self._tasks_looked_at = 0
+        self.warehouse = ""
+        """Where tables of the bound job lie, once it has touched Spark."""
         self.threads: tuple[threading.Thread, ...] = ()
 
     @property
@@ -121,6 +125,7 @@ class AttachedSpark:
         self._binding = binding
         self._judge = None
         self._is_active = self._has_asked = False
+        self.warehouse = ""
         self._context.environment = dict(self._plain_environment)
         if binding.shares_files:
             shared_files.share_temporary_files()
@@ -153,6 +158,7 @@ class AttachedSpark:
         if not warehouse:
             self._is_active = False
             raise SparkUnavailableError(_CHANGED)
+        self.warehouse = warehouse
         self._context._conf.set(WAREHOUSE, warehouse)  # noqa: SLF001 - as below
         self._note_name(name)
         self._apply_conf_of_job(binding.spark_conf)
@@ -255,8 +261,9 @@ class AttachedSpark:
 
         None of them ends a query of its id that runs, as Spark has it: it is refused (R59).
         """
-        self._slot.followStreams()
-        (session or self.spark).conf.set(_STOPS_ACTIVE_RUN, "false")
+        followed = session or self.spark
+        self._slot.followStreams(followed._jsparkSession)  # noqa: SLF001 - it has no other name
+        followed.conf.set(_STOPS_ACTIVE_RUN, "false")
 
     def committed_batch(self, directory: str) -> int:
         """The last batch that is committed in the directory of a query, -1 for none."""

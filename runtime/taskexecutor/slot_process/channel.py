@@ -83,6 +83,20 @@ class Channel:
                 self._read()
         return None
 
+    def take_if_there(self, kind: FrameKind) -> Frame | None:
+        """The next frame of this kind that has arrived, None for none. Never waits."""
+        if not self._read_lock.acquire(blocking=False):
+            return None
+        try:
+            while not self._is_ended and select.select([self._sock], [], [], 0)[0]:
+                self._read()
+            found = next((frame for frame in self._frames if frame.kind is kind), None)
+            if found is not None:
+                self._frames.remove(found)
+            return found
+        finally:
+            self._read_lock.release()
+
     @property
     def is_cancelled(self) -> bool:
         """True once the running task is being cancelled. Never waits."""

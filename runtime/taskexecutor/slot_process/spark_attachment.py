@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from runtime.taskexecutor.containment.users import is_open_to_spark
+from runtime.taskexecutor.containment.users import is_open_to_spark, let_spark_append
 from runtime.taskexecutor.slot_process.causes import SparkUnavailableError
 from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.static_conf import StaticConfPolicy
@@ -75,6 +75,11 @@ class SparkAttachment:
         """
         return self._attached.threads if self._attached is not None else ()
 
+    @property
+    def warehouse(self) -> str:
+        """Where tables of the attempt lie; "" where it has not used Spark."""
+        return self._attached.warehouse if self._attached is not None else ""
+
     def callback_threads(self) -> Sequence[threading.Thread]:
         """By which the JVM can call Python as long as this process lives, since a task has asked for that."""
         return self._attached.callback_threads() if self._attached is not None else ()
@@ -111,6 +116,8 @@ class SparkAttachment:
 
     def _tell_first_use(self, order: WorkOrder) -> None:
         """Returns when the JVM gets to what the job shows to it (R50). Raises SparkUnavailableError."""
+        if order.user is not None:
+            let_spark_append(order.log_directory)
         self._channel.send(FrameKind.SPARK_USED)
         if order.user is None:
             return

@@ -15,6 +15,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import (
     ISOLATION,
     JVM,
+    OWNED,
     conf_text,
     is_ignored,
     is_offered,
@@ -116,9 +117,14 @@ class ConfJudge:
 
     def _of_sessions(self, keys: Sequence[str]) -> str:
         begun = ", ".join(f"{key} {'unset' if key not in self._warm else repr(self._warm[key])}" for key in keys)
-        are, have, them = ("is", "has", "it") if len(keys) == 1 else ("are", "have", "them")
-        return (
-            f"{', '.join(keys)} {are} static and {have} no effect here: the Spark session was started with {begun}. "
-            f"Give {them} as conf of the job (--conf, conf= or spark_conf=), which then gets a Spark environment, or "
-            f"leave {them} out"
-        )
+        are, have = ("is", "has") if len(keys) == 1 else ("are", "have")
+        said = f"{', '.join(keys)} {are} static and {have} no effect here: the Spark session was started with {begun}"
+        advice = [f"{key}: a job cannot set it: {OWNED[key]}" for key in keys if is_owned(key)]
+        if possible := [key for key in keys if not is_owned(key)]:
+            alone = "it" if len(keys) == 1 else "them"
+            them = alone if len(possible) == len(keys) else ", ".join(possible)
+            advice.append(
+                f"Give {them} as conf of the job (--conf, conf= or spark_conf=), which then gets a Spark environment "
+                f"where one fits, or leave {them} out"
+            )
+        return ". ".join((said, *advice))

@@ -9,17 +9,22 @@ then: it waits for the word of the job's owner, to end or to go on, and does nei
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from runtime.checkpoint.savepoint.descriptions import source_descriptions
+from runtime.checkpoint.savepoint.ended_note import EndedNote, note_path
 from runtime.common.errors import NonRecoverableError
 from runtime.jobgraph.graph import Operator
 from runtime.jobgraph.streams import StreamSinkSpec
 from runtime.taskexecutor.slot_process.attached_spark import AttachedSpark
 from runtime.taskexecutor.slot_process.causes import StateNotFoundError, TaskError
 from runtime.taskexecutor.slot_process.channel import Channel
-from runtime.taskexecutor.slot_process.restoring import restore
+from runtime.taskexecutor.slot_process.hadoop_files import HadoopFiles
+from runtime.taskexecutor.slot_process.restoring import await_end, restore
 from runtime.taskexecutor.slot_process.script import returned_by
+from runtime.taskexecutor.slot_process.sink_tables import WritingQuery, asked_field, keep_table
 from runtime.taskexecutor.slot_process.spark_attachment import is_data_frame
 from runtime.taskexecutor.slot_protocol.wire import FrameKind, WorkOrder, decode_fields
 
@@ -32,9 +37,11 @@ Function = Callable[..., Any]
 _PARALLELISM = "_parallelism="
 """Beginning of the name of an empty directory beside those of the subtasks."""
 
+_SINK_LENGTH_MAX = 10_000
 _END_TIMEOUT_MILLIS = 10_000
 """How long Spark may take to tell its listeners of the end of a query."""
 _AVAILABLE_NOW = {"availableNow": True}
+_ENDING_TRIGGERS = ("AvailableNowTrigger", "OneTimeTrigger")
 
 
 def run_query(
@@ -71,17 +78,45 @@ def run_query(
     directory = query_directory(order, spec)
     _require_state(attached, directory, sink.name, order.committed_batch)
 
+    left = _Left()
+
     def run(trigger: dict[str, Any] | None) -> Any:
         writer = _writer(sink, spec, functions[-1], contexts[-1], frame)
         if trigger is not None:
             writer = writer.trigger(**trigger)
-        restore(order, spec.uid, directory, writer, attached.spark)
+        before = restore(order, spec.uid, directory, writer, attached.spark)
+        table = keep_table(_writing(order, spec, sink.name, directory), writer, attached.spark)
         query = writer.option("checkpointLocation", directory).queryName(sink.name).start()
-        query.awaitTermination()
+        await_end(query, spec.uid, before)
+        left.note(table, query)
         return query.runId
 
     trigger = None if spec.trigger is None else {**spec.trigger.as_keywords()}
-    return _run_until_released(sink.name, run, trigger, attached, channel)
+    value = _run_until_released(sink.name, run, trigger, attached, channel)
+    if trigger == _AVAILABLE_NOW:
+        path = note_path(order.checkpoint_directory, spec.uid, order.attempt_id.subtask_index)
+        HadoopFiles(attached.spark).write(path, left.value.model_dump_json().encode())
+    return value
+
+
+class _Left:
+    """What savepoints have to know of a query once it has ended."""
+
+    def __init__(self) -> None:
+        self.value = EndedNote()
+
+    def note(self, table: str, query: Any) -> None:
+        sink = f"FileSink[{table}]" if table else ""
+        last = query._jsq.lastProgress()  # noqa: SLF001 - what PySpark makes of it is another thing in each version
+        if last is None:  # it had nothing to read
+            self.value = self.value.model_copy(update={"sink": sink or self.value.sink})
+            return
+        told = json.loads(last.json())
+        self.value = EndedNote(
+            sink=sink or str(told["sink"]["description"])[:_SINK_LENGTH_MAX],
+            sources=source_descriptions(str(one["description"]) for one in told["sources"]),
+            state_rows=sum(max(0, int(one["numRowsTotal"])) for one in told["stateOperators"]),
+        )
 
 
 class _Ended:
@@ -143,6 +178,11 @@ def query_directory(order: WorkOrder, spec: StreamSinkSpec) -> str:
     return f"{order.checkpoint_directory}/{spec.uid}/{order.attempt_id.subtask_index}"
 
 
+def _writing(order: WorkOrder, spec: StreamSinkSpec, name: str, directory: str) -> WritingQuery:
+    attempt = order.attempt_id
+    return WritingQuery(name, order.checkpoint_directory, directory, attempt.job_id, spec.uid, attempt.subtask_index)
+
+
 def _require_state(attached: AttachedSpark, directory: str, name: str, committed: int | None) -> None:
     """Raises StateNotFoundError where the query would begin anew, or repeat what it has committed elsewhere (R59)."""
     if committed is None or (found := attached.committed_batch(directory)) >= committed:
@@ -162,12 +202,9 @@ def _keep_parallelism(order: WorkOrder, spec: StreamSinkSpec, attached: Attached
 
     Raises NonRecoverableError where an earlier job had another one: batches would be lost.
     """
-    spark = attached.spark
-    paths = _jvm_of(spark).org.apache.hadoop.fs
-    of_uid = paths.Path(f"{order.checkpoint_directory}/{spec.uid}")
-    files = of_uid.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001 - as below
+    files, of_uid = HadoopFiles(attached.spark), f"{order.checkpoint_directory}/{spec.uid}"
     mark = f"{_PARALLELISM}{order.parallelism}"
-    names = [one.getPath().getName() for one in files.listStatus(of_uid)] if files.exists(of_uid) else []
+    names = files.names(of_uid)
     if others := [name for name in names if name.startswith(_PARALLELISM) and name != mark]:
         before = others[0].removeprefix(_PARALLELISM)
         message = (
@@ -175,11 +212,7 @@ def _keep_parallelism(order: WorkOrder, spec: StreamSinkSpec, attached: Attached
             f"give it parallelism {before}, or the job another checkpoint_name, under which it begins anew"
         )
         raise NonRecoverableError(message)
-    files.mkdirs(paths.Path(of_uid, mark))
-
-
-def _jvm_of(spark: Any) -> Any:
-    return spark._jvm  # noqa: SLF001 - PySpark has no other way to Hadoop's file systems
+    files.make_directory(f"{of_uid}/{mark}")
 
 
 def _streaming_frame(operator: Operator, value: Any) -> Any:
@@ -204,6 +237,19 @@ def _writer(
                 "does not start itself"
             )
             raise NonRecoverableError(message)
+        if spec.trigger is None:
+            _refuse_own_end(sink.name, writer)
     if spec.output_mode:
         writer = writer.outputMode(spec.output_mode)
     return writer
+
+
+def _refuse_own_end(name: str, writer: DataStreamWriter) -> None:
+    """Raises NonRecoverableError for a trigger that ends and of which the job does not know."""
+    trigger = str(asked_field(writer, "trigger"))
+    if trigger.startswith(_ENDING_TRIGGERS):
+        message = (
+            f"{name!r} sets the trigger of its writer to {trigger.rstrip('$')}, and the job has to know that its query "
+            "ends: give it to the sink, stream_sink(..., trigger='availableNow')"
+        )
+        raise NonRecoverableError(message)

@@ -29,7 +29,7 @@ from runtime.taskexecutor.slot_process.script import returned_by, run_script, sc
 from runtime.taskexecutor.slot_process.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slot_process.static_conf import OtherSparkNeededError
 from runtime.taskexecutor.slot_process.task_context import AttemptState, SlotTaskContext
-from runtime.taskexecutor.slot_process.vanishing_files import vanishing_files
+from runtime.taskexecutor.slot_process.vanishing_files import vanishing_files, vanishing_tables
 from runtime.taskexecutor.slot_process.written_outputs import made_outputs, written_outputs
 from runtime.taskexecutor.slot_protocol.failures import of_system
 from runtime.taskexecutor.slot_protocol.sizes import format_bytes
@@ -98,7 +98,7 @@ class TaskRunner:
         finally:
             self._leave_if_forked()
             if result.script is not None:
-                _warn_of_vanishing_files(order, result.script)
+                _warn_of_vanishing_files(order, result.script, self._attachment.warehouse)
             is_clean = self._end_attempt(order, state, leftovers)
             self._blame_lost_spark(result)
             self._streams.leave_files()
@@ -137,7 +137,8 @@ class TaskRunner:
         # As for applications in jars.
         from runtime.taskexecutor.slot_process.script_streams import ScriptStreams
 
-        ScriptStreams(order, self._attachment.ensure).run(lambda: returned_by(run_script, path, code.args))
+        streams = ScriptStreams(order, self._attachment.ensure, self._channel)
+        streams.run(lambda: returned_by(run_script, path, code.args))
 
     def _run_query(
         self,
@@ -314,10 +315,12 @@ def _warn_of_missing_outputs(order: WorkOrder, missing: Iterable[OutputDirectory
         )
 
 
-def _warn_of_vanishing_files(order: WorkOrder, script: Path) -> None:
-    """Warn of files that go with the job's directory. A failure of the look fails no job."""
+def _warn_of_vanishing_files(order: WorkOrder, script: Path, warehouse: str) -> None:
+    """Warn of files that go with the job's directory, or its Spark. A failure of the look fails no job."""
     try:
         if warning := vanishing_files(order.job_directory, {script.name, *order.brought}):
+            _warn(order, warning)
+        if warning := vanishing_tables(warehouse, order.job_directory):
             _warn(order, warning)
     except OSError as error:
         _logger.warning("what the script has left in its working directory cannot be told: %s", error)

@@ -6,10 +6,11 @@ A user of spark-submit looks for a relative output where the command was started
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 from runtime.taskexecutor.slot_protocol.sizes import format_bytes
 
@@ -69,6 +70,11 @@ def _shown(entry: os.DirEntry[str]) -> str:
     return f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
 
 
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
 def vanishing_files(directory: str, brought: Collection[str]) -> str:
     """The warning, one line; "" when nothing is there but what the job has brought, by its name at the top.
 
@@ -80,12 +86,29 @@ def vanishing_files(directory: str, brought: Collection[str]) -> str:
     names = [_shown(entry) for entry in made if walk.count(entry) or (walk.is_cut and not _is_empty(entry))]
     if not names:
         return ""
-    more = len(names) - _NAMED_MAX
-    named = ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
     count = "1 file" if walk.files == 1 else f"{walk.files} files"
     tables = f"; tables ({_TABLES}) stay with taskmanager.spark.warehouse" if _TABLES in names else ""
     return (
         f"WARNING: the working directory of this job is deleted when it ends, and with it what its script has left "
-        f"there: {named} ({'at least ' if walk.is_cut else ''}{count}, {format_bytes(walk.size_bytes)}). "
+        f"there: {_listed(names)} ({'at least ' if walk.is_cut else ''}{count}, {format_bytes(walk.size_bytes)}). "
         f"Write what is to stay to an absolute path{tables}."
+    )
+
+
+def vanishing_tables(warehouse: str, job_directory: str) -> str:
+    """The warning of tables in a catalog that goes with its Spark environment, as Hive's does; "" when there is none.
+
+    `vanishing_files` tells of those in the job's directory, and those elsewhere than in the working directory of the
+    TaskManager stay. Raises OSError.
+    """
+    path, own = Path(warehouse.removeprefix("file:")), Path(job_directory)
+    if not warehouse or own in path.parents or own.parents[2] not in path.parents:
+        return ""
+    names = sorted(_shown(entry) for entry in _entries(str(path)) if not entry.name.startswith("."))
+    if not names:
+        return ""
+    return (
+        "WARNING: the Hive catalog of this job is deleted with its Spark environment, and with it the tables in its "
+        f"warehouse: {_listed(names)}. taskmanager.spark.warehouse, or a metastore of yours "
+        "(spark.hadoop.hive.metastore.uris), keeps tables."
     )

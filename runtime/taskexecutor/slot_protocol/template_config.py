@@ -9,6 +9,8 @@ from dataclasses import dataclass
 MESSAGE_BYTES_MAX = 4096
 STACKS_SIGNAL = signal.SIGRTMIN + 7
 """A slot process that gets it writes the stacks of its Python threads. Libraries and user code have no use for it."""
+STREAMS_SIGNAL = signal.SIGRTMIN + 8
+"""By which a streaming script ends when one of its queries has failed. Another one: a look at stacks ends nothing."""
 _PRELOADED = ("runtime.taskexecutor.slot_process.slot_main", "runtime.jobgraph.function_call", "encodings.ascii")
 _SPARK = "runtime.taskexecutor.slot_process.attach:preload"
 

@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import logging
-import os
 
 from runtime.common.printable import printable
 from runtime.common.spark_conf import ISOLATION, JVM
-from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
+from runtime.taskexecutor.slots import own_words
 from runtime.taskexecutor.slots.work import SlotWork
 from runtime.taskexecutor.spark.environment import ChangeOutcome, JvmChange
 
@@ -42,19 +41,8 @@ def tell(work: SlotWork, change: JvmChange) -> None:
         others = [job_id for job_id in change.jobs if job_id != work.task.attempt_id.job_id]
         who = "this task" + (f", or one of job {' or '.join(others)}," if others else "")
         where = "what all jobs share in the JVM of its TaskManager"
-        _append(work, f"{who} has changed {where}: {_what(change)}. {_OUTCOMES[change.outcome]} {_ADVICE}\n")
+        own_words.tell(work, f"{who} has changed {where}: {_what(change)}. {_OUTCOMES[change.outcome]} {_ADVICE}")
 
 
 def _what(change: JvmChange) -> str:
     return printable("; ".join(change.changes))
-
-
-def _append(work: SlotWork, text: str) -> None:
-    path = attempt_directory(work.log_directory, work.task.attempt_id) / "stderr"
-    try:
-        # The task may have put a link there, and this process may be allowed more than the task.
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-        with os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace") as stderr:
-            stderr.write(text)
-    except OSError as error:
-        logger.warning("the log of task %s does not say what it has changed: %s", work.task.attempt_id, error)

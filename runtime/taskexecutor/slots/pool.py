@@ -81,7 +81,7 @@ class SlotProcessPool:
             settings, clock, self._running_attempts, self._kept_attempts, lambda: self._templates.current
         )
         self.views = AttemptViews(self._running_attempts, clock, environments)
-        self.queries = StreamQueries(self._running_attempts)
+        self.queries = StreamQueries(self._running_attempts, stop_timeout=settings.stop_timeout)
         self._spark_users = None
         if spark is not None:
             self._spark_users = SparkUsers(

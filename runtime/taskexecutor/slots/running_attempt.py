@@ -26,7 +26,7 @@ from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.containment.shared_memory import HeldFiles
 from runtime.taskexecutor.slot_protocol.failures import of_system
 from runtime.taskexecutor.slot_protocol.wire import OUTPUTS_LENGTH_MAX, TaskOutcome, WorkOrder, encode_order
-from runtime.taskexecutor.slots import seen_failures
+from runtime.taskexecutor.slots import own_words, seen_failures
 from runtime.taskexecutor.slots import slot_message_checks as said
 from runtime.taskexecutor.slots.slot_handle import ReuseKey, SlotProcess
 from runtime.taskexecutor.slots.template_handle import ProcessExit
@@ -75,6 +75,8 @@ class RunningAttempt:
         self._spark = SparkProgress()
         self._accumulators: tuple[UserAccumulator, ...] = ()
         self._is_over = False
+        self._stop: asyncio.TimerHandle | None = None
+        self._is_ended_by_stop = False
         self._state: ExecutionState | None = None
 
     def note_memory(self, used: int) -> None:
@@ -122,12 +124,29 @@ class RunningAttempt:
     def query_directory(self) -> str:
         """Where the query of a streaming task keeps its state (R59)."""
         task = self.work.task
-        return f"{self._order.checkpoint_directory}/{task.task.stream_uid}/{task.attempt_id.subtask_index}"
+        return f"{self.state_directory}/{task.task.stream_uid}/{task.attempt_id.subtask_index}"
+
+    @property
+    def state_directory(self) -> str:
+        """Where all queries of its job keep their state, each below its uid."""
+        return self._order.checkpoint_directory
 
     def begin(self) -> bytes:
         """The WorkOrder for the slot process, which begins with it."""
         self.begun_millis = self._clock.epoch_millis()
         return encode_order(self._order)
+
+    def stop(self, timeout: float) -> None:
+        """All that it did is in the savepoint (R61): it ends by itself, or is killed after so long. Idempotent."""
+        if self._stop is None:
+            self._stop = asyncio.get_running_loop().call_later(timeout, self._end_stopped, timeout)
+
+    def _end_stopped(self, timeout: float) -> None:
+        if not self._is_over and self.process is not None:
+            self._is_ended_by_stop = True
+            self.process.kill()
+            words = f"the task has not ended within {timeout:g} s after its job was stopped with a savepoint"
+            own_words.tell(self.work, f"{words}, so its process was killed")
 
     def kill(self, failure: FailureInfo) -> None:
         """End the attempt by force, for this reason. The first reason stays."""
@@ -168,6 +187,8 @@ class RunningAttempt:
     def tell_terminal(self, report: TaskExecutionReport) -> None:
         """The attempt is over: nothing more is told."""
         self._is_over = True
+        if self._stop is not None:
+            self._stop.cancel()
         self._listener.task_state_changed(report)
 
     def tell_reported_progress(self, fraction: float, text: str) -> None:
@@ -226,6 +247,8 @@ class RunningAttempt:
         )
         if self.is_cancelled and self.kill_failure is None:
             return self._report(ExecutionState.CANCELED, metrics=metrics)
+        if self._is_ended_by_stop and self.kill_failure is None:
+            return self._report(ExecutionState.FINISHED, metrics=metrics)
         now = self._clock.epoch_millis()
         process = self.process
         if ending.lost_reason and self.kill_failure is None:

@@ -31,7 +31,9 @@ def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: 
     of_jvm = f", and {format_bytes(jvm_bytes)} for its JVM: {HEAP} and {OVERHEAD}" if jvm_bytes else ""
     message = (
         f"killed by the TaskManager: the task used {format_bytes(used)} of memory{several}, above the slot's limit of "
-        f"{format_bytes(limit)} (taskmanager.memory.task.size / taskmanager.numberOfTaskSlots{of_jvm})"
+        f"{format_bytes(limit)} (taskmanager.memory.task.size / taskmanager.numberOfTaskSlots{of_jvm}). A "
+        "task that needs more asks for it with resources (memory), where a TaskManager has such slots; "
+        "spark.driver.memory is the heap of a JVM, another memory"
     )
     return of_system(
         message,

@@ -10,6 +10,8 @@ from runtime.common.ids import ExecutionAttemptId
 from runtime.common.stream_progress import StreamPosition
 from runtime.gateways.job_master import CheckpointAnswer
 from runtime.taskexecutor.slots.running_attempt import RunningAttempt
+from runtime.taskexecutor.slots.slot_handle import SlotProcess
+from runtime.taskexecutor.slots.stream_queries import runs_script
 
 _WHY_LENGTH_MAX = 500
 
@@ -29,6 +31,8 @@ async def positions_of(
 
 async def _answer(attempt_id: ExecutionAttemptId, attempt: RunningAttempt | None) -> CheckpointAnswer:
     process = None if attempt is None else attempt.process
+    if attempt is not None and runs_script(attempt.work.task.task):
+        return await _answer_of_script(attempt_id, process)
     if process is None or process.environment is None or process.session is None:
         return CheckpointAnswer(attempt_id, None, "no query of it runs here")
     try:
@@ -38,3 +42,14 @@ async def _answer(attempt_id: ExecutionAttemptId, attempt: RunningAttempt | None
     if len(found) != 1:
         return CheckpointAnswer(attempt_id, None, f"{len(found)} queries of it run, expected one")
     return CheckpointAnswer(attempt_id, found[0])
+
+
+async def _answer_of_script(attempt_id: ExecutionAttemptId, process: SlotProcess | None) -> CheckpointAnswer:
+    """Of the queries that it has started, and that have committed a batch: there may be none, also without Spark."""
+    if process is None or process.environment is None or process.session is None:
+        return CheckpointAnswer(attempt_id, None)
+    try:
+        look = await process.environment.look_at_script(process.session.session_id, "")
+    except (FlinklikeError, ValueError) as error:
+        return CheckpointAnswer(attempt_id, None, f"Spark does not tell its positions: {error}"[:_WHY_LENGTH_MAX])
+    return CheckpointAnswer(attempt_id, None, queries=tuple(one.position for one in look.queries))

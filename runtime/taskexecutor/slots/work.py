@@ -30,6 +30,7 @@ class SlotSettings:
 
     `keep_idle`: how long a process that has run a task waits for another one that may run in it.
     `moves_scripts`: a script that sets static conf begins again in a Spark environment that has it.
+    `stop_timeout`: how long a script has to end when its job was stopped with a savepoint (R61).
     `spark_cluster`: the master whose executors run Spark's tasks on other hosts, "" when they run in the JVM here.
     `checkpoint_directory`: below which streaming queries keep their state, a directory for each job.
     `attaches_ahead`: idle processes get a session. Where slots have users they are root's, and hear nothing of a JVM.
@@ -39,6 +40,7 @@ class SlotSettings:
     task_manager_id: str
     memory_bytes_max: int = 0
     cancellation_timeout: float = 1.0
+    stop_timeout: float = 30.0
     is_reuse_enabled: bool = True
     inline_bytes_max: int = 256 * 1024
     log_bytes_max: int = 10 * 1024 * 1024

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from runtime.aio.watch import Watch
 from runtime.common.errors import PermanentError, RetryableError
-from runtime.common.stream_progress import StreamLook, StreamPosition
+from runtime.common.stream_progress import ScriptLook, StreamLook, StreamPosition
 from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.taskexecutor.spark.spark_answers import WorkAsked
@@ -150,6 +150,9 @@ class SparkEnvironment(Protocol):
 
         Raises SparkLostError, ValueError.
         """
+
+    async def look_at_script(self, session_id: str, hold: str) -> ScriptLook:
+        """The same of all queries that the session's script starts: none begins before the hold is over."""
 
     async def jvm_figures(self, key: str) -> SparkJvmFigures | None:
         """Heap, garbage collection and conf of the JVM, named `key`; None without a JVM of the TaskManager."""

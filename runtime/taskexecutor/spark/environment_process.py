@@ -23,7 +23,7 @@ from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError, FlinklikeError, InvalidInputError, NotFoundError, UnavailableError
 from runtime.common.spark_environments import jar_paths
-from runtime.common.stream_progress import StreamLook, StreamPosition
+from runtime.common.stream_progress import ScriptLook, StreamLook, StreamPosition
 from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.system.linux import own_bytes
@@ -47,6 +47,7 @@ from runtime.taskexecutor.spark.spark_answers import (
     read_look,
     read_positions,
     read_progress,
+    read_script_look,
     read_work,
 )
 from runtime.taskexecutor.spark_protocol import pages
@@ -253,6 +254,15 @@ class ProcessSparkEnvironment:
             raise SparkLostError(message)
         asked = {"tag": session_id, "hold": hold, "drains": drains}
         return await host.ask("stream", _POSITIONS_TIMEOUT, read_look, asked)
+
+    async def look_at_script(self, session_id: str, hold: str) -> ScriptLook:
+        """A JVM that does not tell it in time stays: its supervisor decides about it."""
+        host = self._host
+        if host is None or not host.is_ready:
+            message = "the JVM is not ready"
+            raise SparkLostError(message)
+        asked = {"tag": session_id, "hold": hold}
+        return await host.ask("script", _POSITIONS_TIMEOUT, read_script_look, asked)
 
     async def jvm_figures(self, key: str) -> SparkJvmFigures | None:
         """Heap, garbage collection and conf; a JVM that does not say them in time stays (R48)."""

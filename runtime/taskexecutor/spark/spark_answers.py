@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from runtime.checkpoint.savepoint.descriptions import source_descriptions
 from runtime.common.masking import masked
 from runtime.common.printable import printable
-from runtime.common.stream_progress import StreamLook, StreamPosition, StreamProgress
+from runtime.common.stream_progress import ScriptLook, ScriptQuery, StreamLook, StreamPosition, StreamProgress
 from runtime.gateways.process import ConfValue
 from runtime.gateways.spark_work import (
     NAME_LENGTH_MAX,
@@ -22,6 +23,7 @@ from runtime.gateways.spark_work import (
     SparkWork,
     work_of,
 )
+from runtime.jobgraph.streams import is_state_name
 from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 
 _COUNT_MAX = 1 << 50
@@ -29,6 +31,7 @@ _PROGRESS_MAX = 1 << 62
 _STREAMS_MAX = 20
 _PHASES_MAX = 20
 _ID_LENGTH_MAX = 60
+_PLACE_LENGTH_MAX = 400
 _SINK_LENGTH_MAX = 4096
 _STAGES_READ_MAX = 1000
 
@@ -54,6 +57,8 @@ _TOLD = TypeAdapter(_Told)
 _PROGRESS = TypeAdapter(dict[str, SparkProgress])
 _POSITIONS = TypeAdapter(tuple[StreamPosition, ...])
 _LOOK = TypeAdapter(StreamLook)
+_SCRIPT_LOOK = TypeAdapter(ScriptLook)
+_SCRIPT_QUERIES_MAX = 1000
 
 JVM_FIGURES = ("heap_used", "heap_committed", "heap_max", "non_heap_used", "threads", "gc_count", "gc_millis")
 _FIGURES = TypeAdapter(dict[str, int])
@@ -82,6 +87,7 @@ def _is_query(stream: StreamProgress) -> bool:
         all(-1 <= number < _PROGRESS_MAX for number in numbers)
         and len(stream.phases) <= _PHASES_MAX
         and all(len(text) <= _ID_LENGTH_MAX and printable(text) == text for text in texts)
+        and all(len(text) <= _PLACE_LENGTH_MAX and printable(text) == text for text in (stream.thread, stream.stage))
         and all(0 <= phase.millis < _PROGRESS_MAX for phase in stream.phases)
     )
 
@@ -112,10 +118,32 @@ def read_look(value: Any) -> StreamLook:
     found = _LOOK.validate_json(value)
     if found.position is not None:
         _check_position(found.position)
-    if len(found.sink) > _SINK_LENGTH_MAX:
+    _check_sink(found.sink)
+    return replace(found, sources=source_descriptions(found.sources))
+
+
+def _check_sink(sink: str) -> None:
+    if len(sink) > _SINK_LENGTH_MAX:
         message = f"the description of a sink is longer than {_SINK_LENGTH_MAX} characters"
         raise ValueError(message)
-    return found
+
+
+def read_script_look(value: Any) -> ScriptLook:
+    """How far the queries of a session's script are, each with its name. Raises ValueError."""
+    found = _SCRIPT_LOOK.validate_json(value)
+    names = [query.name for query in found.queries]
+    is_too_long = max(len(names), len(found.awaited)) > _SCRIPT_QUERIES_MAX
+    if is_too_long or len(set(names)) < len(names) or not all(map(is_state_name, (*names, *found.awaited))):
+        message = f"no names of queries: {names[:3]}"[:500]
+        raise ValueError(message)
+    for query in found.queries:
+        _check_position(query.position)
+        _check_sink(query.sink)
+    return replace(found, queries=tuple(map(_script_query, found.queries)))
+
+
+def _script_query(told: ScriptQuery) -> ScriptQuery:
+    return replace(told, position=replace(told.position, name=told.name), sources=source_descriptions(told.sources))
 
 
 def read_figures(value: Any) -> dict[str, int]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from runtime.aio.watch import Watch
 from runtime.common.deletion import delete_tree
 from runtime.common.errors import BugError, NotFoundError
-from runtime.common.stream_progress import QueryPhase, StreamLook, StreamPosition
+from runtime.common.stream_progress import QueryPhase, ScriptLook, StreamLook, StreamPosition
 from runtime.gateways.process import SparkJvmFigures
 from runtime.gateways.spark_work import SparkQuery, SparkWork
 from runtime.security.file_mask import PRIVATE_MODE
@@ -68,6 +68,11 @@ class WithoutJvm:
         """No query of its jobs is known."""
         del session_id, hold, drains
         return StreamLook(QueryPhase.NONE)
+
+    async def look_at_script(self, session_id: str, hold: str) -> ScriptLook:
+        """No query of its jobs is known."""
+        del session_id, hold
+        return ScriptLook(QueryPhase.NONE)
 
     async def jvm_figures(self, key: str) -> SparkJvmFigures | None:
         """There is no JVM of the TaskManager."""

@@ -146,6 +146,10 @@ class Driver:
         """How far a session's query is, and with its end for a hold, as JSON, in one call (`jvm/HeldQueries.java`)."""
         return str(self.jvm.org.apache.spark.SlotSession.look(tag, hold, drains))
 
+    def look_at_script(self, tag: str, hold: str) -> str:
+        """The same of all queries that a session's script starts (`jvm/ScriptQueries.java`)."""
+        return str(self.jvm.org.apache.spark.ScriptQueries.look(tag, hold))
+
     def page(self, target: str, prefix: str) -> str:
         """Spark's own page at a path, as `jvm/SparkPages.java` answers, in base64 (R58)."""
         answer = self.jvm.org.apache.spark.SparkPages.answer

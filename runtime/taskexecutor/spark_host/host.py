@@ -133,6 +133,7 @@ class SparkHost:
             "work": self._driver.work_of,
             "positions": self._driver.positions_of,
             "stream": self._driver.look_at_stream,
+            "script": self._driver.look_at_script,
             "progress": lambda: self._progress,
             "threads": self._threads,
             "figures": self._driver.figures,

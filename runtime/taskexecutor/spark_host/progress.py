@@ -8,6 +8,7 @@ from typing import Any
 
 from runtime.common.stream_progress import StreamProgress
 from runtime.taskexecutor.spark_host.driver import ActiveJob
+from runtime.taskexecutor.spark_host.stream_progress import with_stage
 from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 
 _SUMS: Mapping[str, str] = {
@@ -30,6 +31,7 @@ def progress_by_tag(
 ) -> dict[str, SparkProgress]:
     """Sums over the active jobs and stages of each tag in `tags`, and its streaming queries."""
     owner_of_stage: dict[int, str] = {}
+    longest: dict[str, Mapping[str, Any]] = {}
     totals: dict[str, dict[str, Any]] = {}
     for job in jobs:
         for tag in job.tags & tags:
@@ -37,17 +39,25 @@ def progress_by_tag(
             total["jobs_active"] += 1
             owner_of_stage.update(dict.fromkeys(job.stage_ids, tag))
     for tag in streams.keys() & tags:
-        totals.setdefault(tag, asdict(SparkProgress()))["streams"] = streams[tag]
+        totals.setdefault(tag, asdict(SparkProgress()))
     for stage in stages:
         owner = owner_of_stage.get(stage["stageId"])
         if owner is None:
             continue
         total = totals[owner]
         total["stages_active"] += 1
+        if owner not in longest or _left(stage) > _left(longest[owner]):
+            longest[owner] = stage
         for name, key in _SUMS.items():
             total[name] += int(stage.get(key) or 0)
         total["cpu_millis"] += int(stage.get("executorCpuTime") or 0) // 1_000_000
+    for tag in streams.keys() & tags:
+        totals[tag]["streams"] = with_stage(streams[tag], longest.get(tag))
     return {tag: SparkProgress(**total) for tag, total in totals.items()}
+
+
+def _left(stage: Mapping[str, Any]) -> int:
+    return int(stage.get("numTasks") or 0) - int(stage.get("numCompleteTasks") or 0)
 
 
 def unwanted_jobs(jobs: Sequence[ActiveJob], live_tags: frozenset[str]) -> list[int]:

@@ -187,10 +187,8 @@ class Sessions:
 
     def _close(self, session: _OpenSession, deadline: Deadline) -> SessionEnd:
         tag, java = session.slot_session.session_id, session.java
-        for problem in str(java.shut()).splitlines():
-            # It ends with its jobs then; a stream that does not stop in time says so here.
-            logger.warning("stopping what session %s has left: %s", tag, problem)
-        is_quiet = self._is_idle(java) or self._drain(session, deadline)
+        self._note_streams(tag, str(java.shut()))  # a stream that does not stop in time ends with its jobs
+        is_quiet = self._is_idle(session) or self._drain(session, deadline)
         is_used = self._remove_directory(Path(session.slot_session.directory))
         left = self._end_left_behind(tag) if is_quiet and is_used else ""
         if not is_quiet:
@@ -235,14 +233,27 @@ class Sessions:
             )
         return session_marks.in_words(alive)
 
-    def _is_idle(self, java: Any) -> bool:
+    @staticmethod
+    def _note_streams(tag: str, unstopped: str) -> None:
+        for problem in unstopped.splitlines():
+            logger.warning("stopping what session %s has left: %s", tag, problem)
+
+    def _has_streams(self, session: _OpenSession) -> bool:
+        """True while a stream does not stop. Once no call is in flight none begins: such a call may have started one
+        behind the first stop of all."""
+        unstopped = str(session.java.stopStreams())
+        self._note_streams(session.slot_session.session_id, unstopped)
+        return bool(unstopped)
+
+    def _is_idle(self, session: _OpenSession) -> bool:
         """True when nothing was in flight: the usual end, which needs no second cancel."""
+        java = session.java
         until = Deadline.after(self._clock, _IDLE_WAIT)
         while java.callsInFlight():
             if until.has_passed(self._clock):
                 return False
             self._wait(_IDLE_INTERVAL)
-        return not java.cancelJobs(_CLOSED) and not java.hasActiveTasks()
+        return not self._has_streams(session) and not java.cancelJobs(_CLOSED) and not java.hasActiveTasks()
 
     def _drain(self, session: _OpenSession, deadline: Deadline) -> bool:
         """Cancel until nothing of the session runs, and nothing can start any more (pitfall 3, R15).
@@ -259,7 +270,7 @@ class Sessions:
             cancelled, in_flight = java.cancelJobs(_CLOSED), java.callsInFlight()
             if cancelled or in_flight:
                 until = Deadline.after(self._clock, INTERRUPTED_DURATION if is_interrupted else CANCEL_DURATION)
-            is_active = in_flight > 0 or java.hasActiveTasks()
+            is_active = in_flight > 0 or self._has_streams(session) or java.hasActiveTasks()
             if is_active and used.exists():
                 session_marks.kill_programs(session.slot_session.session_id)
             if deadline.has_passed(self._clock):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,8 @@ QUERIES_MAX = 20
 """Queries that are told of one attempt: a script may start any number."""
 _PHASES_MAX = 20
 _NAME_LENGTH_MAX = 60
+PLACE_LENGTH_MAX = 400
+"""Of what a query hangs in."""
 _BACKLOG_METRICS = ("avgOffsetsBehindLatest", "numFilesOutstanding")
 
 
@@ -34,7 +37,7 @@ def _progress(told: Mapping[str, Any]) -> StreamProgress:
     return StreamProgress(
         query_id=str(told["query_id"])[:_NAME_LENGTH_MAX],
         run_id=str(told["run_id"])[:_NAME_LENGTH_MAX],
-        batch_id=int(spark.get("batchId", NO_BATCH)),
+        batch_id=int(spark.get("batchId", told["committed"])),
         batches=int(told["batches"]),
         rows=int(told["rows"]),
         input_rows_per_second=_rate(spark.get("inputRowsPerSecond")),
@@ -52,9 +55,21 @@ def _progress(told: Mapping[str, Any]) -> StreamProgress:
         has_triggered=bool(told["has_triggered"]),
         is_idle=bool(told["is_idle"]),
         busy_since_millis=int(told["busy_since"]),
-        name=" ".join(printable(str(spark.get("name") or "")).split())[:_NAME_LENGTH_MAX],
+        name=_line(str(spark.get("name") or told["name"]))[:_NAME_LENGTH_MAX],
+        interval_millis=int(told["interval"]),
+        thread=_line(str(told["thread"]))[:PLACE_LENGTH_MAX],
         committed_batch=None if (committed := int(told["committed"])) == NO_BATCH else committed,
     )
+
+
+def with_stage(streams: Iterable[StreamProgress], stage: Mapping[str, Any] | None) -> tuple[StreamProgress, ...]:
+    """The queries of a session whose stage with most left to do this is, None for none: told of those that hang."""
+    place = "" if stage is None else _line(f"stage {stage['stageId']}, {stage.get('name') or ''}")[:PLACE_LENGTH_MAX]
+    return tuple(replace(one, stage=place) if one.busy_since_millis else one for one in streams)
+
+
+def _line(text: str) -> str:
+    return " ".join(printable(text).split())
 
 
 def _rate(value: Any) -> float:

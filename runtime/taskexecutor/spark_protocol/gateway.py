@@ -30,9 +30,10 @@ _IMPORTS = (
 PLANTED_SLOT = "slot"
 PLANTED_CONTEXT = "slot_jsc"
 PLANTED_SESSION = "slot_session"
+PLANTED_SCRIPTS = "slot_scripts"
 PLANTED_ACCUMULATOR = "slot_accumulator"
-"""Ids in a session's gateway: its SlotSession, JavaSparkContext and SparkSession, and the accumulator that it has
-registered in place of that of its process."""
+"""Ids in a session's gateway: its SlotSession, JavaSparkContext, SparkSession and ScriptQueries, and the accumulator
+that it has registered in place of that of its process."""
 
 
 def connect(port: int, secret: str) -> Any:

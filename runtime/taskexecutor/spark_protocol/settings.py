@@ -175,7 +175,7 @@ def _defaults(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.ui.retainedExecutions": _RETAINED_MAX,
         "spark.sql.streaming.stopTimeout": "4s",
         # Queries without an interval that have nothing to do look again after it: 10 ms by default, for each of them.
-        "spark.sql.streaming.pollingDelay": "250ms",
+        "spark.sql.streaming.pollingDelay": "500ms",
         # A cancelled task counts as active until its Python worker is killed (R15); Spark waits 2 s by default.
         "spark.python.task.killTimeout": "200ms",
         # Spark's default is the JVM's temporary directory; below ours a socket's name would be too long.

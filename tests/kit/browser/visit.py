@@ -47,7 +47,14 @@ class Visit:
     """One page of one person. `problems`: what no page may have: errors, failed requests, requests to other hosts."""
 
     def __init__(
-        self, browser: Browser, address: str, *, scheme: str = "light", width: int = 1280, height: int = 900
+        self,
+        browser: Browser,
+        address: str,
+        *,
+        scheme: str = "light",
+        width: int = 1280,
+        height: int = 900,
+        zone: str = "UTC",
     ) -> None:
         self.address = address
         self.problems: list[str] = []
@@ -56,7 +63,7 @@ class Visit:
         self.requests: list[str] = []
         size: Any = {"width": width, "height": height}
         look: Any = scheme
-        self._context = browser.new_context(viewport=size, color_scheme=look, device_scale_factor=1)
+        self._context = browser.new_context(viewport=size, color_scheme=look, device_scale_factor=1, timezone_id=zone)
         self._context.set_default_timeout(PATIENCE_MILLIS)
         self.page: Page = self._context.new_page()
         self._listen()

@@ -58,6 +58,7 @@ def saved(
     uid: str = "sink",
     name: str = "a",
     job_id: str = "0123456789" * 3,
+    sources: tuple[str, ...] = (),
 ) -> Path:
     """A savepoint of one query, in a directory of savepoints."""
     part = part_path(directory, savepoint_name("0123456789" * 3, name * 12))
@@ -70,7 +71,7 @@ def saved(
             checkpoint_id=7,
             trigger_millis=1_700_000_000_000,
             software_version="1",
-            queries=(SavepointQuery(uid=uid, subtask_index=0, parallelism=1, snapshot=snapshot),),
+            queries=(SavepointQuery(uid=uid, subtask_index=0, parallelism=1, snapshot=snapshot, sources=sources),),
         ),
     )
 

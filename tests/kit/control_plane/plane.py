@@ -56,6 +56,7 @@ from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
 from runtime.highavailability.cluster_events import ClusterEventStore
+from runtime.highavailability.disposals import DisposalStore
 from runtime.highavailability.jobs.fences import OwnerFences
 from runtime.highavailability.jobs.job_store_kv import JobStoreSettings, KvLeaderJobStore, KvOwnerJobStore
 from runtime.highavailability.jobs.leader_fences import LeaderFences
@@ -394,8 +395,7 @@ class ControlPlane:
         key = self.keys.leader(self.terms)
         won = await self.kv.txn(Txn((), (Put(key, incarnation.encode()),)), timeout=5.0)
         term = LeaderTerm(key, won.revision)
-        token = FencingToken(self.cluster, won.revision)
-        events = self.new_events(term)
+        token, events = FencingToken(self.cluster, won.revision), self.new_events(term)
         services = DispatcherServices(
             store=KvLeaderJobStore(self.kv, self.keys, self.payloads, term, JobStoreSettings(5.0), self.entropy),
             payloads=self.payloads,
@@ -410,6 +410,7 @@ class ControlPlane:
             tell_cancel=lambda job_id, reason: self.told_cancels.append((job_id, reason)),
             metrics=DispatcherMetrics(self.metrics),
             events=events,
+            disposals=DisposalStore(self.kv, self.keys, term, self.entropy, timeout=5.0),
         )
         settings, heartbeats = self.dispatcher_settings(), self.new_heartbeats()
         managers: list[ResourceManager] = []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
+from runtime.common.shares import JobShare, QueueSettings
 from runtime.gateways.resource_manager import (
     JobRequirements,
     RegisterTaskManager,
@@ -34,10 +35,20 @@ def job(number: int) -> JobId:
 class Cluster:
     """A SlotManager with short words for its events."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, queues: Mapping[str, QueueSettings] | None = None, preemption_timeout: float | None = None
+    ) -> None:
         ids = itertools.count(1)
+        self.shares: dict[JobId, JobShare] = {}
+        """Of jobs that are not in the default queue with priority 0."""
         self.manager = SlotManager(
-            lambda: AllocationId(f"{next(ids):032x}"), self.is_owner, request_timeout=10.0, round_seconds=2.0
+            lambda: AllocationId(f"{next(ids):032x}"),
+            self.is_owner,
+            share_of=lambda job_id: self.shares.get(job_id, JobShare()),
+            queues=queues or {},
+            request_timeout=10.0,
+            round_seconds=2.0,
+            preemption_timeout=preemption_timeout,
         )
         self.owners: dict[JobId, int] = {}
         """Epochs, where they are others than what was declared."""

@@ -86,7 +86,7 @@ class Histories:
 
     def catalogue(self, *others: Path, jobs_max: int = 1000) -> Catalogue:
         """What reads this directory, then the others."""
-        return Catalogue(readers(self.root, *others), self.io, self.clock, jobs_max=jobs_max)
+        return Catalogue(readers(self.root, *others), self.clock, jobs_max=jobs_max)
 
 
 def readers(*roots: Path) -> Sequence[HistoryReader]:

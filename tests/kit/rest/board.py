@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from runtime.common.accumulators import AccumulatorKind, UserAccumulator
+from runtime.common.failure_words import with_class
 from runtime.common.ids import JobId, VertexId
 from runtime.common.states import ExecutionState, JobStatus, JobType
 from runtime.executiongraph.archived import (
@@ -87,6 +89,7 @@ def attempt(
         ArchivedProgress(0.4, text, 1, 1, 40, 100) if state is ExecutionState.RUNNING else None,
         COUNTED if vertex == 1 and state is ExecutionState.FINISHED else (),
         _work(start) if vertex == 1 and state in _END else None,
+        slot_index=subtask % 2 if is_placed else -1,
     )
 
 
@@ -185,7 +188,7 @@ class Board:
         first, second, *others = one.subtasks
         current = second.current
         progress = ArchivedProgress(0.0, "", 1, 1, 3, 8)
-        streams = (replace(current.streams[0], busy_since_millis=since),)
+        streams = (replace(current.streams[0], busy_since_millis=since, thread="its thread in A.b:1", stage="stage 7"),)
         second = replace(second, current=replace(current, streams=streams, progress=progress))
         self.show(replace(graph, vertices=(replace(one, subtasks=(first, second, *others)),)))
 
@@ -251,6 +254,7 @@ class Board:
             pending_reason=graph.pending_reason,
             submitter="sam",
             namespace="team-a",
+            **_cause(graph),
         )
 
     def end(self, job_id: JobId, status: JobStatus) -> None:
@@ -264,6 +268,15 @@ class Board:
             "KeyError", "'prise'", TRACE, "USER", is_recoverable=False, timestamp_millis=self._now - 1000 * number
         )
         return ArchivedException(failure, "total (1/1)", "127.0.0.1:1", "tm-1", labels={"type": "USER"})
+
+
+def _cause(graph: ArchivedExecutionGraph) -> dict[str, Any]:
+    """As the owner of a FAILED job tells it."""
+    if graph.status is not JobStatus.FAILED or not graph.exceptions:
+        return {}
+    root = graph.exceptions[0]
+    said = with_class(root.failure.class_name, root.failure.message)
+    return {"failure": said, "failure_labels": tuple(f"{key}={value}" for key, value in root.labels.items())}
 
 
 def many(dispatcher: FakeDispatcher, count: int, now: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -105,6 +105,8 @@ class FakeCluster:
         if body["triggerId"] not in job.operations:
             if job.status in _TERMINAL:
                 return 409, {"errors": ["already ended"]}
+            if any(one["kind"] == "stop" and "outcome" not in one for one in job.operations.values()):
+                return 409, {"errors": [f"job {job_id} is being stopped with a savepoint"]}
             job.operations[body["triggerId"]] = {"kind": kind, **body}
             outcome = self.savepoint_outcomes.pop(0) if self.savepoint_outcomes else ""
             if outcome != "-":
@@ -163,6 +165,7 @@ class FakeCluster:
         plan = {"nodes": [{"id": VERTEX}]}
         vertices = self.vertices(job)
         head = {"jid": job_id, "name": job.graph["name"], "duration": 5, "client": job.client}
+        head["job-type"] = "STREAMING" if _has_queries(job) else "BATCH"
         return 200, {**head, "state": job.status, "timestamps": timestamps, "vertices": vertices, "plan": plan}
 
     def wait_for_news(self, known: dict[str, int], wait: float, name: str) -> tuple[int, Any]:
@@ -210,22 +213,18 @@ class FakeCluster:
 
     def tell_query(self, job_id: str, uid: str = "orders", *, now: int = 100_000, **fields: Any) -> None:
         """The only subtask of the query of that uid tells how far it is; without fields it has none yet."""
-        told: dict[str, Any] = {
-            "batch-id": -1,
-            "rows": 0,
-            "backlog": -1,
-            "watermark": 0,
-            "progressed": 0,
-            "idle": False,
-        }
-        told |= dict.fromkeys(("progressed", "state-rows", "state-bytes", "trigger-millis"), 0)
-        told |= dict.fromkeys(("input-rows-per-second", "processed-rows-per-second"), 0.0)
-        told |= {name.replace("_", "-"): value for name, value in fields.items()}
-        subtask = {"subtask": 0, "attempt": 0, "status": "RUNNING", "queries": [told] if fields else []}
+        told = [_told_query(fields)] if fields else []
+        self._tell_streams(job_id, uid, f"to {uid}", told, now)
+
+    def tell_script(self, job_id: str, *queries: dict[str, Any], now: int = 100_000) -> None:
+        """The only subtask of a streaming script tells how far its queries are, each of which has its name."""
+        self._tell_streams(job_id, "", "script", [_told_query(one) for one in queries], now)
+
+    def _tell_streams(self, job_id: str, uid: str, name: str, queries: list[dict[str, Any]], now: int) -> None:
         with self.changed:
             job = self.jobs[job_id]
             others = [one for one in job.streams if one["uid"] != uid]
-            job.streams = [*others, {"uid": uid, "name": f"to {uid}", "subtasks": [subtask]}]
+            job.streams = [*others, {"uid": uid, "name": name, "parallelism": 1, "subtasks": [_subtask(queries)]}]
             self.now = now
 
     def vertices(self, job: FakeJob) -> list[dict[str, Any]]:
@@ -309,7 +308,7 @@ class FakeCluster:
             case ["jobs", job_id] if job_id in self.jobs:
                 return self.details(job_id)
             case ["jobs", job_id, "streams"] if job_id in self.jobs:
-                return 200, {"jid": job_id, "now": self.now, "vertices": self.jobs[job_id].streams}
+                return 200, {"jid": job_id, "now": self.now, "vertices": _streams_of(self.jobs[job_id])}
             case _:
                 return None
 
@@ -363,3 +362,37 @@ def fake_cluster(make: Callable[[], FakeCluster] = FakeCluster) -> Iterator[Fake
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _subtask(queries: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"subtask": 0, "attempt": 0, "status": "RUNNING", "queries": queries}
+
+
+def _told_query(fields: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": "", "batch-id": -1, "rows": 0, "backlog": -1, "watermark": 0, "progressed": 0}
+    told |= {"idle": False, "has-triggered": True}
+    told |= dict.fromkeys(("progressed", "state-rows", "state-bytes", "trigger-millis"), 0)
+    told |= dict.fromkeys(("input-rows-per-second", "processed-rows-per-second"), 0.0)
+    return told | {name.replace("_", "-"): value for name, value in fields.items()}
+
+
+def _operators(job: FakeJob) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    return [(vertex, one) for vertex in job.graph.get("vertices", ()) for one in vertex["operators"]]
+
+
+def _has_queries(job: FakeJob) -> bool:
+    return any(one.get("stream_sink") or one["code"].get("starts_queries") for _, one in _operators(job))
+
+
+def _streams_of(job: FakeJob) -> list[dict[str, Any]]:
+    """What the job has told, else its queries: those of its graph, and one of a script whose name has no `idle`."""
+    if job.streams:
+        return job.streams
+    made = []
+    for vertex, one in _operators(job):
+        head = {"name": vertex["name"], "parallelism": vertex["parallelism"]}
+        if sink := one.get("stream_sink"):
+            made.append({**head, "uid": sink["uid"], "subtasks": []})
+        elif one["code"].get("starts_queries") and "idle" not in job.graph["name"]:
+            made.append({**head, "uid": "", "subtasks": [_subtask([_told_query({"name": "rows"})])]})
+    return made

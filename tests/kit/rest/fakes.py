@@ -14,8 +14,8 @@ from runtime.aio.clock import LoopClock, SystemClock
 from runtime.aio.entropy import SystemEntropy
 from runtime.aio.watch import Watch
 from runtime.common.errors import ConflictError, NotFoundError
-from runtime.common.ids import AllocationId, Incarnation, JobId, VertexId
-from runtime.common.spark_environments import SparkOffer
+from runtime.common.ids import Incarnation, JobId, VertexId
+from runtime.common.shares import QueuePolicy
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.dispatcher.waiters import JobWaiters
 from runtime.executiongraph.archived import (
@@ -32,7 +32,6 @@ from runtime.executiongraph.archived import (
 from runtime.executiongraph.core.failures import system_failure
 from runtime.gateways.blob import BlobKey
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
-from runtime.gateways.delegation_tokens import DelegationTokenStatus
 from runtime.gateways.dispatcher import (
     Empty,
     JobDetailsResponse,
@@ -68,13 +67,6 @@ from runtime.gateways.process import (
     ThreadDumpResponse,
     ThreadStack,
 )
-from runtime.gateways.resource_manager import (
-    RegisterTaskManager,
-    ResourceProfile,
-    SlotStatus,
-    SparkEnvironmentStatus,
-    TaskManagerInfo,
-)
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 from runtime.gateways.task_executor import (
     AttemptLogPiece,
@@ -108,10 +100,13 @@ from runtime.rest.access.sign_in import SignIn, bearer_of
 from runtime.rest.context import LeaderComponents, MetricsView, RestContext
 from runtime.security.principals import ADMIN
 from tests.kit.rest.disposals import FakeDisposals
+from tests.kit.rest.fake_resource_manager import FakeResourceManager
+from tests.kit.rest.store import FakeStore
 
-JOB = JobId("a" * 32)
 JOB_MASTER = Incarnation("b" * 32)
 FAILURE = FailureInfo("ValueError", "no such column", "Traceback ...\nValueError: no such column", "USER", True, 1500)
+
+JOB = JobId("a" * 32)
 
 
 def summary(job_id: JobId = JOB, status: JobStatus = JobStatus.RUNNING, modified: int = 1000) -> JobSummary:
@@ -341,42 +336,6 @@ class FakeDispatcher:
         self.moves.append((job_id, target))
 
 
-class FakeResourceManager:
-    """ResourceManagerView with one TaskManager."""
-
-    offers: Sequence[SparkOffer] = ()
-    is_draining = False
-
-    async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
-        """Done at once."""
-        if task_manager_id != "tm-1":
-            raise NotFoundError(f"TaskManager {task_manager_id} not found")
-        self.is_draining = is_draining
-
-    def task_managers(self) -> Sequence[TaskManagerInfo]:
-        """A TaskManager with two slots, one of which is taken."""
-        registration = RegisterTaskManager(
-            Incarnation("c" * 32), "tm-1", "127.0.0.1:1", "127.0.0.1:9", "boot", "0.1.0", 1, 2,
-            ResourceProfile(1.0, 1 << 30, "sql"), True, b'{"spark.master": "local[*]"}', 2, 8 << 30, "", "4.3.0",
-            not_enforced=("users", "pids"),
-        )  # fmt: skip
-        slots = (SlotStatus(0, AllocationId("d" * 32), JOB), SlotStatus(1, None, None))
-        environments = (SparkEnvironmentStatus("e" * 16, 2 << 30, 1), SparkEnvironmentStatus("f" * 16, 1 << 30, 0))
-        return [TaskManagerInfo(registration, 1, True, 1, 5, slots, self.is_draining, environments=environments)]
-
-    def slot_counts(self) -> tuple[int, int]:
-        """Two, one free."""
-        return 2, 1
-
-    def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
-        """One provider that fails."""
-        return [DelegationTokenStatus("vault", 1_800_000_000_000, 2, "vault ended with code 1")]
-
-    def spark_offers(self) -> Sequence[SparkOffer]:
-        """What the test says."""
-        return self.offers
-
-
 def memory_jars() -> JarStore:
     """The real store of uploaded programs, in memory."""
     return JarStore(MemoryKeyValueStore(LoopClock()), Keys.of_cluster("fakes"), SystemEntropy(), timeout=5.0)
@@ -543,8 +502,10 @@ class RestFakes:
         self.metrics: MetricsView | None = None
         self.events: ClusterEvents = NO_EVENTS
         self.stand_bys = ["jm-2:8081"]
+        self.store = FakeStore()
         self.audit: Audit = NoAudit()
         self.task_executor: TaskExecutorGateway = FakeTaskExecutor()
+        self.queues = QueuePolicy()
 
     def context(self) -> RestContext:
         """The context of an application over these fakes."""
@@ -560,7 +521,9 @@ class RestFakes:
             refresh_interval_millis=3000,
             metrics=self.metrics,
             stand_bys=lambda: self.stand_bys,
+            store=self.store,
             audit=self.audit,
+            queues=self.queues,
         )
 
     def _leader(self) -> LeaderComponents | None:

@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         "--faults", default="", help="kinds with commas between, or 'all'; default: what must be survived"
     )
     parser.add_argument("--in-process", action="store_true", help="JobMasters inside the JobManager")
+    parser.add_argument("--queues", action="store_true", help="jobs are in queues, with priorities")
     parser.add_argument("--story", action="store_true", help="print the whole story of every seed")
     parser.add_argument("--log", action="store_true", help="print what the processes log")
     parser.add_argument("--digest", action="store_true", help="print a digest of each history")
@@ -124,7 +125,7 @@ def _begin(seeds: list[int], kinds: frozenset[FaultKind], options: argparse.Name
 def _live(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace, writing: int) -> bool:
     """One seed; whether it was good, and how long it was, goes to the parent."""
     try:
-        verdict = run_seed(seed, kinds, in_process=options.in_process)
+        verdict = run_seed(seed, kinds, in_process=options.in_process, queues=options.queues)
         _tell(verdict, options)
     except Exception:  # noqa: BLE001 - the boundary of the child
         traceback.print_exc(file=sys.stdout)
@@ -168,6 +169,7 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
         _say("\n".join(lines[max(0, at - STORY_LINES) : at + 2]))
     faults = f" --faults {options.faults}" if options.faults else ""
     mode = " --in-process" if options.in_process else ""
+    mode += " --queues" if options.queues else ""
     _say(f"replay: bin/simulate.sh --seeds 1 --from {verdict.seed}{faults}{mode} --story")
 
 

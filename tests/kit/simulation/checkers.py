@@ -21,6 +21,7 @@ from runtime.highavailability.records import DoneRecord, FenceRecord, OwnerRecor
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from tests.kit.simulation.checker import CheckerBase as _Base
 from tests.kit.simulation.checker import Reader, Replacements, Violation, conditions_that_held, job_events, subtask
+from tests.kit.simulation.disposal_checkers import SavepointsGoWhenTheyMay
 from tests.kit.simulation.history import (
     STARTS,
     Acknowledged,
@@ -36,6 +37,7 @@ from tests.kit.simulation.history import (
     Sent,
     Shown,
 )
+from tests.kit.simulation.move_checkers import QueriesMove
 from tests.kit.simulation.operation_checkers import (
     OperationsStay,
     QueriesGoOn,
@@ -558,6 +560,8 @@ ALWAYS: tuple[type[_Base], ...] = (
     StopsAreAllOrNothing,
     OperationsStay,
     QueriesGoOn,
+    QueriesMove,
+    SavepointsGoWhenTheyMay,
 )
 """What every history must satisfy, whatever fate did."""
 

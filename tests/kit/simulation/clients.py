@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from runtime.aio.entropy import SeededEntropy
 from runtime.aio.scope import Scope, ServiceScope
@@ -23,10 +23,17 @@ from runtime.common.errors import (
     StorageExhaustedError,
 )
 from runtime.common.ids import Incarnation, JobId, VertexId
+from runtime.common.shares import JobShare
 from runtime.common.states import JobStatus
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
-from runtime.gateways.operations import OperationKind, OperationState, StreamOperation, TriggerOperation
+from runtime.gateways.operations import (
+    OperationKind,
+    OperationState,
+    SavepointDisposal,
+    StreamOperation,
+    TriggerOperation,
+)
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.savepoints import ClaimMode, SavepointRestoreSettings
 from runtime.rest.access.sign_in import SignIn
@@ -45,11 +52,13 @@ from tests.kit.simulation.history import (
     OperationAccepted,
     OperationShown,
     Refused,
+    RestoreRefused,
     Restoring,
     Returned,
     Shown,
     Submitting,
     Whose,
+    place_of,
     whose,
 )
 from tests.kit.simulation.network import ConnectionLostError, Listener, Network, RefusedError, Reply
@@ -166,8 +175,24 @@ class Operation:
     is_repeatable = True
 
 
+@dataclass(frozen=True)
+class Dispose:
+    """POST /savepoint-disposal."""
+
+    wish: SavepointDisposal
+    is_repeatable = True
+
+
+@dataclass(frozen=True)
+class Disposal:
+    """GET /savepoint-disposal/:id."""
+
+    trigger_id: str
+    is_repeatable = True
+
+
 OfOperators = JobMasters | Drain | Move | TaskManagers | DrainSlots
-OfOperations = Trigger | Operation
+OfOperations = Trigger | Operation | Dispose | Disposal
 Request = Submit | Status | Outcome | Cancel | Heartbeat | OfOperators | OfOperations
 
 
@@ -235,6 +260,9 @@ class SimulatedRest:
                 offered = context.components.resource_manager.spark_offers()
                 verified = await read_submission(body, offered)
                 asked = replace(verified.request, submitter=submitter, namespace=namespace)
+                if context.queues.queues:
+                    place = place_of(asked.job_id)
+                    asked = replace(asked, queue=place.queue, priority=place.priority)
                 return await context.dispatcher.submit_verified(asked, verified.graph)
             case Status(job_id, wait):
                 looks = wait_for_end(context, job_id, wait=wait, of=ANYBODY) if wait else known_summary(context, job_id)
@@ -250,7 +278,9 @@ class SimulatedRest:
                 return await _operate(context, request)
 
 
-async def _operation(context: RestContext, request: OfOperations) -> StreamOperation:
+async def _operation(context: RestContext, request: OfOperations) -> StreamOperation | SavepointDisposal:
+    if isinstance(request, Dispose | Disposal):
+        return await _disposal(context, request)
     if isinstance(request, Trigger):
         await known_summary(context, request.wanted.job_id)
         return await context.dispatcher.request_operation(request.wanted)
@@ -262,10 +292,22 @@ async def _operation(context: RestContext, request: OfOperations) -> StreamOpera
     return found
 
 
+async def _disposal(context: RestContext, request: Dispose | Disposal) -> SavepointDisposal:
+    disposals = context.components.disposals
+    assert disposals is not None
+    if isinstance(request, Dispose):
+        return await disposals.request(request.wish)
+    found = await disposals.find(request.trigger_id)
+    if found is None:
+        message = f"no disposal {request.trigger_id}"
+        raise NotFoundError(message)
+    return found
+
+
 async def _operate(context: RestContext, request: OfOperators | OfOperations) -> object:
     """What only operators ask, and what few jobs have."""
     match request:
-        case Trigger() | Operation():
+        case Trigger() | Operation() | Dispose() | Disposal():
             return await _operation(context, request)
         case JobMasters():
             found = context.dispatcher.job_masters()
@@ -288,7 +330,7 @@ class Upgrade:
     """How a job is ended by its client: after a while by stops, until one has worked; perhaps with a savepoint before.
 
     `successor_of_stop`: the job that follows is started from the stop, else from the savepoint, if that has worked.
-    `directory`: that savepoint. `is_over`: its job has ended.
+    `directory`: that savepoint; `made`: all of them. `is_over`: its job has ended. `is_read`: a job starts from it.
     """
 
     target: str
@@ -299,6 +341,8 @@ class Upgrade:
     successor_of_stop: bool
     directory: str = ""
     is_over: bool = False
+    is_read: bool = False
+    made: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -340,6 +384,7 @@ class Client:
         self._entropy = entropy
         self._process = current_process()
         self.job = job
+        self.has_queues = False
         self.ended: JobStatus | None = None
         self.is_acknowledged = False
         self.operations: list[tuple[str, OperationKind]] = []
@@ -360,7 +405,11 @@ class Client:
         document = {"job_id": job.job_id, "job_graph": json.loads(job.graph.canonical_json())}
         body = json.dumps(document).encode()
         self._record(Submitting(job.job_id, job.expected, job.value))
-        await self._submit(Submit(body, whose(job.job_id)))
+        if not await self._is_submitted(Submit(body, whose(job.job_id))):
+            self.ended = JobStatus.CANCELED
+            if job.upgrade is not None:
+                job.upgrade.is_over = True
+            return
         self.is_acknowledged = True
         self._record(Acknowledged(job.job_id, "submit"))
         async with Scope("client") as scope:
@@ -377,17 +426,23 @@ class Client:
         await asyncio.sleep(self._entropy.uniform(0.0, 60.0))
         await self._look()  # it is known also when nothing but its end is kept of it
 
-    async def _submit(self, request: Submit) -> None:
-        """Until it is accepted: another job may have the name of its checkpoints for a while (R59)."""
+    async def _is_submitted(self, request: Submit) -> bool:
+        """Wait until it is accepted: another job may have the name of its checkpoints for a while (R59).
+
+        False when the savepoint that it starts from is being deleted (R62).
+        """
         while True:
             try:
                 await self._insist(request, self.job)
             except ConflictError:
+                if (start := self.job.graph.savepoint) is not None:
+                    self._record(RestoreRefused(self.job.job_id, start.path))
+                    return False
                 if not self.job.graph.checkpoint_name:
                     raise
                 await asyncio.sleep(self._entropy.uniform(0.5, 3.0))
             else:
-                return
+                return True
 
     async def _cancel(self, after: float) -> None:
         await asyncio.sleep(after)
@@ -419,7 +474,9 @@ class Client:
             return False
         settings = SavepointRestoreSettings(path=before.directory, claim_mode=before.claim_mode)
         self.job = replace(self.job, graph=self.job.graph.model_copy(update={"savepoint": settings}))
-        self._record(Restoring(self.job.job_id, before.directory))
+        queries = sum(vertex.parallelism for vertex in self.job.graph.vertices)
+        self._record(Restoring(self.job.job_id, before.directory, queries))
+        before.is_read = True
         return True
 
     async def _upgrade(self, upgrade: Upgrade) -> None:
@@ -458,6 +515,8 @@ class Client:
         assert isinstance(found, StreamOperation), found
         self._record(OperationShown(self.job.job_id, trigger_id, found.state))
         is_wanted = (kind is OperationKind.STOP) is upgrade.successor_of_stop
+        if found.state is OperationState.COMPLETED and found.directory not in upgrade.made:
+            upgrade.made.append(found.directory)
         if found.state is OperationState.COMPLETED and is_wanted:
             upgrade.directory = found.directory
         return found.state
@@ -487,7 +546,8 @@ class Client:
             self._record(Shown(self.job.job_id, None))
             return None
         assert isinstance(found, JobSummary), found
-        self._record(Shown(self.job.job_id, found.status, (found.submitter, found.namespace)))
+        place = JobShare(found.queue, found.priority) if self.has_queues else None
+        self._record(Shown(self.job.job_id, found.status, (found.submitter, found.namespace), place))
         return found.status
 
     async def _value(self) -> object:

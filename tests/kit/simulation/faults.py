@@ -15,11 +15,13 @@ from enum import Enum
 from runtime.highavailability.kv.key_value_store import KeyValue
 from runtime.highavailability.record_codec import UnreadableRecordError, decode_record
 from runtime.highavailability.records import TaskManagerRecord
+from tests.kit.simulation.disposers import DisposalTrouble
 from tests.kit.simulation.etcd import HOST
 from tests.kit.simulation.etcd_trouble import MEMBERS
 from tests.kit.simulation.history import READABLE, UNREADABLE, Fault
 from tests.kit.simulation.network import Weather
 from tests.kit.simulation.processes import Life, SimulatedProcess
+from tests.kit.simulation.query_drains import QueryDrains
 from tests.kit.simulation.storage import SimulatedFileSystem, failing
 from tests.kit.simulation.world import RESTARTS, World
 
@@ -144,6 +146,16 @@ class Fate:
         if self.only_loses_sight:
             self.kinds = [kind for kind in chosen if kind in LOSES_SIGHT]
             self._duration = max(duration, 1.5 * world.shape.isolation_seconds)
+        drains = FaultKind.TASK_MANAGER_DRAIN in kinds and not self.only_loses_sight
+        stops = FaultKind.TASK_MANAGER_STOP in kinds
+        self._moves = QueryDrains(world, self._entropy.child("moves"), drains=drains, stops=stops)
+        self._disposals = DisposalTrouble(
+            world,
+            self._entropy.child("disposals"),
+            crashes=FaultKind.LEADER_CRASH in kinds and not self.only_loses_sight,
+            freezes=FaultKind.LEADER_FREEZE in kinds and not self.only_loses_sight,
+            stops=lambda name: FaultKind.TASK_MANAGER_CRASH in self.kinds and self._may_lose(name),
+        )
 
     async def run(self) -> None:
         """Until the time of faults is over; then all is healed."""
@@ -151,6 +163,8 @@ class Fate:
         end = world.loop.time() + self._duration
         world.history.add(world.loop.time(), "fate", Fault(f"may do: {', '.join(kind.value for kind in self.kinds)}"))
         self._set_weather()
+        self._moves.begin(end)
+        self._disposals.begin(end)
         actions = [(kind, action) for kind, action in self._actions().items() if kind in self.kinds]
         if not world.job_masters:
             actions = [(kind, action) for kind, action in actions if not kind.name.startswith("JOB_MASTER_")]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from runtime.common.ids import ExecutionAttemptId, JobId
+from runtime.common.shares import JobShare
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.common.stream_progress import NO_BATCH
 from runtime.gateways.operations import OperationState
@@ -15,12 +16,14 @@ from runtime.highavailability.kv.key_value_store import Txn, TxnResult, WatchEve
 
 AWAKE = "wakes"
 CUT_OFF = "cannot send to"
+FAILED = "has failed"
 FROZEN = "is frozen"
 KILLED = "is killed"
 REACHED = "can send to"
 READABLE = "has a record that can be read again"
 STARTS = "starts"
 STOPPED = "has stopped"
+TERMINATED = "is told to stop"
 TEMPLATE_KILLED = "has lost its template"
 UNREADABLE = "has a record that cannot be read"
 
@@ -31,6 +34,11 @@ Whose = tuple[str, str]
 def whose(job_id: JobId) -> Whose:
     """Who submits that job."""
     return f"user-{job_id[-1]}", f"team-{job_id[0]}"
+
+
+def place_of(job_id: JobId) -> JobShare:
+    """Where that job waits for slots, in a cluster with queues."""
+    return JobShare(f"q{int(job_id[1], 16) % 3}", int(job_id[2], 16) - 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +97,13 @@ class AttemptEnded:
 class QueryStarted:
     """The streaming query of an attempt works on a directory from now on, until the attempt has ended.
 
-    `behind`: it goes on behind this batch.
+    `behind`: it goes on behind this batch. `ends`: by itself, when all is read.
     """
 
     attempt_id: ExecutionAttemptId
     directory: str
     behind: int = NO_BATCH
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +148,50 @@ class SavepointSeen:
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """A client begins to submit a job that starts from a savepoint."""
+    """A client begins to submit a job of so many queries that starts from a savepoint."""
 
     job_id: JobId
     directory: str
+    queries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRefused:
+    """A client was told that a job cannot start from a savepoint, as that is being deleted."""
+
+    job_id: JobId
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disposing:
+    """A client wants a savepoint deleted."""
+
+    trigger_id: str
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisposalAccepted:
+    """It was told that this is accepted."""
+
+    trigger_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DisposalShown:
+    """It was shown what has become of that; None: that there is no such wish."""
+
+    trigger_id: str
+    state: OperationState | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointTaken:
+    """A savepoint is not there any more. `by`: the job that has claimed it, None where the cluster has deleted it."""
+
+    directory: str
+    by: JobId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +261,15 @@ class Cancelling:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A client was shown the state of a job, and whose it is; None: that there is no such job."""
+    """A client was shown the state of a job, and whose it is; None: that there is no such job.
+
+    `place`: where it waits for slots, in a cluster with queues.
+    """
 
     job_id: JobId
     status: JobStatus | None
     whose: Whose | None = None
+    place: JobShare | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +332,11 @@ Happening = (
     | QueryReleased
     | SavepointSeen
     | Restoring
+    | RestoreRefused
+    | Disposing
+    | DisposalAccepted
+    | DisposalShown
+    | SavepointTaken
     | OperationAccepted
     | OperationShown
     | Submitting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 from runtime.aio.entropy import SeededEntropy
@@ -23,6 +23,7 @@ from tests.kit.simulation.history import Fault, History
 from tests.kit.simulation.network import ConnectionLostError, Network, RefusedError
 from tests.kit.simulation.processes import SimulatedProcess
 
+_LOOK_SECONDS = 0.01
 JobsByProcess = list[tuple[JobMasterInfo, list[JobId]]]
 
 
@@ -49,7 +50,11 @@ class Operator:
 
     def drain_slots(self, seconds: float) -> None:
         """Drain one of the TaskManagers for a while."""
-        self._begin(lambda: self._drain_slots(seconds))
+        self._begin(lambda: self._drain_slots(lambda: asyncio.sleep(seconds)))
+
+    def drain_until(self, of: str, is_enough: Callable[[], bool], seconds: float) -> None:
+        """Drain this TaskManager until something holds, for so long at most."""
+        self._begin(lambda: self._drain_slots(lambda: _until(is_enough, seconds), of))
 
     def move_some(self) -> None:
         """Move one of the jobs."""
@@ -72,13 +77,13 @@ class Operator:
             self._record(f"undrains {process.address}")
             await self._ask(Drain(process.incarnation, is_draining=False))
 
-    async def _drain_slots(self, seconds: float) -> None:
-        found = await self._task_managers()
+    async def _drain_slots(self, wait: Callable[[], Awaitable[None]], of: str = "") -> None:
+        found = [one for one in await self._task_managers() if of in {"", one.registration.task_manager_id}]
         if found:
-            one = found[self._draw(len(found))].registration
+            one = found[0 if of else self._draw(len(found))].registration
             self._record(f"drains {one.task_manager_id}")
             await self._ask(DrainSlots(one.incarnation, is_draining=True))
-            await asyncio.sleep(seconds)
+            await wait()
             self._record(f"undrains {one.task_manager_id}")
             await self._ask(DrainSlots(one.incarnation, is_draining=False))
 
@@ -133,3 +138,10 @@ class Operator:
 
     def _draw(self, count: int) -> int:
         return int(self._entropy.uniform(0, count))
+
+
+async def _until(is_enough: Callable[[], bool], seconds: float) -> None:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while loop.time() < end and not is_enough():
+        await asyncio.sleep(_LOOK_SECONDS)

@@ -17,9 +17,12 @@ from tests.kit.simulation.history import (
     Cancelling,
     Damaged,
     Record,
+    Restoring,
     Returned,
+    SavepointTaken,
     Shown,
     Submitting,
+    place_of,
     whose,
 )
 
@@ -62,12 +65,13 @@ class Damages:
 class JobsEndAsExpected(CheckerBase):
     """Promise 1: what was acknowledged ends, as its code does, or cancelled if somebody wanted that.
 
-    A job of which something stored was lost or spoiled may fail (R20).
+    A job of which something stored was lost or spoiled may fail (R20), and so may one that starts from a savepoint that
+    is not there any more: whether that may be is for R62.
     """
 
     rule = "promise 1"
 
-    sees: tuple[type, ...] = (Applied, Cancelling, Submitting, Acknowledged, Damaged)
+    sees: tuple[type, ...] = (Applied, Cancelling, Submitting, Acknowledged, Damaged, Restoring, SavepointTaken)
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
@@ -76,6 +80,8 @@ class JobsEndAsExpected(CheckerBase):
         self._wanted: set[JobId] = set()
         self._results: dict[JobId, JobStatus] = {}
         self._damaged = Damages(reader.keys)
+        self._from: dict[JobId, str] = {}
+        self._taken: set[str] = set()
 
     def see(self, record: Record) -> Iterator[str]:
         """What is expected, and what comes."""
@@ -91,12 +97,16 @@ class JobsEndAsExpected(CheckerBase):
             self._expected[record.what.job_id] = record.what.expected
         elif isinstance(record.what, Acknowledged) and record.what.what == "submit":
             self._acknowledged.add(record.what.job_id)
+        elif isinstance(record.what, Restoring):
+            self._from[record.what.job_id] = record.what.directory
+        elif isinstance(record.what, SavepointTaken):
+            self._taken.add(record.what.directory)
 
     def _judge(self, job_id: JobId, status: JobStatus) -> Iterator[str]:
         allowed = {self._expected.get(job_id)}
         if job_id in self._wanted:
             allowed = {*allowed, JobStatus.CANCELED}
-        if job_id in self._damaged:
+        if job_id in self._damaged or self._from.get(job_id) in self._taken:
             allowed = {*allowed, JobStatus.FAILED}
         if status not in allowed:
             yield f"job {job_id} ends as {status.name}"
@@ -108,7 +118,7 @@ class JobsEndAsExpected(CheckerBase):
 
 
 class JobsKeepTheirSubmitters(CheckerBase):
-    """R48: whose a job is, is what was acknowledged, whoever has led, owned it, or kept its end.
+    """R48: whose a job is, is what was acknowledged, whoever has led, owned it, or kept its end. So is its queue (R64).
 
     One of which something stored was lost or spoiled may be nobody's.
     """
@@ -128,6 +138,9 @@ class JobsKeepTheirSubmitters(CheckerBase):
             job_id, shown = record.what.job_id, record.what.whose
             if shown != whose(job_id) and job_id not in self._damaged:
                 yield f"job {job_id} is shown as one of {shown}, and is one of {whose(job_id)}"
+            place = record.what.place
+            if place is not None and place != place_of(job_id) and job_id not in self._damaged:
+                yield f"job {job_id} is shown at {place}, and is at {place_of(job_id)}"
 
 
 class ValuesAreRight(CheckerBase):

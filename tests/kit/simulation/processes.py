@@ -173,6 +173,8 @@ class SimulatedLoop(VirtualTimeLoop):
         self.storage_delay: Callable[[SimulatedProcess | None], float] = lambda _: 0.0005
         self.outputs_delay: Callable[[], float] = lambda: 0.0005
         """The same for work that has threads of its own: that is the commit of outputs, on storage of users."""
+        self.after_work: Callable[[], None] = lambda: None
+        """Called when a piece of file work is done."""
         self.outside = contextvars.Context()
         self.processes: list[SimulatedProcess] = []
         self._due: deque[Handle] = deque()
@@ -259,8 +261,12 @@ class SimulatedLoop(VirtualTimeLoop):
         """Files: all at once, after the time that the storage takes now."""
         done: asyncio.Future[Any] = self.create_future()
         delay = self.storage_delay(CURRENT.get()) if executor is None else self.outputs_delay()
-        self.call_later(delay, _work, done, func, args)
+        self.call_later(delay, self._work, done, func, args)
         return done
+
+    def _work(self, done: asyncio.Future[Any], func: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        _work(done, func, arguments)
+        self.after_work()
 
     def resume(self, handles: list[Handle]) -> None:
         """Run what was held, in its order."""

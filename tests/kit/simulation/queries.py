@@ -12,26 +12,37 @@ from pathlib import Path
 from typing import Protocol
 
 from runtime.aio.entropy import SeededEntropy
+from runtime.checkpoint.savepoint.ended_note import EndedNote, note_path
 from runtime.checkpoint.savepoint.query_restore import QueryToRestore, claim, restore_query
 from runtime.checkpoint.savepoint.savepoint_files import local_path
+from runtime.checkpoint.savepoint.shares import shapes_of
 from runtime.common.errors import FlinklikeError
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
 from runtime.common.stream_progress import NO_BATCH, QueryPhase, StreamLook, StreamPosition
 from runtime.jobgraph.savepoints import ClaimMode, parse_query_settings
 from runtime.taskexecutor.slots.running_attempt import checkpoints_of
-from runtime.taskexecutor.slots.stream_queries import QueryPlace
+from runtime.taskexecutor.slots.stream_queries import QueryPlace, is_endless
 from runtime.taskexecutor.slots.work import SlotWork
 from tests.kit.control_plane.streaming_jobs import streaming_job
 from tests.kit.simulation.clients import PlannedJob, Upgrade
-from tests.kit.simulation.history import BatchCommitted, Happening, QueryHeld, QueryReleased, QueryStarted
+from tests.kit.simulation.history import (
+    BatchCommitted,
+    Happening,
+    QueryHeld,
+    QueryReleased,
+    QueryStarted,
+    SavepointTaken,
+)
 from tests.kit.simulation.processes import SimulatedLoop
+from tests.kit.simulation.shelf import Shelf
 from tests.kit.simulation.user_code import UserCode
 
 SHARE = 0.3
 """So many seeds have streaming jobs."""
 _BATCH_LOW, _BATCH_HIGH = 0.2, 3.0
 _BATCHES_MAX = 6
+_RESTORE_MAX = 2.0
 _NAME = "orders"
 
 
@@ -40,6 +51,7 @@ class Directories:
 
     def __init__(self, base: Path) -> None:
         self._base = base
+        self.shelf = Shelf()
 
     def path(self, directory: str) -> Path:
         """Where it is."""
@@ -88,6 +100,9 @@ class QueryHost(Protocol):
     def record(self, what: Happening) -> None:
         """Into the history."""
 
+    def query_begun(self) -> None:
+        """Its directory is as it has to be."""
+
     def batch_made(self) -> None:
         """The query runs."""
 
@@ -106,6 +121,7 @@ class Query:
         self, directories: Directories, work: SlotWork, host: QueryHost, entropy: SeededEntropy, batches: int
     ) -> None:
         task = work.task
+        self.is_endless = is_endless(task.task)
         self.directory = f"{checkpoints_of(work.job)}/{task.task.stream_uid}/{task.attempt_id.subtask_index}"
         self._directories = directories
         self._work = work
@@ -124,6 +140,11 @@ class Query:
         return QueryPlace(self._directories.path(self.directory), task.stream_uid, index, task.parallelism)
 
     @property
+    def is_held(self) -> bool:
+        """Has it ended between two batches, and waits for a word?"""
+        return bool(self._waits_for)
+
+    @property
     def has_read_all(self) -> bool:
         """True once a query that ends has nothing more to read."""
         return 0 < self._batches <= self._directories.last(self.directory) + 1
@@ -138,13 +159,23 @@ class Query:
             self._host.record(QueryReleased(self._host.attempt_id, "", finishes=True))
             self._host.loop.outside_later(0.05, self._host.finish, ExecutionState.FINISHED)
             return
+        if self._work.job.savepoint and not self.place.directory.exists():
+            self._host.loop.outside_later(self._draw(0.0, _RESTORE_MAX), self._restored)
+        else:
+            self._restored()
+
+    def _restored(self) -> None:
+        """Go on, when the directory is as it has to be."""
+        if not self._host.is_alive:
+            return
         try:
             self._restore()
         except (FlinklikeError, OSError):
             self._host.loop.outside_later(0.05, self._host.finish, ExecutionState.FAILED)
             return
         behind = self._directories.last(self.directory)
-        self._host.record(QueryStarted(self._host.attempt_id, self.directory, behind))
+        self._host.record(QueryStarted(self._host.attempt_id, self.directory, behind, not self.is_endless))
+        self._host.query_begun()
         self._run()
 
     def _restore(self) -> None:
@@ -153,10 +184,13 @@ class Query:
             return
         path, place = local_path(settings.path), self.place
         job_id = self._host.attempt_id.job_id
-        asked = QueryToRestore(place.directory, place.uid, place.subtask_index, settings.queries, job_id=job_id)
+        shapes = shapes_of(settings.queries, settings.splits)
+        asked = QueryToRestore(place.directory, place.uid, place.subtask_index, shapes, job_id=job_id)
         restore_query(path, asked)
         if settings.claim_mode is ClaimMode.CLAIM:
             claim(path, asked)
+            for taken in self._directories.shelf.taken():
+                self._host.record(SavepointTaken(taken, job_id))
 
     # --- batches --------------------------------------------------------------------------------------------
 
@@ -183,6 +217,7 @@ class Query:
 
     def _ended(self) -> None:
         if not self._hold:
+            self._leave_note()
             self._host.finish(ExecutionState.FINISHED)
         elif self._drains and self._phase is QueryPhase.ENDING:
             self._phase = QueryPhase.DRAINING
@@ -191,6 +226,13 @@ class Query:
             self._phase, self._waits_for = QueryPhase.HELD, self._hold
             self._host.record(QueryHeld(self._host.attempt_id, self._hold))
             self._heed()
+
+    def _leave_note(self) -> None:
+        """As the slot process does before the attempt is FINISHED."""
+        place = self.place
+        note = Path(note_path(str(place.directory.parent.parent), place.uid, place.subtask_index))
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(EndedNote(sink="simulated").model_dump_json())
 
     # --- holds ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ The copies, the last step and the restore are the product's, on real directories
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from runtime.aio.entropy import SeededEntropy
@@ -15,27 +15,28 @@ from runtime.checkpoint.savepoint.savepoint_form import SavepointQuery
 from runtime.common.errors import FlinklikeError, NotFoundError
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.stream_progress import StreamLook
-from runtime.gateways.operations import OperationState
+from runtime.gateways.operations import OperationState, SavepointDisposal
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.key_value_store import WatchEvent
 from runtime.highavailability.record_codec import decode_record
-from runtime.highavailability.records import OperationRecord
+from runtime.highavailability.records import DisposalRecord, OperationRecord
 from runtime.taskexecutor.slots.stream_queries import NOT_HERE, QueryPlace, StreamQueries
 from tests.kit.simulation.history import Applied, SavepointSeen
 from tests.kit.simulation.processes import SimulatedLoop
 from tests.kit.simulation.queries import Query
+from tests.kit.simulation.shelf import Shelf
 
 _LOOK_MAX = 0.2
 _WORD_MAX = 0.05
 
 
 class SimulatedQueries(StreamQueries):
-    """The queries of one pool. `find`: that of an attempt which runs here. Looks and words take a moment."""
+    """The queries of one pool. `find`: those that run here. Looks and words take a moment."""
 
     def __init__(
-        self, find: Callable[[ExecutionAttemptId], Query | None], loop: SimulatedLoop, entropy: SeededEntropy
+        self, find: Callable[[], Mapping[ExecutionAttemptId, Query]], loop: SimulatedLoop, entropy: SeededEntropy
     ) -> None:
-        super().__init__(list)
+        super().__init__(list, stop_timeout=30.0)
         self._find = find
         self._loop = loop
         self._entropy = entropy
@@ -52,11 +53,15 @@ class SimulatedQueries(StreamQueries):
 
     def release(self, attempt_id: ExecutionAttemptId, hold: str, *, finishes: bool) -> None:
         """To its process."""
-        if (query := self._find(attempt_id)) is not None:
+        if (query := self._find().get(attempt_id)) is not None:
             self._loop.outside_later(_WORD_MAX, lambda: query.release(hold, finishes=finishes))
 
+    def endless(self) -> list[ExecutionAttemptId]:
+        """Those that do not end by themselves."""
+        return [attempt_id for attempt_id, query in self._find().items() if query.is_endless]
+
     def _query(self, attempt_id: ExecutionAttemptId) -> Query:
-        if (query := self._find(attempt_id)) is None:
+        if (query := self._find().get(attempt_id)) is None:
             raise NotFoundError(NOT_HERE)
         return query
 
@@ -64,13 +69,18 @@ class SimulatedQueries(StreamQueries):
 class Witness:
     """Looks at each savepoint when its operation has become COMPLETED in the store: it has to be there then (R61)."""
 
-    def __init__(self, keys: Keys) -> None:
+    def __init__(self, keys: Keys, shelf: Shelf) -> None:
         self._keys = keys
+        self._shelf = shelf
         self._seen: set[str] = set()
+        self.on_disposal: Callable[[SavepointDisposal], None] = lambda _: None
+        """Is told what is stored of the wish to delete one."""
 
     def __call__(self, applied: Applied) -> SavepointSeen | None:
         """What is there, None for what is no news of a savepoint."""
         for event in applied.events:
+            if (disposal := disposal_written(self._keys, event)) is not None:
+                self.on_disposal(disposal)
             made = operation_written(self._keys, event)
             if made is None:
                 continue
@@ -78,6 +88,7 @@ class Witness:
             told = record.operation
             if told.state is OperationState.COMPLETED and told.directory and told.trigger_id not in self._seen:
                 self._seen.add(told.trigger_id)
+                self._shelf.put(told.directory)
                 return _seen(job_id, told.trigger_id, told.directory)
         return None
 
@@ -89,6 +100,13 @@ def operation_written(keys: Keys, event: WatchEvent) -> tuple[JobId, OperationRe
         return None
     job_id = JobId(event.kv.key.removeprefix(base).partition("/")[0])
     return job_id, decode_record(OperationRecord, event.kv.value, key=event.kv.key)
+
+
+def disposal_written(keys: Keys, event: WatchEvent) -> SavepointDisposal | None:
+    """The wish to delete a savepoint that a transaction has written."""
+    if event.is_delete or not event.kv.key.startswith(keys.disposals):
+        return None
+    return decode_record(DisposalRecord, event.kv.value, key=event.kv.key).disposal
 
 
 def _seen(job_id: JobId, trigger_id: str, directory: str) -> SavepointSeen:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, sourc
 from tests.kit.simulation.checker import Violation
 from tests.kit.simulation.checkers import ALWAYS, check
 from tests.kit.simulation.clients import PlannedJob
+from tests.kit.simulation.disposers import Disposer
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
 from tests.kit.simulation.outcomes import Damages
@@ -82,11 +83,18 @@ def keep(world: World) -> World:
     return world
 
 
-def run_seed(seed: int, kinds: frozenset[FaultKind] = SURVIVABLE, *, in_process: bool = False) -> Verdict:
-    """A seed decides everything: the same one gives the same history. `in_process`: without JobMaster processes."""
+def run_seed(
+    seed: int, kinds: frozenset[FaultKind] = SURVIVABLE, *, in_process: bool = False, queues: bool = False
+) -> Verdict:
+    """A seed decides everything: the same one gives the same history. `in_process`: without JobMaster processes.
+
+    `queues`: jobs are in queues, with priorities (R64).
+    """
+    modes: dict[str, Any] = {"job_masters": 0} if in_process else {}
+    modes |= {"has_queues": True} if queues else {}
     with _directory_of(seed) as run:
         started = time.perf_counter()
-        return on_virtual_time(lambda loop: _live(loop, seed, kinds, run, started, in_process=in_process))
+        return on_virtual_time(lambda loop: _live(loop, seed, kinds, run, started, modes))
 
 
 @contextmanager
@@ -122,20 +130,23 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 async def _live(
-    loop: SimulatedLoop, seed: int, kinds: frozenset[FaultKind], run: Path, started: float, *, in_process: bool
+    loop: SimulatedLoop, seed: int, kinds: frozenset[FaultKind], run: Path, started: float, modes: Mapping[str, Any]
 ) -> Verdict:
     began = loop.time()
     entropy = SeededEntropy(f"simulation/{seed}")
     shape = _shape(entropy.child("shape"))
-    world = keep(World(loop, f"world/{seed}", run, replace(shape, job_masters=0) if in_process else shape))
+    world = keep(World(loop, f"world/{seed}", run, replace(shape, **modes)))
     problems: list[str] = []
     loop.set_exception_handler(lambda _loop, context: problems.append(_told(context)))
     world.start()
     for job in planned_jobs(entropy.child("jobs")):
         world.plan(job)
     all_slots = shape.task_managers * shape.slots
-    for job in planned_upgrades(entropy.child("upgrades"), str(run / "savepoints"), all_slots):
+    upgrades = list(planned_upgrades(entropy.child("upgrades"), str(run / "savepoints"), all_slots))
+    for job in upgrades:
         world.plan(job)
+    disposer = Disposer(world, [one.upgrade for one in upgrades if one.upgrade is not None], entropy.child("disposer"))
+    disposer.begin()
     fate = Fate(world, kinds, duration=entropy.uniform(30.0, 90.0))
     await asyncio.sleep(entropy.uniform(0.0, 5.0))
     await fate.run()

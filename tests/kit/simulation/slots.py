@@ -17,7 +17,7 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
-from runtime.common.stream_progress import StreamPosition
+from runtime.common.stream_progress import StreamPosition, StreamProgress
 from runtime.gateways.job_master import CheckpointAnswer
 from runtime.gateways.process import SlotFigures
 from runtime.gateways.task import (
@@ -28,6 +28,7 @@ from runtime.gateways.task import (
     TaskDeploymentDescriptor,
     TaskExecutionReport,
     TaskMetrics,
+    TaskProgress,
 )
 from runtime.taskexecutor.slots.work import SlotListener, SlotWork
 from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening, History
@@ -117,6 +118,16 @@ class SlotMachine:
     def alive(self) -> list[ExecutionAttemptId]:
         """Attempts whose user code runs now."""
         return list(self._alive)
+
+    @property
+    def has_endless_queries(self) -> bool:
+        """Does a query run here that does not end by itself?"""
+        return any(attempt.query is not None and attempt.query.is_endless for attempt in self._alive.values())
+
+    @property
+    def has_held_queries(self) -> bool:
+        """Does one wait for a word?"""
+        return any(attempt.query is not None and attempt.query.is_held for attempt in self._alive.values())
 
     @property
     def exclusive_until(self) -> float:
@@ -214,6 +225,15 @@ class _RunningAttempt:
         """Of the query."""
         self._machine.record(what)
 
+    def query_begun(self) -> None:
+        """The query works on a directory of its own."""
+        self._process.post(self._tell_query)
+
+    def _tell_query(self) -> None:
+        if not self.reaped.done():
+            told = StreamProgress(f"{self.attempt_id}", f"{self.attempt_id}")
+            self._listener.task_progressed(TaskProgress(self.attempt_id, -1.0, "", 0, 0, 0, 0, streams=(told,)))
+
     def batch_made(self) -> None:
         """The first batch of the query: only now it is said to run."""
         self._process.post(self._tell_running)
@@ -284,12 +304,12 @@ class _RunningAttempt:
                 SimulatedFileSystem.task_writes(f"{output.directory}/{name}", f"{self.attempt_id}".encode())
 
     def _is_users_last(self, state: ExecutionState) -> bool:
-        """R36: its code has failed, by itself, where nobody has asked for a restart."""
+        """R36: its code has failed, by itself, where nobody has asked for a restart, and is no query (R59)."""
         code = self._machine.programs.of(self.attempt_id)
         is_own = (
             state is ExecutionState.FAILED and not self._is_stopping and not self._is_killed and not self._lost_input
         )
-        return is_own and self.is_exclusive and not code.is_restarted
+        return is_own and self.is_exclusive and not code.is_restarted and self.query is None
 
     def _tell(self, state: ExecutionState) -> None:
         self._listener.task_state_changed(self._report(state))
@@ -334,11 +354,10 @@ class SimulatedSlotPool:
         self._process = current_process()
         self._slots: dict[int, _RunningAttempt] = {}
         self.readiness: Watch[bool] = Watch(False)
-        self.queries = SimulatedQueries(self._query, machine.loop, machine.entropy.child("looks"))
+        self.queries = SimulatedQueries(self._queries, machine.loop, machine.entropy.child("looks"))
 
-    def _query(self, attempt_id: ExecutionAttemptId) -> Query | None:
-        found = [one.query for one in self._slots.values() if one.attempt_id == attempt_id and one.is_alive]
-        return found[0] if found else None
+    def _queries(self) -> dict[ExecutionAttemptId, Query]:
+        return {one.attempt_id: one.query for one in self._slots.values() if one.query is not None and one.is_alive}
 
     async def start(self) -> None:
         """The template process comes up."""

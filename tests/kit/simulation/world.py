@@ -42,21 +42,24 @@ from tests.kit.simulation.guards import GuardSockets, SimulatedGuard, SimulatedG
 from tests.kit.simulation.history import (
     AWAKE,
     CUT_OFF,
+    FAILED,
     FROZEN,
     KILLED,
     REACHED,
     STARTS,
     STOPPED,
     TEMPLATE_KILLED,
+    TERMINATED,
     Fault,
     History,
     ProcessEvent,
+    SavepointTaken,
 )
 from tests.kit.simulation.keepers import SimulatedKeeper
 from tests.kit.simulation.network import Network
 from tests.kit.simulation.operator import Operator
 from tests.kit.simulation.outputs import OLD_FILE
-from tests.kit.simulation.processes import EPOCH_MILLIS, Life, SimulatedLoop, SimulatedProcess
+from tests.kit.simulation.processes import CURRENT, EPOCH_MILLIS, Life, SimulatedLoop, SimulatedProcess
 from tests.kit.simulation.queries import Directories
 from tests.kit.simulation.savepoints import Witness
 from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
@@ -77,7 +80,7 @@ RESTARTS = 8
 class Shape:
     """How large the cluster is, and how patient. `job_masters` 0: they run inside the JobManager.
 
-    `has_keepers`: JobManagers and JobMaster processes have lease keepers (R40).
+    `has_keepers`: JobManagers and JobMaster processes have lease keepers (R40). `has_queues`: jobs are in queues (R64).
     """
 
     job_managers: int = 2
@@ -86,6 +89,7 @@ class Shape:
     slots: int = 3
     isolation_seconds: int = 20
     has_keepers: bool = True
+    has_queues: bool = False
 
 
 class ProcessClock:
@@ -137,11 +141,14 @@ class World:
         self.loop = loop
         self.entropy = SeededEntropy(seed)
         self.keys = Keys.of_cluster("default")
-        self.history = History(isolation_seconds=shape.isolation_seconds, witness=Witness(self.keys))
+        directories = Directories(run / "checkpoints")
+        self.witness = Witness(self.keys, directories.shelf)
+        self.history = History(isolation_seconds=shape.isolation_seconds, witness=self.witness)
         self.shape = shape
         self.network = Network(loop, self.entropy.child("network"))
         self.etcd_state = EtcdState(loop, self.history, EtcdTrouble(self.entropy.child("etcd-trouble")))
-        self.programs = Programs(Directories(run / "checkpoints"))
+        self.programs = Programs(directories)
+        loop.after_work = self._look_at_savepoints
         self.processes: dict[str, SimulatedProcess] = {}
         self.clients: list[Client] = []
         self.ready: set[tuple[str, int]] = set()
@@ -152,12 +159,19 @@ class World:
         self._run = run
         self._machines: dict[str, SlotMachine] = {}
         self._once_cut_off: set[str] = set()
+        self._frozen_early: set[tuple[str, int]] = set()
+        """Lives that were frozen before they served: nobody uses them yet, so their guards have to prove nothing."""
         self._guards: dict[str, SimulatedGuard] = {}
         self._keepers: dict[str, SimulatedKeeper] = {}
         self._lives_guarded: dict[str, list[SimulatedGuard]] = {}
         self._running: dict[str, tuple[ProcessContext, asyncio.Task[Any]]] = {}
         person = SimulatedProcess(loop, "operator")
         self.operator = Operator(self.network, self.history, self.rest_addresses, person, self.entropy)
+
+    def _look_at_savepoints(self) -> None:
+        process = CURRENT.get()
+        for taken in self.programs.directories.shelf.taken():
+            self.history.add(self.loop.time(), "nobody" if process is None else process.name, SavepointTaken(taken))
 
     # --- who there is -----------------------------------------------------------------------------------------------
 
@@ -241,9 +255,9 @@ class World:
             cause = _cause(error)
             # A process that comes up while etcd is away says so and ends; its supervisor tries again.
             is_failure = self.is_ready(name) or not isinstance(cause, RetryableError)
-            if isinstance(cause, NewLifeError) and name in self._once_cut_off:
+            if isinstance(cause, NewLifeError) and (name in self._once_cut_off or (name, number) in self._frozen_early):
                 is_failure = False  # who cannot be reached may be declared dead, and begins anew
-            self._ended(name, f"has failed: {type(cause).__name__}: {cause}", is_failure=is_failure)
+            self._ended(name, f"{FAILED}: {type(cause).__name__}: {cause}", is_failure=is_failure)
         except asyncio.CancelledError:
             self._ended(name, STOPPED, is_failure=False)
         else:
@@ -363,6 +377,13 @@ class World:
             "rest.port": str(REST_PORT),
             "security.authentication": "none",
         }
+        if self.shape.has_queues:
+            dynamic |= {"slotmanager.queue.q0.weight": "3", "slotmanager.queue.q1.min-slots": "1"}
+            dynamic |= {
+                "slotmanager.queue.q2.max-running-jobs": "1",
+                "slotmanager.preemption": "true",
+                "slotmanager.preemption.timeout": "0 ms",
+            }
         made = load(None, environment={}, dynamic=[f"{key}={value}" for key, value in dynamic.items()])
         return self._configurations.setdefault(name, made)
 
@@ -395,7 +416,7 @@ class World:
         running = self._running.pop(name, None)
         if running is None:
             return  # it stops already
-        self._record(name, Fault("is told to stop"))
+        self._record(name, Fault(TERMINATED))
         process = self.processes[name]
         _ = process.start(f"{name}/stop", self._stop(name, process, *running))
 
@@ -436,6 +457,8 @@ class World:
     def freeze(self, name: str, *, is_stuck: bool = False) -> None:
         """SIGSTOP of the main process; slots go on. `is_stuck`: its loop alone stands still, and it looks alive."""
         self._record(name, Fault(FROZEN))
+        if not self.is_ready(name):
+            self._frozen_early.add((name, self._lives[name]))
         if is_stuck:
             self._record(name, Fault("is stuck"))
         self.processes[name].freeze(is_stuck=is_stuck)
@@ -480,6 +503,7 @@ class World:
 
         def make() -> None:
             client = Client(self.network, self.history, self.rest_addresses, job, self.entropy.child(name))
+            client.has_queues = self.shape.has_queues
             self.clients.append(client)
             _ = process.start(name, client.run())
 

@@ -124,13 +124,14 @@ REFUSED: list[tuple[Callable[[Pipeline], object], str]] = [
     (lambda p: (_stream(p).map("m", change), p.job_graph()), "no stream_sink.. reads the stream 'm'"),
     (lambda p: (_stream(p).stream_sink("t", write, uid="../x"), p.job_graph()), "names a directory"),
     (lambda p: (_stream(p).stream_sink("t", write, output_mode="all"), p.job_graph()), "none of append, update"),
-    (lambda p: (_stream(p).stream_sink("t", write, trigger="soon"), p.job_graph()), "is no interval"),
+    (lambda p: (_stream(p).stream_sink("t", write, trigger="soon"), p.job_graph()), "or the trigger 'availableNow'"),
     (lambda p: (_stream(p).stream_sink("t", write, trigger="10 parsecs"), p.job_graph()), "is no interval"),
     (lambda p: (_stream(p).stream_sink("t", write, uid="_metadata"), p.job_graph()), "choose another one"),
+    (lambda p: (_stream(p).stream_sink("t", write, uid="_ended"), p.job_graph()), "choose another one"),
     (lambda p: (_stream(p).stream_sink("t", write, uid="orders.crc"), p.job_graph()), "choose another one"),
     (lambda p: _stream(p).stream_sink("t", write, trigger={"once": True}), "use availableNow"),
     (lambda p: _stream(p).stream_sink("t", write, trigger="once"), "use availableNow"),
-    (lambda p: _stream(p).stream_sink("t", write, trigger=5), "a trigger is an interval"),  # type: ignore[arg-type]
+    (lambda p: _stream(p).stream_sink("t", write, trigger=5), "a trigger is an interval .* not '5'"),  # type: ignore[arg-type]
     (lambda p: _stream(p).stream_sink("t", write, trigger={"continuous": "1 s"}), "keeps no state"),
     (lambda p: _stream(p).stream_sink("t", write, trigger={"daily": "1 s"}), "is no trigger"),
     (lambda p: _stream(p).stream_sink("t", write, trigger={"availableNow": False}), "is True"),

@@ -10,8 +10,11 @@ from uuid import UUID
 
 import pytest
 
+from runtime.checkpoint.savepoint import savepoint_files
 from runtime.checkpoint.savepoint.query_restore import QueryToRestore, RestoredQuery, claim, restore_query
-from runtime.checkpoint.savepoint.savepoint_files import read_savepoint
+from runtime.checkpoint.savepoint.savepoint_files import CLAIMED, disposed_path, read_savepoint
+from runtime.checkpoint.savepoint.savepoint_form import METADATA, Savepoint
+from runtime.checkpoint.savepoint.shares import QueryShape
 from runtime.common.errors import InvalidInputError, NotFoundError
 from runtime.common.stream_progress import NO_BATCH
 from tests.kit.checkpoint.query_directories import query_directory, saved, sink_directory
@@ -29,6 +32,7 @@ class Scene:
 
     def query(self, uid: str = "sink", subtask: int = 0, **options: Any) -> QueryToRestore:
         options = {"queries": {"sink": 1}, "sink": self.table, **options}
+        options["queries"] = {one: QueryShape(number) for one, number in options["queries"].items()}
         return QueryToRestore(self.checkpoints / uid / str(subtask), uid, subtask, **{"job_id": "a" * 32, **options})
 
 
@@ -83,7 +87,7 @@ def test_state_that_the_job_does_not_have_is_refused_with_both_lists(scene: Scen
 
 
 def test_another_parallelism_is_refused(scene: Scene) -> None:
-    with pytest.raises(InvalidInputError, match="'sink' with parallelism 1, and the job has 2"):
+    with pytest.raises(InvalidInputError, match="'sink' with parallelism 1, and the job has 2: its state"):
         restore_query(scene.path, scene.query(queries={"sink": 2}))
 
 
@@ -100,7 +104,15 @@ def test_a_damaged_savepoint_is_refused(scene: Scene) -> None:
     one.write_text(text.replace("4", "5"))
     with pytest.raises(InvalidInputError, match="offsets/4 of sink/0 in the savepoint is damaged"):
         restore_query(scene.path, scene.query())
-    assert not scene.query().directory.exists()
+    assert list(scene.query().directory.parent.iterdir()) == [], "no attempt follows that would delete what is left"
+
+
+def test_a_savepoint_with_a_missing_file_is_refused(scene: Scene) -> None:
+    """It is no failure of the storage that passes: another attempt would find the same."""
+    (scene.path / "sink" / "0" / "offsets" / "4").unlink()
+    with pytest.raises(InvalidInputError, match="4 of sink/0 in the savepoint is missing: it is damaged"):
+        restore_query(scene.path, scene.query())
+    assert list(scene.query().directory.parent.iterdir()) == []
 
 
 def test_there_has_to_be_a_savepoint(scene: Scene, tmp_path: Path) -> None:
@@ -142,9 +154,17 @@ def test_a_log_is_put_back_after_an_interruption(scene: Scene, step: int, monkey
         with pytest.raises(OSError, match="interrupted"):
             restore_query(scene.path, scene.query())
     restored = restore_query(scene.path, scene.query())
-    assert restored is not None
-    assert restored.batch_id == 4
+    assert restored == RestoredQuery(4, tuple(f"file://{scene.table}/part-{n}.json" for n in (5, 6, 7)))
     assert files(scene.table / "_spark_metadata") == ["2.compact", "3", "4"]
+    assert [one.name for one in scene.table.iterdir() if one.name.startswith(".")] == []
+
+
+def test_a_log_that_was_put_back_before_an_interruption_names_its_orphans(scene: Scene) -> None:
+    log, old = scene.table / "_spark_metadata", scene.table / "._spark_metadata.replaced"
+    shutil.copytree(log, old)
+    (old / "5").write_text('v1\n{"path":"file:/orphan"}')
+    assert restore_query(scene.path, scene.query()) == RestoredQuery(4, ("file:/orphan",))
+    assert not old.exists()
 
 
 def test_a_restored_query_is_another_one(scene: Scene) -> None:  # Spark ends a query for another one of its id
@@ -170,6 +190,33 @@ def test_what_another_job_has_restored_claims_nothing(scene: Scene) -> None:
     assert not claim(scene.path, first)
     assert scene.path.exists(), "one query of this job is not restored"
     assert claim(scene.path, second)
+
+
+def test_what_an_interrupted_claim_has_left_goes_with_the_next_attempt(scene: Scene) -> None:
+    query = scene.query()
+    left = disposed_path(scene.path)
+    (scene.path / CLAIMED).mkdir()
+    scene.path.rename(left)  # and then the process was killed, with some of the files deleted
+    (left / METADATA).unlink()
+    assert claim(scene.path, query)
+    assert not left.exists()
+    assert not claim(scene.path, query), "once"
+
+
+def test_of_queries_that_see_all_marks_at_once_one_deletes_and_the_others_leave_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, strange = scene.query(), savepoint_files._strange
+
+    def another_is_first(path: Path, savepoint: Savepoint) -> list[str]:
+        monkeypatch.setattr(savepoint_files, "_strange", strange)
+        assert claim(path, query)
+        return []
+
+    monkeypatch.setattr(savepoint_files, "_strange", another_is_first)
+    assert not claim(scene.path, query)
+    assert not scene.path.exists()
+    assert not disposed_path(scene.path).exists()
 
 
 def test_a_claimed_savepoint_goes_with_its_last_query(scene: Scene) -> None:

@@ -205,7 +205,13 @@ def test_nothing_beside_a_savepoint_is_deleted(tmp_path: Path, savepoint: Path) 
     outside.mkdir()
     (outside / "kept").write_text("kept")
     (savepoint / "sink" / "0" / "out").symlink_to(outside)
+    with pytest.raises(InvalidInputError, match=r"\['sink/0/out'\].*nothing is deleted"):
+        dispose(savepoint)
+    (savepoint / "sink" / "0" / "out").unlink()
+    (savepoint / "sink" / "0" / ".nfs0001").touch()
+    (savepoint / ".claimed" / "job").mkdir(parents=True)
     dispose(savepoint)
+    assert not savepoint.exists()
     assert (outside / "kept").read_text() == "kept"
 
 

@@ -11,6 +11,7 @@ import pytest
 from runtime.checkpoint.savepoint.query_copy import copy_query
 from runtime.checkpoint.savepoint.query_restore import QueryToRestore, RestoredQuery, restore_query
 from runtime.checkpoint.savepoint.repartition import Partitions, PartitionsChange
+from runtime.checkpoint.savepoint.shares import QueryShape
 from runtime.common.errors import InvalidInputError, UnavailableError
 from tests.kit.checkpoint.query_directories import query_directory, saved, sink_directory, write
 
@@ -65,7 +66,7 @@ class Scene:
                 self.directory,
                 "sink",
                 0,
-                {"sink": 1},
+                {"sink": QueryShape(1)},
                 sink=self.table,
                 attempt=attempt,
                 partitions=partitions,

@@ -19,7 +19,8 @@ from runtime.jobgraph.graph import PickledCode, ScriptCode
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy, NoRestartStrategy
 from tests.kit.control_plane.job_graphs import diamond
 from tests.kit.host.command_line import RunCommand
-from tests.kit.rest.fakes import FAILURE, JOB, FakeResourceManager, FakeTaskExecutor
+from tests.kit.rest.fake_resource_manager import FakeResourceManager
+from tests.kit.rest.fakes import FAILURE, JOB, FakeTaskExecutor
 from tests.kit.rest.server import RestThread
 
 PIPELINES = """
@@ -271,6 +272,44 @@ def test_a_module_that_was_left_beside_the_script_is_named(
     assert ("was not sent" in last) is bool(hint)
 
 
+@pytest.mark.parametrize(
+    ("failure", "hint"),
+    [
+        (("FileNotFoundError", "[Errno 2] No such file or directory: 'in/lookup.csv' (etl.py, line 1)"), True),
+        (
+            (
+                "AnalysisException",
+                "[PATH_NOT_FOUND] Path does not exist: file:{work}/in/lookup.csv. X",
+            ),
+            True,
+        ),
+        (("FileNotFoundError", "[Errno 2] No such file or directory: 'in/other.csv'"), False),
+        (("FileNotFoundError", "[Errno 2] No such file or directory: '/etc/passwd'"), False),
+    ],
+)
+def test_a_file_that_was_left_beside_the_script_is_named(
+    flinklike: RunCommand,
+    server: RestThread,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: tuple[str, str],
+    *,
+    hint: bool,
+) -> None:
+    (tmp_path / "in").mkdir()
+    for name in ("etl.py", "in/lookup.csv"):
+        (tmp_path / name).write_text("pass")
+    class_name, message = failure[0], failure[1].replace("{work}", f"{tmp_path}/jobs/{'a' * 32}/work")
+    monkeypatch.setattr("tests.kit.rest.fakes.FAILURE", replace(FAILURE, class_name=class_name, message=message))
+    server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
+    last = flinklike("run", "etl.py").err.splitlines()[-1]
+    sent = (
+        "in/lookup.csv is here, and the script runs in a directory of its own: send it with --files in/lookup.csv, or"
+    )
+    sent = f"{sent} give it an absolute path"
+    assert last.endswith(sent) is hint
+
+
 def test_a_failed_job_as_json(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
     server.do(lambda: setattr(server.dispatcher, "next_status", JobStatus.FAILED))
     done = flinklike("run", "--json", f"{jobs}:built")
@@ -383,6 +422,10 @@ def test_an_error_in_the_users_module_names_its_line(flinklike: RunCommand, modu
     assert done.code == 1
     assert f"{broken}.py, line 2: AttributeError: module 'os' has no attribute 'no_such_name'" in done.err
     assert f"({unreadable}.py, line 1)" in flinklike("run", f"{unreadable}:x").err
+    misspelled = module("from airflow_flinklike import Pipeline\n\nPipeline('p', checkpoint_nam='x')\n")
+    done = flinklike("run", f"{misspelled}:x")
+    assert f"{misspelled}.py, line 3: TypeError: job 'p' got an unexpected keyword" in done.err, done.err
+    assert "did you mean 'checkpoint_name'?" in done.err
 
 
 def test_options_of_spark_submit_that_stand_for_conf(
@@ -469,6 +512,8 @@ def test_options_of_the_cluster_that_a_job_has_for_itself(flinklike: RunCommand,
         ("execution.checkpointing.interval", "expected key=value"),
         ("execution.checkpointing.interval=soon", "'soon' is not valid: expected a duration"),
         ("rest.port=8081", "'rest.port' is the cluster's, not a job's; a job may set execution.checkpointing."),
+        ("slotmanager.queue.a.weight=2", "'slotmanager.queue.a.weight' is the cluster's, not a job's; a job may set"),
+        ("nonsense.option=3", "'nonsense.option' is no option"),
     ],
 )
 def test_other_options_are_refused(flinklike: RunCommand, jobs: str, text: str, says: str) -> None:
@@ -498,3 +543,14 @@ def test_a_restart_strategy_that_is_none_is_said(
     done = flinklike("run", "--restart-strategy", text, f"{jobs}:built")
     assert (done.code, says in done.err) == (1, True), done.err
     assert not server.dispatcher.submitted
+
+
+def test_the_queue_and_the_priority_of_a_job(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    options = ["--queue", "etl", "--priority", "-7"]
+    assert flinklike("run", "-d", "--job-id", JOB, *options, f"{jobs}.py", "--queue", "of-the-script").code == 0
+    asked = server.dispatcher.submitted[-1]
+    assert (asked.queue, asked.priority) == ("etl", -7)
+    assert "spark.yarn.queue" not in server.dispatcher.graph().spark_conf
+    refused = flinklike("run", "-d", "--queue", "no such", f"{jobs}.py")
+    assert (refused.code, "is not a queue" in refused.err) == (1, True), refused.err
+    assert flinklike("run", "-d", "--priority", str(1 << 31), f"{jobs}.py").code == 1

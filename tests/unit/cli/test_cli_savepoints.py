@@ -27,7 +27,8 @@ def graph(tmp_path: Path) -> Path:
 def savepoint(tmp_path: Path) -> Path:
     source = query_directory(tmp_path / "query", batches=5)
     table = sink_directory(tmp_path / "table", batches=5)
-    return saved(tmp_path / "savepoints", source, batch_id=4, sink=table, uid="orders")
+    reads = ("FileStreamSource[file:/in]", "KafkaV2[Subscribe[prices]]")
+    return saved(tmp_path / "savepoints", source, batch_id=4, sink=table, uid="orders", sources=reads)
 
 
 def test_a_job_is_started_from_a_savepoint(flinklike: RunCommand, server: RestThread, graph: Path) -> None:
@@ -65,6 +66,7 @@ def test_a_job_is_started_from_a_savepoint(flinklike: RunCommand, server: RestTh
         (("-s", "/s", "--claim-mode", "LEGACY"), "--claim-mode: claim mode 'LEGACY' is none of NO_CLAIM, CLAIM"),
         (("-s", "/" + "s" * 5000), "a path has up to 4096 characters"),
         (("-s", "/a\nb"), "is no absolute path and no file URL"),
+        (("-s", "/savepoints/savepoint-1/orders/.."), "has '..' in it"),
     ],
 )
 def test_what_has_no_effect_is_refused(
@@ -85,18 +87,24 @@ def test_a_script_may_stream(flinklike: RunCommand, server: RestThread, graph: P
     (tmp_path / "etl.py").write_text("print(1)")
     assert flinklike("run", "-d", "--streaming", str(tmp_path / "etl.py")).code == 0
     assert server.dispatcher.graph().job_type is JobType.STREAMING
+    named = ("--streaming", "--checkpoint-name", "orders")
+    assert flinklike("run", "-d", *named, str(tmp_path / "etl.py")).code == 0
+    assert server.dispatcher.graph().checkpoint_name == "orders"
     done = flinklike("run", "-d", "--streaming", str(graph))
     assert (done.code, "takes no --streaming" in done.err) == (1, True), done.err
+    done = flinklike("run", "-d", "--checkpoint-name", "orders", str(graph))
+    assert (done.code, "takes no --checkpoint-name" in done.err) == (1, True), done.err
 
 
 def test_a_savepoint_is_inspected(flinklike: RunCommand, savepoint: Path) -> None:
-    first, job, made, head, line = flinklike("savepoint", "inspect", str(savepoint)).out.splitlines()
+    first, job, made, head, line, reads = flinklike("savepoint", "inspect", str(savepoint)).out.splitlines()
     assert first == f"savepoint {savepoint}"
     assert job == f"of job {'0123456789' * 3} (orders), number 7"
     assert (made.startswith("made 2023-"), made.endswith(" by version 1")) == (True, True), made
-    assert head.split()[:3] == ["uid", "subtask", "batch"]
+    assert head.split()[:4] == ["uid", "subtask", "splits", "batch"]
     assert line.split()[:5] == ["orders", "0", "of", "1", "4"]
     assert '{"logOffset": 4}' in line
+    assert reads == "orders reads FileStreamSource[file:/in]; KafkaV2[Subscribe[prices]]"
     body = json.loads(flinklike("savepoint", "inspect", savepoint.as_uri(), "--json").out)
     assert body == read_savepoint(savepoint).model_dump(mode="json")
 

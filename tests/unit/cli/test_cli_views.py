@@ -26,13 +26,15 @@ from airflow_flinklike.client import FlinklikeClient
 from airflow_flinklike.client.protocol import Request
 from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.common.ids import JobId
+from runtime.common.shares import QueueSettings, QueueStatus
 from runtime.common.states import JobStatus
-from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
+from runtime.common.stream_progress import NO_BATCH
+from runtime.executiongraph.archived_checkpoints import NO_SIZE, ArchivedCheckpoints
 from tests.kit.control_plane.streaming_jobs import told
 from tests.kit.host.command_line import RunCommand
-from tests.kit.rest.fakes import JOB, FakeTaskExecutor, archived
+from tests.kit.rest.fakes import JOB, FakeTaskExecutor, archived, summary
 from tests.kit.rest.server import RestThread
-from tests.kit.rest.streaming_graphs import CHECKPOINTS, put_checkpoints, put_streams
+from tests.kit.rest.streaming_graphs import CHECKPOINTS, position, put_checkpoints, put_streams
 
 OTHER = JobId("b" * 32)
 COMMANDS = [
@@ -58,6 +60,17 @@ def test_list(flinklike: RunCommand, server: RestThread) -> None:
     assert flinklike("list", "--name", "ail").out.count("daily") == 2
     assert flinklike("list", "--name", OTHER[:5], "--state", "finished").out.count("daily") == 1
     assert flinklike("list", "--name", "hourly").out == "No jobs.\n"
+
+
+def test_lists_say_why_jobs_have_failed(
+    flinklike: RunCommand, server: RestThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLINKLIKE_HISTORY_ADDRESS", server.address)
+    server.put(JOB, JobStatus.FAILED)
+    made = replace(summary(JOB, JobStatus.FAILED), failure="KeyError: 'prise'\x1b[31m", failure_labels=("type=USER",))
+    server.do(lambda: server.fakes.dispatcher.summaries.update({JOB: made}))
+    for command in ("list", "history"):
+        assert "'prise'\\x1b[31m" in "".join(flinklike(command).out.split())
 
 
 def test_status(flinklike: RunCommand, server: RestThread) -> None:
@@ -106,7 +119,9 @@ def test_info_says_who_runs_the_job_and_from_whom_it_was_taken_over(flinklike: R
     server.put(JOB, JobStatus.RUNNING)
     told = server.dispatcher.summaries[JOB]
     server.dispatcher.summaries[JOB] = replace(told, submitter="sam", client="airflow sales.load\x1b[2J")
-    _, _, submitted, owner, takeover, *_ = flinklike("info", JOB).out.splitlines()
+    shown = flinklike("info", JOB).out
+    assert "queue" not in shown
+    _, _, submitted, owner, takeover, *_ = shown.splitlines()
     assert submitted.startswith("submitted by sam with airflow sales.load")
     assert "\x1b" not in submitted
     assert owner == f"JobMaster process {'b' * 32} at 127.0.0.1:2"
@@ -133,6 +148,16 @@ def test_info_has_a_line_for_each_query(flinklike: RunCommand, server: RestThrea
 def test_info_says_for_how_long_a_query_is_stalled(flinklike: RunCommand, server: RestThread) -> None:
     server.do(lambda: put_streams(server.dispatcher, JOB, told(busy_since_millis=1_700_000_000_000)))
     assert re.search(r" ago, STALLED for \d+ h", flinklike("info", JOB).out)
+    hangs = told(busy_since_millis=1_700_000_000_000, thread="the thread, WAITING in A.b:1", stage="stage 7, start")
+    server.do(lambda: put_streams(server.dispatcher, JOB, hangs))
+    assert re.search(
+        r" ago, STALLED for .* h.*: stage 7, start, the thread, WAITING in A\.b:1", flinklike("info", JOB).out
+    )
+
+
+def test_info_says_that_batches_are_late(flinklike: RunCommand, server: RestThread) -> None:
+    server.do(lambda: put_streams(server.dispatcher, JOB, told(interval_millis=100)))
+    assert re.search(r" ago, late: its trigger is 0\.10 s", flinklike("info", JOB).out)
 
 
 def test_checkpoints(flinklike: RunCommand, server: RestThread) -> None:
@@ -149,10 +174,22 @@ def test_checkpoints(flinklike: RunCommand, server: RestThread) -> None:
     ]
     assert re.search(r" 0\.04 s +2/2 +8\.0 KiB", lines[1])
     assert re.search(r" 5\.00 s +0/2 +0 B +Checkpoint was declined\. orders", lines[2])
+    savepoint = replace(CHECKPOINTS.history[1], checkpoint_id=8, savepoint="/s/savepoint-1", state_bytes=NO_SIZE)
+    server.do(lambda: put_checkpoints(server.dispatcher, JOB, replace(CHECKPOINTS, history=(savepoint,))))
+    assert re.search(r" 0\.04 s +2/2 +- +file:///s/savepoint-1", flinklike("checkpoints", JOB).out)
+    whole = replace(savepoint, state_bytes=2048)
+    server.do(lambda: put_checkpoints(server.dispatcher, JOB, replace(CHECKPOINTS, history=(whole,))))
+    assert re.search(r" 0\.04 s +2/2 +2\.0 KiB +file:///s/savepoint-1", flinklike("checkpoints", JOB).out)
+    begun = replace(CHECKPOINTS.history[1], positions=(position(0, NO_BATCH, 9), position(1, 4, 9)))
+    server.do(lambda: put_checkpoints(server.dispatcher, JOB, replace(CHECKPOINTS, history=(begun,))))
+    assert "no batch yet of 1 of 2 queries" in flinklike("checkpoints", JOB).out
+    server.do(lambda: put_checkpoints(server.dispatcher, JOB, CHECKPOINTS))
     body = json.loads(flinklike("checkpoints", JOB, "--json").out)
     assert (body["counts"]["total"], body["config"]["interval"]) == (4, 10_000)
-    begun = ArchivedCheckpoints(0, 600_000, 0, 0, restored_count=1, restored_millis=9, restored_savepoint="/s/1")
-    server.do(lambda: put_checkpoints(server.dispatcher, JOB, begun))
+    restored_only = ArchivedCheckpoints(
+        0, 600_000, 0, 0, restored_count=1, restored_millis=9, restored_savepoint="/s/1"
+    )
+    server.do(lambda: put_checkpoints(server.dispatcher, JOB, restored_only))
     every, told = flinklike("checkpoints", JOB).out.splitlines()
     assert every == "none by themselves: 0 completed, 0 failed, 0 in progress, 1 restored"
     assert re.match(r"restored \d{4}-.* queries were started from savepoint /s/1$", told)
@@ -495,3 +532,28 @@ def test_open_prints_an_address_that_signs_in_once(flinklike: RunCommand, server
 def test_open_refuses_what_is_no_job(flinklike: RunCommand) -> None:
     done = flinklike("open", "x", "--print")
     assert (done.code, "expected 32" in done.err) != (0, True)
+
+
+def test_queues_are_shown_with_what_they_hold_and_who_waits(
+    flinklike: RunCommand, server: RestThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert flinklike("queues").out.strip() == "No queue has a job."
+    limits = QueueSettings(weight=2.5, min_slots=3, max_slots=8, max_running_jobs=4)
+    found = [QueueStatus("default", QueueSettings(), 1, 2 / 3, 1, 0), QueueStatus("etl", limits, 0, 4 / 3, 0, 12)]
+    monkeypatch.setattr(server.fakes.resource_manager, "queue_statuses", found)
+    done = flinklike("queues")
+    header, *lines = done.out.splitlines()
+    assert header.split() == ["queue", "slots", "share", "jobs", "waiting", "weight", "min", "max"]
+    assert [line.split() for line in lines] == [
+        ["default", "1", "0.667", "1", "0", "1"],
+        ["etl", "0", "1.333", "0/4", "12", "2.5", "3", "8"],
+    ]
+    assert "the queues have 3 min-slots in all, and there are 2 slots" in done.err.replace("\n", " ")
+    assert json.loads(flinklike("queues", "--json").out)["queues"][1]["jobs-waiting"] == 12
+
+
+def test_info_names_the_queue_and_the_priority(flinklike: RunCommand, server: RestThread) -> None:
+    server.put(JOB, JobStatus.RUNNING)
+    told = server.dispatcher.summaries[JOB]
+    server.dispatcher.summaries[JOB] = replace(told, queue="etl", priority=-4)
+    assert "queue etl with priority -4" in flinklike("info", JOB).out

@@ -13,7 +13,7 @@ import pytest
 from airflow_flinklike import FlinklikeClient, JobHandle, function_job, script_job
 from airflow_flinklike.api import handle as handle_module
 from airflow_flinklike.api.artifacts import CHUNK_BYTES
-from airflow_flinklike.client import AsyncFlinklikeClient, SubmittedJob, new_job_id
+from airflow_flinklike.client import AsyncFlinklikeClient, QueuePlace, SubmittedJob, new_job_id
 from airflow_flinklike.exceptions import (
     AuthenticationError,
     ClusterUnavailableError,
@@ -443,7 +443,9 @@ def test_a_handle_waits_for_the_value_and_cancels(box: ClientBox) -> None:
     client = box.connect()
     assert isinstance(client, FlinklikeClient)
     submitted = function_job(lambda: 5, name="five").build()
-    client.submit(submitted.graph, job_id=JOB)
+    client.submit(submitted.graph, job_id=JOB, place=QueuePlace("etl", -5))
+    (asked,) = box.fakes.dispatcher.submitted
+    assert (asked.queue, asked.priority) == ("etl", -5)
     box.fakes.dispatcher.put(JOB, JobStatus.FINISHED)
     handle = JobHandle(client, JobId(JOB))
     assert (handle.status().status, handle.result()) == (JobStatus.FINISHED, {"rows": 3})

@@ -75,3 +75,20 @@ def test_those_of_an_earlier_term_count() -> None:
     made.recover([ev.RecoveredJob(stored, 7, None, wants_cancel=False, ended=None)], [])
     assert submit(made, 2, "sam")
     assert made.shown.counts()[JobStatus.INITIALIZING] == 1
+
+
+def test_there_are_only_so_many_queues_at_once() -> None:  # D-128
+    made = registry(queues_max=2)
+
+    def into(queue: str, number: int, *, is_stored: bool = True) -> str:
+        (effect, *_) = made.handle(ev.SubmitRequested(number, replace(source(number), queue=queue)))
+        if is_stored and not isinstance(effect, ef.Refuse):
+            made.handle(ev.SubmitStored(job(number), 7, ""))
+        return str(effect.error) if isinstance(effect, ef.Refuse) else ""
+
+    assert [into("a", 1), into("b", 2, is_stored=False), into("a", 3), into("b", 4)] == [""] * 4
+    assert "2 queues have jobs that are not finished, and c would be one more" in into("c", 5)
+    ended(made, 1)
+    assert into("c", 6), "job 3 is still there"
+    ended(made, 3)
+    assert into("c", 7) == ""

@@ -7,13 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from runtime.aio.clock import LoopClock, SystemClock
 from runtime.aio.entropy import SystemEntropy
-from runtime.common.errors import ConflictError, FlinklikeError, StaleTokenError, UnavailableError
+from runtime.common.errors import ConflictError, FlinklikeError, NotFoundError, StaleTokenError, UnavailableError
 from runtime.common.ids import JobId
 from runtime.common.states import JobStatus
+from runtime.dispatcher.core.events import JobSource
 from runtime.dispatcher.savepoint_disposals import PATIENCE_MILLIS, SavepointDisposals, Term
+from runtime.dispatcher.stored_jobs import empty_archive
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobDetailsResponse, JobRequest, JobSummary
 from runtime.gateways.operations import OperationState, SavepointDisposal
@@ -25,12 +28,16 @@ from runtime.gateways.task_executor import (
 )
 from runtime.highavailability.disposals import IN_PROGRESS_MAX, KEPT_MAX, DisposalStore
 from runtime.highavailability.keys import Keys
+from runtime.highavailability.kv.conditions import LeaderTerm
+from runtime.highavailability.kv.key_value_store import Delete, Put, Txn
 from runtime.highavailability.kv.memory import MemoryKeyValueStore
 from runtime.taskexecutor.savepoint_disposal import dispose_savepoint, find_savepoint
 from tests.kit.checkpoint.query_directories import query_directory, saved
 from tests.kit.rest.fakes import FakeDispatcher, FakeTaskExecutor
+from tests.kit.rest.streaming_graphs import streaming_graph
 
 pytestmark = pytest.mark.asyncio
+KEYS = Keys.of_cluster("test")
 JOB, OTHER = JobId("a" * 32), JobId("b" * 32)
 ID = "c" * 32
 
@@ -42,16 +49,20 @@ class Jobs(FakeDispatcher):
         super().__init__()
         self.started: dict[JobId, str] = {}
         self.details: dict[JobId, ArchivedExecutionGraph] = {}
+        self.is_silent = True
+        self.comes_later: dict[JobId, str] = {}
 
     def started_from(self) -> Mapping[JobId, str]:
-        return self.started
+        there = dict(self.started)
+        self.started.update(self.comes_later)
+        return there
 
     async def find_job(self, job_id: JobId, /) -> JobSummary | None:
         return self.summaries.get(job_id)
 
     async def request_job(self, request: JobRequest, /) -> JobDetailsResponse:
         if request.job_id not in self.details:
-            raise UnavailableError("its owner does not answer")
+            raise UnavailableError("its owner does not answer") if self.is_silent else NotFoundError("it is not known")
         return JobDetailsResponse(self.details[request.job_id].to_json())
 
 
@@ -81,18 +92,29 @@ class Scene:
     def __init__(self, directory: Path) -> None:
         self.path = saved(directory / "s", query_directory(directory / "query", batches=1), batch_id=0, job_id=JOB)
         self.kv = MemoryKeyValueStore(LoopClock())
-        self.store = DisposalStore(self.kv, Keys.of_cluster("test"), SystemEntropy(), timeout=5)
+        self.terms = 0
         self.jobs = Jobs()
         self.jobs.put(JOB, JobStatus.FINISHED)
         self.jobs.summaries[JOB] = replace(self.jobs.summaries[JOB], submitter="sam", namespace="team-a")
         self.task_managers: dict[str, TaskManager] = {"tm:1": TaskManager()}
         self.is_leading = True
 
-    def leader(self) -> SavepointDisposals:
-        def term() -> Term | None:
-            return Term(self.jobs, tuple(self.task_managers)) if self.is_leading else None
+    async def lead(self) -> DisposalStore:
+        """A new term, and its store."""
+        self.terms += 1
+        key = KEYS.leader(1)
+        _ = await self.kv.txn(Txn((), (Delete(key),)), timeout=5)
+        won = await self.kv.txn(Txn((), (Put(key, b"1"),)), timeout=5)
+        self.store = DisposalStore(self.kv, KEYS, LeaderTerm(key, won.revision), SystemEntropy(), timeout=5)
+        return self.store
 
-        return SavepointDisposals(self.store, term, lambda address: self.task_managers[address], SystemClock())
+    def leader(self) -> SavepointDisposals:
+        store = self.store
+
+        def term() -> Term | None:
+            return Term(self.jobs, store, tuple(self.task_managers)) if self.is_leading else None
+
+        return SavepointDisposals(term, lambda address: self.task_managers[address], SystemClock())
 
     def wish(self, trigger_id: str = ID, *, submitter: str = "", namespace: str = "") -> SavepointDisposal:
         now = SystemClock().epoch_millis()
@@ -109,9 +131,11 @@ class Scene:
         return found
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+@pytest_asyncio.fixture
+async def scene(tmp_path: Path) -> Scene:
+    made = Scene(tmp_path)
+    _ = await made.lead()
+    return made
 
 
 @pytest.mark.parametrize(("submitter", "namespace"), [("", ""), ("sam", "team-a"), ("", "team-a")])
@@ -146,6 +170,16 @@ async def test_a_savepoint_that_a_job_still_reads_stays(scene: Scene) -> None:
     scene.jobs.started = {OTHER: f"file:///elsewhere/{scene.path.name}"}
     ended = await scene.dispose()
     assert (ended.state, f"in use: job {OTHER}" in ended.cause) == (OperationState.FAILED, True), ended.cause
+    assert scene.path.is_dir()
+
+
+async def test_a_savepoint_that_a_script_may_still_read_stays(scene: Scene) -> None:
+    """Which queries it is yet to start nobody knows."""
+    scene.jobs.started = {OTHER: str(scene.path)}
+    graph = streaming_graph(OTHER)
+    vertices = tuple(replace(vertex, stream_uid="") for vertex in graph.vertices)
+    scene.jobs.details = {OTHER: replace(graph, vertices=vertices)}
+    assert f"in use: job {OTHER}" in (await scene.dispose()).cause
     assert scene.path.is_dir()
 
 
@@ -191,6 +225,17 @@ async def test_the_next_leader_goes_on(scene: Scene) -> None:
     assert ended.state is OperationState.COMPLETED
 
 
+async def test_what_has_gone_is_in_use_by_nobody(scene: Scene) -> None:
+    """Its reader, which had all that it needs, has no owner any more when the next leader looks."""
+    scene.task_managers["tm:1"].loses_answers = True
+    assert (await scene.dispose()).state is OperationState.IN_PROGRESS
+    scene.jobs.started = {OTHER: str(scene.path)}
+    await scene.leader().activate()
+    ended = await scene.leader().find(ID)
+    assert ended is not None
+    assert (ended.state, scene.path.exists()) == (OperationState.COMPLETED, False)
+
+
 async def test_nothing_is_deleted_before_it_is_stored_that_it_may_go(scene: Scene) -> None:
     leader = scene.leader()
     await leader.request(scene.wish())
@@ -204,8 +249,48 @@ async def test_nothing_is_deleted_before_it_is_stored_that_it_may_go(scene: Scen
 
 
 async def test_who_does_not_lead_does_nothing(scene: Scene) -> None:
+    leader = scene.leader()
+    await leader.request(scene.wish())
     scene.is_leading = False
-    assert (await scene.dispose()).state is OperationState.IN_PROGRESS
+    await leader.activate()
+    with pytest.raises(UnavailableError, match="does not lead"):
+        await leader.request(scene.wish())
+    with pytest.raises(UnavailableError, match="does not lead"):
+        await leader.find(ID)
+    assert scene.path.is_dir()
+
+
+async def test_a_term_that_is_over_stores_nothing(scene: Scene) -> None:
+    """Nor deletes anything: the next leader takes jobs that start from the savepoint, and has written nothing yet."""
+    leader = scene.leader()
+    await leader.request(scene.wish())
+    await scene.lead()
+    await leader.activate()
+    with pytest.raises(StaleTokenError, match="is over"):
+        await leader.request(scene.wish("d" * 32))
+    (stored,) = await scene.store.all()
+    assert (stored.disposal.job_id, scene.path.is_dir()) == ("", True)
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_job_that_nobody_can_tell_of_reads_its_savepoint(scene: Scene, *, is_stored: bool) -> None:
+    """It is being stored; or it waits for an owner, and what runs of it is not known."""
+    scene.jobs.started = {OTHER: str(scene.path)}
+    if is_stored:
+        scene.jobs.details[OTHER] = empty_archive(
+            JobSource(OTHER, "", "orders", b"", "", 0, ""), scene.jobs.summaries[JOB]
+        )
+    else:
+        scene.jobs.is_silent = False
+    ended = await scene.dispose()
+    assert (ended.state, f"in use: job {OTHER}" in ended.cause) == (OperationState.FAILED, True), ended.cause
+    assert scene.path.is_dir()
+
+
+async def test_a_job_that_came_while_it_was_stored_keeps_the_savepoint(scene: Scene) -> None:
+    scene.jobs.comes_later = {OTHER: str(scene.path)}
+    ended = await scene.dispose()
+    assert (ended.state, f"in use: job {OTHER}" in ended.cause) == (OperationState.FAILED, True), ended.cause
     assert scene.path.is_dir()
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from runtime.common.ids import JobId
+from runtime.common.shares import QueueSettings, QueueStatus
 from runtime.common.states import JobStatus
 from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
 from runtime.dispatcher.core.waiting_kinds import waiting_kind
-from runtime.entrypoint.job_manager_metrics import waiting_samples
+from runtime.entrypoint.job_manager_metrics import queue_samples, waiting_samples
 from runtime.gateways.dispatcher import JobSummary, TaskCounts
 from runtime.jobmaster.core.reasons import Reasons
 from runtime.metrics import table
@@ -53,3 +54,19 @@ def test_they_are_counted_with_the_longest() -> None:
     assert found[table.LONGEST_WAIT, ("slots",)] == 5
     assert found[table.JOBS_WAITING, ("commit",)] == found[table.LONGEST_WAIT, ("commit",)] == 0
     assert {labels[0] for metric, labels in found if metric is table.JOBS_WAITING} == set(table.WAITING_REASONS)
+
+
+def test_queues_that_are_called_after_people_are_counted_together() -> None:
+    etl = QueueSettings(weight=1)  # set, and equal to what queues without options have
+    queues = [
+        QueueStatus("etl", etl, 2, 2.5, 1, 7, is_named=True),
+        QueueStatus("sam", QueueSettings(), 1, 0.5, 1, 2),
+        QueueStatus("sue", QueueSettings(), 0, 0.5, 0, 3),
+    ]
+    found = {(sample.metric, sample.labels[0]): sample.value for sample in queue_samples(queues)}
+    assert {key[1]: value for key, value in found.items() if key[0] is table.QUEUE_WAITING} == {
+        "default": 0,
+        "-": 5,
+        "etl": 7,
+    }
+    assert (found[table.QUEUE_SLOTS, "-"], found[table.QUEUE_SHARE, "etl"]) == (1, 2.5)

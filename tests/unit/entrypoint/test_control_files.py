@@ -1,5 +1,6 @@
 """Pid files that survive recycled pids, and host files that list every bad line."""
 
+import io
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from runtime.config.layout import Layout
 from runtime.entrypoint.control import airflow
 from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER, Daemon, DaemonKind
 from runtime.entrypoint.control.hosts import Host, read_hosts
+from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record
 from runtime.entrypoint.control.remote import RemoteHosts
 from runtime.entrypoint.control.table import render_table
@@ -24,6 +26,9 @@ def test_a_start_moves_aside_what_the_last_one_printed(tmp_path: Path) -> None:
     out_file = daemon._log_file(0, "out")
     for name in "abcdefg":
         process, _ = daemon._launch([], 0)
+        assert process.stdin is not None
+        with process.stdin as go:
+            go.write(b"\n")
         assert process.wait() == 0
         assert "Linux" in out_file.read_text()
         out_file.write_text(name)
@@ -31,6 +36,31 @@ def test_a_start_moves_aside_what_the_last_one_printed(tmp_path: Path) -> None:
     assert [(file.suffix, file.read_text()) for file in old] == [
         (f".{number}", name) for number, name in enumerate("fedcb", start=1)
     ]
+
+
+def test_a_process_whose_starter_has_died_before_the_record_does_not_begin(tmp_path: Path) -> None:
+    daemon = Daemon(DaemonKind("probe", "platform"), Layout(tmp_path, tmp_path, tmp_path), os.environ, sys.stdout)
+    process, out_file = daemon._launch([], 0)
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait() == 1
+    assert out_file.read_text() == ""
+
+
+def test_a_start_that_cannot_be_recorded_leaves_no_process(tmp_path: Path) -> None:
+    kind = DaemonKind("probe", "platform")
+    daemon = Daemon(kind, Layout(tmp_path, tmp_path, tmp_path), os.environ, io.StringIO())
+    (tmp_path / "pid" / "probe.tmp").mkdir(parents=True)
+    with pytest.raises(OSError, match="probe"):
+        daemon.spawn([])
+    assert daemon._log_file(0, "out").read_text() == ""
+
+
+def test_a_start_that_nobody_wants_any_more_is_none(tmp_path: Path) -> None:
+    daemon = Daemon(DaemonKind("probe", "platform"), Layout(tmp_path, tmp_path, tmp_path), os.environ, io.StringIO())
+    with pytest.raises(DaemonError, match="nobody wants it"):
+        daemon.spawn([], is_wanted=lambda: False)
+    assert daemon.records() == []
 
 
 @pytest.mark.parametrize("verb", ["stop_all", "stop_last"])

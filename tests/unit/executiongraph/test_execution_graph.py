@@ -144,7 +144,8 @@ def test_attempts_are_found_by_their_exact_name_only() -> None:
 
 def test_an_attempt_has_one_place() -> None:
     execution = Execution(attempt(), 0, 1)
-    execution.place(location(1), allocation(1))
+    execution.place(location(1), allocation(1), 3)
+    assert execution.slot_index == 3
     with pytest.raises(AssertionError):
         execution.place(location(2), allocation(2))
     assert execution.location == location(1)

@@ -146,6 +146,18 @@ class WastefulStore(HollowStore):
         return replace(status, quota_bytes=1 << 31, size_bytes=size)
 
 
+def test_the_last_answer_stays_for_who_looks() -> None:
+    async def main() -> None:
+        clock = ManualClock()
+        compactor = Compactor(MemoryKeyValueStore(LoopClock()), clock, timeout=1)
+        assert (compactor.status, compactor.looked_millis) == (None, 0)
+        await compactor.activate()
+        assert compactor.status is not None
+        assert compactor.looked_millis == clock.epoch_millis()
+
+    run_virtual(main())
+
+
 def test_a_wasteful_file_of_an_idle_etcd_of_ours_is_defragmented() -> None:
     async def main() -> None:
         outcomes = {}

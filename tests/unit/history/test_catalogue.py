@@ -164,13 +164,19 @@ async def test_a_job_that_was_written_twice_is_there_once(histories: Histories) 
     assert [one.name for one in catalogue.newest_first()] == ["second"]
 
 
+@pytest.mark.parametrize("late", [None, 0, 1])
 async def test_nobody_hides_the_jobs_of_a_directory_that_comes_first(
-    histories: Histories, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    histories: Histories, tmp_path: Path, caplog: pytest.LogCaptureFixture, late: int | None
 ) -> None:
+    """Whichever of them is read first."""
     other = Histories(tmp_path / "other", histories.clock)
     await histories.write(ended(1, name="right"))
     await other.write(ended(1, name="false"), ended(2), cluster="evil")
     catalogue = histories.catalogue(other.root)
+    if late is not None:
+        (histories, other)[late].root.rename(tmp_path / "away")
+        await catalogue.refresh()
+        (tmp_path / "away").rename((histories, other)[late].root)
     await catalogue.refresh()
     assert {one.name for one in catalogue.newest_first()} == {"right", "daily"}
     assert catalogue.cluster(job_id(1)) == "one"

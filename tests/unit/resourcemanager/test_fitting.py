@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Collection
 
-from runtime.common.ids import AllocationId
+import pytest
+
+from runtime.common.ids import AllocationId, JobId
 from runtime.common.spark_conf import ISOLATION
 from runtime.common.spark_environments import SparkOffer, SparkWish
+from runtime.common.waiting import Waiting
 from runtime.gateways.resource_manager import ResourceProfile, SparkEnvironmentStatus
 from runtime.resourcemanager.core import events as ev
+from runtime.resourcemanager.core import fitting, slot_manager
+from runtime.resourcemanager.core.job_needs import JobNeeds
+from runtime.resourcemanager.core.slots import TaskManagerSlots
 from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, kinds, reasons, requests
 
 GIB = 1 << 30
@@ -195,3 +203,66 @@ def test_no_more_environments_are_promised_than_there_are_accounts() -> None:
     assert requests(effects) == []
     assert "(taskmanager.memory.spark.total, accounts of taskmanager.spark.user)" in reasons(effects)[job(2)]
     assert requests(cluster.declare(3, 1, static_conf=static("2g"))), "it is shared as ever"
+
+
+# --- the reasons of many jobs ---------------------------------------------------------------------------------
+
+
+def test_a_reason_is_found_once_for_all_jobs_that_need_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, asked = Cluster(), Counter[ResourceProfile]()
+    cluster.register(T1, 1)
+    for number in range(1, 40):
+        cluster.declare(number, 1, ResourceProfile(cpu_cores=float(number % 3 == 0)))
+    found = fitting.shortage
+
+    def counted(peers: Collection[TaskManagerSlots], needs: JobNeeds, profile: ResourceProfile, advice: str) -> Waiting:
+        asked[profile] += 1
+        return found(peers, needs, profile, advice)
+
+    monkeypatch.setattr(fitting, "shortage", counted)
+    cluster.handle(ev.AdviceChanged("a driver starts them"))
+    assert list(asked.values()) == [1, 1]
+    for number in range(2, 40):
+        assert cluster.manager.shown_waiting(job(number))
+    assert list(asked.values()) == [1, 1]
+
+
+def test_a_reason_that_was_found_is_not_kept_beyond_an_event() -> None:
+    cluster = Cluster()
+    cluster.declare(1, 1)
+    cluster.declare(2, 1)
+    assert "no TaskManager is registered" in cluster.manager.shown_waiting(job(2)).reason
+    cluster.register(T1, 1)
+    assert "all 1 slots that fit are in use" in cluster.manager.shown_waiting(job(2)).reason
+
+
+def test_reasons_are_of_the_reach_the_namespace_and_the_environment_of_each_job() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1, spark_conf=LOCAL, environment_bytes=2 * GIB, environment_accounts=1)
+    own = json.dumps({ISOLATION: "jvm", **LOCAL}).encode()
+    cluster.declare(1, 2, static_conf=own, needs_spark=True)
+    cluster.declare(2, 1, static_conf=own, needs_spark=True)
+    cluster.declare(3, 1, unreachable=(T1,))
+    cluster.declare(4, 1)
+    shown = [cluster.manager.shown_waiting(job(number)).kind.value for number in (1, 2, 3, 4)]
+    assert shown == ["slots", "spark_environment", "taskmanagers", "slots"]
+
+
+def test_a_tick_looks_for_no_slots_of_jobs_whose_owners_reach_all_task_managers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, looks = Cluster(), Counter[JobId]()
+    cluster.register(T1, 1)
+    for number in (1, 2, 3):
+        cluster.declare(number, 1)
+    cluster.declare(4, 1, unreachable=(T1,))
+
+    def counted(
+        _peers: Collection[TaskManagerSlots], needs: JobNeeds, _profile: ResourceProfile
+    ) -> list[TaskManagerSlots]:
+        looks[needs.job_id] += 1
+        return []
+
+    monkeypatch.setattr(slot_manager, "fitting", counted)
+    cluster.tick(1.0)
+    assert looks == {job(4): 1}

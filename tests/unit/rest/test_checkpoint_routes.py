@@ -23,7 +23,7 @@ VERTEX = f"{1:032x}"
 BELOW = f"/jobs/{JOB}/checkpoints"
 FLINK = json.loads(Path(__file__).with_name("flink_checkpoints.json").read_text())
 """Answers of Flink 2.3.0: fields and their types count here, not their values."""
-OURS = {"positions", "uid", "query-id", "batch-id", "state-rows"}
+OURS = {"positions", "queries_without_batch", "uid", "query-id", "batch-id", "state-rows"}
 
 pytestmark = pytest.mark.asyncio
 
@@ -67,7 +67,12 @@ async def test_all_of_a_job(http: httpx.AsyncClient) -> None:
     ]
     pending, latest, failed, before = body["history"]
     assert told(pending, "num_subtasks", "num_acknowledged_subtasks", "end_to_end_duration") == (2, 1, 12)
-    assert told(latest, "end_to_end_duration", "discarded", "state_size") == (38, False, 8192)
+    assert told(latest, "end_to_end_duration", "discarded", "state_size", "queries_without_batch") == (
+        38,
+        False,
+        8192,
+        0,
+    )
     assert told(failed, "end_to_end_duration", "latest_ack_timestamp") == (5000, -1)
     assert failed["failure_message"].startswith("Checkpoint was declined.")
     assert before["discarded"] is True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -19,14 +18,15 @@ from runtime.rest.context import LeaderComponents
 from tests.kit.history.histories import Histories, ended, job_id
 from tests.kit.rest.fakes import RestFakes, archived
 
-pytestmark = pytest.mark.asyncio
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 JOB = job_id(1)
 VERTEX = f"{1:032x}"
 
 
-@pytest_asyncio.fixture
-async def http(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    histories = Histories(tmp_path)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def http(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """One for all, as they only read."""
+    histories = Histories(tmp_path_factory.mktemp("histories"))
     await histories.write(ended(1, JobStatus.FAILED, name="daily <b>"), ended(2, namespace="sales"))
     await histories.write(
         EndedJob(ended(3).summary, b'{"schema_version": 99}'),

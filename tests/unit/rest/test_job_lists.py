@@ -173,5 +173,10 @@ async def test_all_attempts_of_a_job_in_one_answer(http: httpx.AsyncClient, fake
     assert [(one["name"], len(one["attempts"])) for one in body["vertices"]] == [("read", 1), ("write <b>", 1)]
     attempt = body["vertices"][0]["attempts"][0]
     assert attempt["timestamps"] == {"CREATED": 900, "DEPLOYING": 950, "RUNNING": 1000}
-    assert (attempt["status"], attempt["taskmanager-id"], attempt["memory-bytes-peak"]) == ("RUNNING", "tm-1", 0)
+    assert (attempt["status"], attempt["taskmanager-id"], attempt["memory-bytes-peak"], attempt["slot"]) == (
+        "RUNNING",
+        "tm-1",
+        0,
+        -1,
+    )
     assert (await http.get(f"/jobs/{'0' * 32}/attempts")).status_code == 404

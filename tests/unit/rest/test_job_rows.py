@@ -33,6 +33,7 @@ TELLING = [
     summary(5, name='","duration":0,"x":"', pending_reason='"duration":0,'),
     summary(6, name="ä \ud800 \\"),
     summary(7, JobStatus.FAILED, start_millis=-1),
+    summary(8, JobStatus.FAILED, failure='KeyError: "a"', failure_labels=("team=shop=1", "type=USER")),
 ]
 
 
@@ -46,6 +47,13 @@ async def test_rows_are_the_bytes_of_the_body(now: int) -> None:
     assert await changed_jobs(TELLING, unknown, now) == encoded({"jobs": jobs, "unknown": unknown})
     pairs = [{"id": one.job_id, "status": one.status.value} for one in TELLING]
     assert await ids_and_states(TELLING) == encoded({"jobs": pairs})
+
+
+async def test_a_failed_job_has_its_cause_in_its_row() -> None:
+    row = job_overview(TELLING[-1], 4000)
+    assert row["failure"] == 'KeyError: "a"'
+    assert row["failure-labels"] == {"team": "shop=1", "type": "USER"}
+    assert "failure" not in job_overview(TELLING[1], 4000)
 
 
 async def test_no_jobs() -> None:

@@ -45,6 +45,11 @@ def names(jobs: Sequence[JobSummary]) -> list[str]:
         (JobSelection(sort="longest"), ["Load b", "clean", "load a", "late"]),
         (JobSelection(sort="name"), ["clean", "late", "load a", "Load b"]),
         (JobSelection(state="unfinished", name="load"), ["Load b"]),
+        (JobSelection(label="type=USER"), ["clean"]),
+        (JobSelection(label="USER"), ["clean"]),
+        (JobSelection(label="type"), []),
+        (JobSelection(label="USER", state="FINISHED"), []),
+        (JobSelection(since=2, until=10), ["clean"]),
     ],
     ids=str,
 )
@@ -52,7 +57,7 @@ def test_states_texts_and_orders(wanted: JobSelection, found: list[str]) -> None
     jobs = [
         job(1, name="Load b", start=1),
         job(2, JobStatus.FINISHED, "load a", 10, 20),
-        job(3, JobStatus.FAILED, "clean", 5, 1000),
+        replace(job(3, JobStatus.FAILED, "clean", 5, 1000), failure="E", failure_labels=("team=a", "type=USER")),
         job(4, JobStatus.CREATED, "late", -1),
     ]
     assert names(select(jobs, wanted, NOW).jobs) == found

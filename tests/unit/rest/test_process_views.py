@@ -72,7 +72,7 @@ async def test_each_route_asks_its_process_and_no_other(
     assert not any(one.asked for one in others)
 
 
-@pytest.mark.parametrize("path", ["/jobmanager", f"/jobmasters/{JOB_MASTER}"])
+@pytest.mark.parametrize("path", ["/jobmanager", f"/jobmasters/{JOB_MASTER}", "/taskmanagers/tm-1"])
 async def test_the_environment_is_as_flinks_clients_want_it(http: httpx.AsyncClient, path: str) -> None:
     body = (await http.get(f"{path}/environment")).json()
     check_answer(ProcessEnvironment, body)
@@ -227,7 +227,7 @@ async def test_they_take_the_operator_of_all_namespaces(fakes: RestFakes) -> Non
     ]
     rows += [row for row in TABLE if row[1].endswith("/logs/{file_name}")]
     of_processes = [row for row in rows if not row[1].startswith("/jobs/")]
-    assert len(of_processes) == 17
+    assert len(of_processes) == 18
     assert {TABLE[row] for row in of_processes} == {Access(Role.OPERATOR, is_of_all=True)}
 
     people = [

@@ -13,7 +13,6 @@ import pytest_asyncio
 from airflow_flinklike import script_job
 from runtime.common.errors import (
     BackpressureError,
-    InvalidInputError,
     MessageTooLargeError,
     OutcomeUnknownError,
     PermanentError,
@@ -461,12 +460,8 @@ async def test_token_and_size_are_checked_before_anything_else(fakes: RestFakes)
         assert (await client.put(f"/blobs/{'1' * 64}", content=b"x" * 5000, headers=headers)).status_code == 201
 
 
-def test_an_interval_of_checkpoints_has_no_effect_for_queries_of_scripts(tmp_path: Path) -> None:
+def test_a_streaming_script_may_say_how_often_checkpoints_are_made(tmp_path: Path) -> None:
     (tmp_path / "orders.py").write_text("print(1)\n")
     interval = {"execution.checkpointing.interval": "5 s"}
     graph = script_job(tmp_path / "orders.py", streaming=True, configuration=interval).build().graph
-    with pytest.raises(InvalidInputError, match="has no effect: checkpoints are recorded of the queries of a pipeline"):
-        verify_graph(graph, "a" * 32, (), client="", namespace="")
-    timeout = {"execution.checkpointing.timeout": "5 s"}
-    graph = script_job(tmp_path / "orders.py", streaming=True, configuration=timeout).build().graph
     verify_graph(graph, "a" * 32, (), client="", namespace="")

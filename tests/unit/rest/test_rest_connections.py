@@ -178,15 +178,31 @@ def test_a_head_has_a_size(rest: RestThread) -> None:
 
 def test_a_head_of_too_many_cookies_is_told_what_to_do(rest: RestThread, request: pytest.FixtureRequest) -> None:
     """A script at another port of this host can fill a browser with them."""
-    head = body = b""
-    with Client(rest) as client, suppress(OSError):
-        client.send(b"GET /overview HTTP/1.1\r\nhost: a\r\ncookie: " + b"a" * (limited_connections.HEAD_BYTES_MAX + 1))
-        head, _, body = client.rest_of_it().partition(b"\r\n\r\n")
-    if "H11" in request.node.name:  # it ends such a head by itself
-        assert b" 200 " not in head
-    else:
+    for accept, kind in ((b"application/json", b"application/json"), (b"text/html,*/*", b"text/html")):
+        head, body = too_large(rest, b"GET /ui HTTP/1.1\r\nhost: a\r\naccept: " + accept + b"\r\nCookie: ")
+        if "H11" in request.node.name:  # it ends such a head by itself
+            assert b" 200 " not in head
+            continue
         assert head.startswith(b"HTTP/1.1 431 ")
+        assert b'\r\nclear-site-data: "cookies"' in head
+        assert b"content-type: " + kind in head
         assert b"clear the cookies of this host" in body
+
+
+def test_no_address_of_a_link_clears_the_cookies_of_a_host(rest: RestThread, request: pytest.FixtureRequest) -> None:
+    long = b"a" * (limited_connections.HEAD_BYTES_MAX - 100)
+    head, _ = too_large(rest, b"GET /" + long + b" HTTP/1.1\r\nhost: a\r\nCookie: ")
+    assert b"clear-site-data" not in head
+    assert "H11" in request.node.name or head.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+
+
+def too_large(rest: RestThread, begin: bytes) -> tuple[bytes, bytes]:
+    """Head and body of the answer to a head that begins so, and is too large."""
+    with Client(rest) as client, suppress(OSError):
+        client.send(begin + b"a" * (limited_connections.HEAD_BYTES_MAX + 1))
+        head, _, body = client.rest_of_it().partition(b"\r\n\r\n")
+        return head, body
+    return b"", b""
 
 
 def test_who_sends_many_requests_at_once_is_closed(rest: RestThread) -> None:

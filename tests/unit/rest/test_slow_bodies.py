@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from http import HTTPStatus
 
 import pytest
@@ -62,6 +63,21 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def _begun(reader: Reader, senders: Sequence[Sender]) -> None:
     await eventually(lambda: reader.begun == len(senders))
+
+
+@pytest.mark.asyncio
+@pytest.mark.usefixtures("quick")
+async def test_a_process_that_stood_still_blames_no_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The body lay in the socket while the JobManager was frozen; one that does not come is refused all the same."""
+    monkeypatch.setattr(body_limits, "STOOD_STILL_SECONDS", 0.2)
+    reader = Reader()
+    limits = BodyLimitsMiddleware(reader, 1 << 30)
+    senders = [Sender(limits, 1000), Sender(limits, 1000)]
+    await _begun(reader, senders)
+    time.sleep(0.5)  # noqa: ASYNC251 - the whole process stands still
+    asyncio.get_running_loop().call_later(0.05, partial(senders[0].send, b"x" * 1000, more=False))
+    assert await senders[0].status() == 200
+    assert await senders[1].refusal() is HTTPStatus.REQUEST_TIMEOUT
 
 
 @pytest.mark.asyncio

@@ -35,6 +35,10 @@ QUERY = {
     "idle": False,
     "busy-since": 0,
     "name": "",
+    "interval-millis": 0,
+    "back-pressured": False,
+    "thread": "",
+    "stage": "",
 }
 
 pytestmark = pytest.mark.asyncio
@@ -92,6 +96,52 @@ async def test_a_query_that_is_long_in_one_trigger_is_stalled(
     assert (first["stalled"], first["queries"][0]["busy-since"]) == (expected, since)
 
 
+async def test_a_query_that_hangs_says_where_and_one_that_is_late_says_so(
+    http: httpx.AsyncClient, fakes: RestFakes
+) -> None:
+    place = {"thread": "stream execution thread for orders, WAITING in Object.wait:1", "stage": "stage 7, start"}
+    late = told(interval_millis=300, **place)
+    idle = told(interval_millis=299, is_idle=True)
+    fakes.dispatcher.graphs[JOB] = streaming_graph(JOB, late, told(interval_millis=340), idle)
+    queries = (await http.get(f"/jobs/{JOB}/streams")).json()["vertices"][0]["subtasks"][0]["queries"]
+    shown = [(one["interval-millis"], one["back-pressured"]) for one in queries]
+    assert shown == [(300, True), (340, False), (299, False)]
+    assert {name: queries[0][name] for name in place} == place
+    fakes.dispatcher.graphs[JOB] = streaming_graph(JOB, late, is_running=False)
+    (ended,) = (await http.get(f"/jobs/{JOB}/streams")).json()["vertices"][0]["subtasks"][0]["queries"]
+    assert not ended["back-pressured"], "what has ended is late for nothing"
+    subtasks = (await http.get(f"/jobs/{JOB}/vertices/{VERTEX}")).json()["subtasks"]
+    assert not subtasks[0]["streams"][0]["back-pressured"]
+
+
+@pytest.mark.parametrize(
+    ("intervals", "level", "ratio", "busy"),
+    [([340], "ok", 0.0, 1.0), ([680], "ok", 0.0, 0.5), ([255], "low", 0.25, 1.0), ([0, 85, 680], "high", 0.75, 1.0)],
+)
+async def test_back_pressure_is_how_late_batches_are(
+    http: httpx.AsyncClient, fakes: RestFakes, intervals: list[int], level: str, ratio: float, busy: float
+) -> None:
+    streams = [told(interval_millis=one) for one in intervals]
+    fakes.dispatcher.graphs[JOB] = streaming_graph(JOB, *streams)
+    body = (await http.get(f"/jobs/{JOB}/vertices/{VERTEX}/backpressure")).json()
+    assert (body["status"], body["backpressure-level"]) == ("ok", level)
+    first, second = body["subtasks"]
+    assert (first["backpressureLevel"], first["ratio"], first["busyRatio"], first["idleRatio"]) == (
+        level,
+        ratio,
+        busy,
+        1 - busy,
+    )
+    assert (second["backpressureLevel"], second["ratio"]) == ("ok", 0.0), "it has told of none yet"
+
+
+async def test_an_idle_query_is_under_no_back_pressure(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    fakes.dispatcher.graphs[JOB] = streaming_graph(JOB, told(interval_millis=85, is_idle=True))
+    body = (await http.get(f"/jobs/{JOB}/vertices/{VERTEX}/backpressure")).json()
+    first = body["subtasks"][0]
+    assert (body["backpressure-level"], first["ratio"], first["idleRatio"]) == ("ok", 0.0, 1.0)
+
+
 async def test_a_job_without_queries_has_none(http: httpx.AsyncClient, fakes: RestFakes) -> None:
     fakes.dispatcher.put(JOB, JobStatus.RUNNING)
     assert (await http.get(f"/jobs/{JOB}/streams")).json()["vertices"] == []
@@ -126,3 +176,14 @@ async def test_rates_are_those_of_what_runs(http: httpx.AsyncClient, fakes: Rest
     assert (sums["rows"], sums["processed-rows-per-second"], sums["input-rows-per-second"]) == (14_000, 0, 0)
     fakes.dispatcher.graphs[JOB] = streaming_graph(JOB, told(backlog=-1))
     assert (await http.get(f"/jobs/{JOB}")).json()["vertices"][0]["streams"]["backlog"] == -1
+
+
+async def test_watermarks_are_flinks(http: httpx.AsyncClient, fakes: RestFakes) -> None:
+    put_streams(fakes.dispatcher, JOB, PROGRESS, told(run_id="other", watermark_millis=1_600_000_000_000))
+    answer = (await http.get(f"/jobs/{JOB}/vertices/{VERTEX}/watermarks")).json()
+    assert answer == [
+        {"id": "0.currentInputWatermark", "value": "1600000000000"},
+        {"id": "1.currentInputWatermark", "value": "-9223372036854775808"},
+    ]
+    fakes.dispatcher.put(JOB, JobStatus.RUNNING)
+    assert (await http.get(f"/jobs/{JOB}/vertices/{VERTEX}/watermarks")).json() == [], "a batch job has none"

@@ -24,6 +24,7 @@ from runtime.blob.retention import REFERENCE_MILLIS
 from runtime.blob.server import BlobServer
 from runtime.blob.store import BlobStore, BlobStoreSettings
 from runtime.common.ids import JobId
+from runtime.common.shares import QueuePolicy, QueueSettings
 from runtime.common.states import JobStatus
 from runtime.entrypoint.storage import RestBlobs
 from runtime.highavailability.jars import JarStore
@@ -157,6 +158,25 @@ async def test_a_script_is_uploaded_listed_run_and_deleted(world: World) -> None
         assert (await http.delete(f"/jars/{jar}")).json() == {}
         assert (await http.get("/jars")).json()["files"] == []
         assert (await http.post(f"/jars/{jar}/run")).status_code == 404
+
+
+async def test_a_run_waits_in_the_queue_that_it_names(world: World) -> None:
+    world.fakes.queues = QueuePolicy({"etl": QueueSettings(namespaces=("team-a",)), "reports": QueueSettings()})
+    connect = world.connect()
+    jar = await upload(connect, "etl.py", b"print(1)\n")
+    async with connect("sam") as http:
+        wanted: list[dict[str, object]] = [{}, {"queue": "etl", "priority": -7}, {"queue": None, "priority": None}]
+        for number, body in enumerate(wanted):
+            ran = await http.post(f"/jars/{jar}/run", json={"jobId": f"{number:032x}", **body})
+            assert ran.status_code == 200, ran.text
+        asked = [(one.queue, one.priority) for one in world.fakes.dispatcher.submitted]
+        assert asked == [("sam", 0), ("etl", -7), ("sam", 0)]
+        refused = await http.post(f"/jars/{jar}/run", json={"queue": "reports"})
+        assert (refused.status_code, "slotmanager.queue.reports.namespaces has team-a" in refused.text) == (403, True)
+        for wrong in ({"queue": "a b"}, {"queue": "a" * 128}, {"priority": 1 << 31}, {"priority": "7"}):
+            assert (await http.post(f"/jars/{jar}/run", json=wrong)).status_code == 400
+        in_query = await http.post(f"/jars/{jar}/run?queue=etl")
+        assert (in_query.status_code, "queue: name it in the body" in in_query.text) == (400, True)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED])
@@ -472,7 +492,8 @@ async def test_a_repeated_run_is_the_same_job_as_long_as_the_job_is_known(world:
     async with connect("sam") as http:
         for which in (again, other):
             assert (await http.delete(f"/jars/{which}")).status_code == 200
-    assert [await run(jar), await run(again), await run(jar, programArgs="b")] == [200, 404, 404]
+    assert [await run(jar), await run(again), await run(jar, programArgs="b")] == [200, 200, 404]
+    assert [await run(other), await run(f"{'0' * 32}_etl.py")] == [404, 404]
     async with connect("tom") as http:
         assert (await http.post(f"/jars/{jar}/run", json=body)).status_code == 403
     anew = await upload(connect, "etl.py", b"print(1)")

@@ -10,6 +10,7 @@ from runtime.common.exchange import ExchangeMode
 from runtime.common.restart_strategies import UserFailures
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.dispatcher import FAILURE_LENGTH_MAX, LABELS_MAX
 from runtime.gateways.job_master import AcknowledgeReports, CancelTasks, ReleasePartitions
 from runtime.gateways.task import FailureInfo, Fault
 from runtime.jobgraph.graph import vertex_id_of
@@ -143,6 +144,25 @@ def test_a_failure_that_would_come_again_ends_the_job_whatever_the_strategy(
     assert job.pending_result is not None
     assert job.pending_result.status is J.FAILED
     assert job.durable == []
+
+
+def test_the_summary_of_a_failed_job_has_the_cause_and_its_labels() -> None:
+    labels = {"zone": "z" * 200, "type": "USER"} | {f"k{number}": "v" for number in range(9)}
+    job = JobMasterDriver(lone(), failover=FailoverSettings(NO_RESTART, enrich=lambda _: labels))
+    job.offer(1)
+    job.report(job.running()[0], E.FAILED, failure=user_failure("no such table\n" * 50))
+    assert job.pending_result is not None
+    told = job.pending_result.summary
+    assert told.failure.startswith("ValueError: no such table no such table")
+    assert len(told.failure) <= FAILURE_LENGTH_MAX
+    assert told.failure_labels == tuple(f"k{number}=v" for number in range(LABELS_MAX))
+    job.result_durable()
+    assert job.summaries[-1].failure == told.failure
+    done = JobMasterDriver(lone())
+    done.offer(1)
+    done.finish_all()
+    assert done.pending_result is not None
+    assert (done.pending_result.summary.failure, done.pending_result.summary.failure_labels) == ("", ())
 
 
 def test_failures_within_one_pause_count_once_and_are_concurrent() -> None:

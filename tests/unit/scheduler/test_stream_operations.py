@@ -9,9 +9,11 @@ from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.common.stream_progress import StreamPosition
+from runtime.executiongraph.archived_checkpoints import NO_SIZE
 from runtime.gateways.job_master import (
     CheckpointAnswer,
     CheckpointAnswered,
+    EndedQuery,
     EndSavepoint,
     FinishSavepoint,
     HeldAttempt,
@@ -23,14 +25,16 @@ from runtime.gateways.job_master import (
     TriggerSavepoint,
 )
 from runtime.gateways.operations import OperationKind, OperationState, StreamOperation, TriggerOperation
+from runtime.gateways.task import TaskProgress
+from runtime.jobgraph.graph import JobGraph, JobVertex
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import WriteOperation
-from runtime.scheduler.core.stream_checkpoints import NO_QUERIES
+from runtime.scheduler.core.stream_checkpoints import NO_DRAIN, NO_QUERIES
 from tests.kit.control_plane.job_graphs import graph, vertex
 from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, location, user_failure
-from tests.kit.control_plane.streaming_jobs import streaming_job
-from tests.unit.scheduler.test_streaming_jobs import ONE_RESTART, settle
+from tests.kit.control_plane.streaming_jobs import query, streaming_job, told
+from tests.unit.scheduler.test_streaming_jobs import ONE_RESTART, settle, streaming_script
 
 E = ExecutionState
 ONE, TWO = "1" * 32, "2" * 32
@@ -38,11 +42,12 @@ SAVEPOINT, STOP, CHECKPOINT = OperationKind.SAVEPOINT, OperationKind.STOP, Opera
 
 
 class Operated(JobMasterDriver):
-    """A job of two queries that run on two TaskManagers."""
+    """A job of two queries that run on two TaskManagers, or another one."""
 
-    def __init__(self, interval: float = 0.0) -> None:
+    def __init__(self, interval: float = 0.0, *queries: JobVertex, made: JobGraph | None = None) -> None:
         self._settings = CheckpointSettings(interval=interval, timeout=60.0)
-        super().__init__(streaming_job("orders", "alerts"), failover=ONE_RESTART)
+        made = made or (graph(*queries) if queries else streaming_job("orders", "alerts"))
+        super().__init__(made, failover=ONE_RESTART)
         self.offer(1, tm=0)
         self.offer(2, tm=1)
         for attempt_id in self.running():
@@ -81,8 +86,8 @@ class Operated(JobMasterDriver):
                 answers = (CheckpointAnswer(attempt_id, position, declined),)
                 self.says(SavepointAnswered(JOB_ID, self.epoch, trigger_id, answers), tm)
 
-    def finished(self, trigger_id: str, failure: str = "") -> None:
-        self.says(SavepointFinished(JOB_ID, self.epoch, trigger_id, failure))
+    def finished(self, trigger_id: str, failure: str = "", size_bytes: int = 0) -> None:
+        self.says(SavepointFinished(JOB_ID, self.epoch, trigger_id, failure, size_bytes))
 
     def words(self) -> dict[ExecutionAttemptId, bool]:
         """The last word to each attempt: does it finish?"""
@@ -128,7 +133,7 @@ def test_a_savepoint_from_the_wish_to_its_end() -> None:
     assert last.part == asked[0].part
     assert last.directory == wanted.directory
     assert wanted.directory.startswith(f"/s/savepoint-{JOB_ID[:6]}-")
-    job.finished(ONE)
+    job.finished(ONE, size_bytes=1234)
     done = job.written()
     assert (done.state, done.directory) == (OperationState.COMPLETED, wanted.directory)
     assert set(job.words().values()) == {False}
@@ -139,8 +144,32 @@ def test_a_savepoint_from_the_wish_to_its_end() -> None:
     assert shown is not None
     assert shown.latest_savepoint is not None
     assert (shown.latest_savepoint.savepoint, shown.latest_savepoint.checkpoint_id) == (wanted.directory, 1)
-    assert [(one.checkpoint_id, one.tasks_total) for one in shown.history] == [(2, 2), (1, 0)]
+    assert [(one.checkpoint_id, one.tasks_total) for one in shown.history] == [(2, 2), (1, 2)]
+    assert [one.state_bytes for one in shown.history] == [NO_SIZE, 1234], "of one that is whole that of its files"
     assert (shown.in_progress_count, shown.completed_count, shown.failed_count) == (1, 1, 0), "as Flink counts them"
+
+
+def test_what_has_ended_is_part_of_a_savepoint_and_holds_nothing() -> None:
+    job = Operated(0.0, query("backlog", ends=True), query("orders"))
+    (ended,) = [one for one in job.running() if one.vertex_id == query("backlog").id]
+    (other,) = set(job.running()) - {ended}
+    streams = (told(committed_batch=4),)
+    job.progresses(TaskProgress(ended, 0.0, "", 0, 0, 0, 0, streams=streams))
+    job.report(ended)
+    settle(job)
+    job.want(ONE, STOP)
+    job.written()
+    (asked,) = job.sent_of(TriggerSavepoint)
+    assert asked.attempts == (other,)
+    assert asked.ended == (EndedQuery(ended, "backlog", 1, b"[]", 4),)
+    job.copied(ONE, 0, 1)
+    assert not job.sent_of(FinishSavepoint), "the one that has ended is not copied yet"
+    job.says(SavepointAnswered(JOB_ID, job.epoch, ONE, (CheckpointAnswer(ended, StreamPosition("", 4)),)), 1)
+    (last,) = job.sent_of(FinishSavepoint)
+    assert last.queries == 2
+    job.finished(ONE)
+    job.written()
+    assert job.words() == {other: True}
 
 
 def test_a_stop_lets_queries_finish_when_its_savepoint_is_durable() -> None:
@@ -197,7 +226,10 @@ def test_an_attempt_that_ends_fails_the_stop() -> None:
     job.want(ONE, STOP)
     job.written()
     job.report(job.running()[0], E.FAILED, failure=user_failure())
-    assert "Task has failed." in job.written().cause
+    failed = job.written()
+    assert "Task has failed. query '" in failed.cause
+    assert "', subtask 0 of 1 has ended" in failed.cause
+    assert (failed.queries, failed.answered) == (2, 0)
     assert False in job.words().values()
 
 
@@ -316,6 +348,33 @@ def test_operations_wait_for_each_other_and_end_with_the_job() -> None:
     assert {one.operation for one in job.sent_of(TriggerSavepoint)} == {ONE}
     job.handle(ev.CancelWanted(job.at()))
     assert "The job is ending." in job.written().cause
+
+
+def test_a_script_is_stopped_with_all_of_its_queries() -> None:
+    job = Operated(made=streaming_script())
+    job.want(TWO, STOP, drains=True)
+    assert job.answers[-1].refusal == NO_DRAIN
+    job.want(ONE, STOP)
+    job.written()
+    (asked,) = job.sent_of(TriggerSavepoint)
+    assert asked.holds
+    (attempt_id,) = job.running()
+    positions = (StreamPosition("a", 3, name="orders"), StreamPosition("b", 7, name="alerts"))
+    answer = CheckpointAnswer(attempt_id, None, queries=positions)
+    job.says(SavepointAnswered(JOB_ID, EPOCH, ONE, (answer,)))
+    (last,) = job.sent_of(FinishSavepoint)
+    assert last.queries == 2, "so many copies have to be there"
+    job.finished(ONE)
+    assert job.words() == {}, "nothing ends before it is durable (R61)"
+    done = job.written()
+    assert (done.queries, done.answered) == (2, 2), "queries are counted, not scripts"
+    assert job.words() == {attempt_id: True}
+    job.report(attempt_id, E.FAILED, failure=user_failure())
+    settle(job)
+    job.restart_due()
+    job.offer(2)
+    again = job.deployed[job.running()[0]]
+    assert again.is_stopped, "its script is not begun again"
 
 
 def test_a_batch_job_has_no_state_to_save() -> None:

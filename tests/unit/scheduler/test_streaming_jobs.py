@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+from types import FunctionType, ModuleType
+from typing import Any
+
 import pytest
 
+from runtime.checkpoint.core.checkpoint_statistics import HISTORY_MAX, SAMPLES_MAX
 from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSettings
 from runtime.common.ids import ExecutionAttemptId
 from runtime.common.states import ExecutionState, JobStatus, JobType
@@ -14,12 +19,13 @@ from runtime.gateways.job_master import CheckpointAnswer, CheckpointAnswered, Ta
 from runtime.gateways.task import TaskProgress
 from runtime.jobgraph.graph import Artifact, JobGraph, JobVertex, Operator, OperatorKind, ScriptCode, vertex_id_of
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
-from runtime.jobgraph.savepoints import QueryRestoreSettings, SavepointRestoreSettings, parse_query_settings
+from runtime.jobgraph.savepoints import ClaimMode, QueryRestoreSettings, SavepointRestoreSettings, parse_query_settings
 from runtime.jobgraph.validate_streams import stream_problems
 from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.slots.deployment import job_information
+from runtime.scheduler.core.stream_checkpoints import NOT_STARTED
 from tests.kit.control_plane.job_graphs import lone
 from tests.kit.control_plane.job_master_driver import EPOCH, JOB_ID, JobMasterDriver, location, user_failure
 from tests.kit.control_plane.streaming_jobs import streaming_job, told
@@ -121,16 +127,51 @@ def test_a_failure_of_user_code_restarts_a_streaming_script() -> None:
     assert fail(job) is not JobStatus.RUNNING
 
 
-def test_a_streaming_script_has_the_type_and_no_savepoints() -> None:
+def test_a_streaming_script_has_the_type() -> None:
     assert streaming_script().job_type is JobType.STREAMING
     assert streaming_script(starts_queries=False).job_type is JobType.BATCH
-    job = JobMasterDriver(streaming_script(), failover=ONE_RESTART)
-    job.offer(1)
-    assert job.core.archived().checkpoints is None
     named = streaming_script().model_copy(update={"checkpoint_name": "orders"}).without_caches()
     assert not list(stream_problems(named))
     other = streaming_script(starts_queries=False).model_copy(update={"checkpoint_name": "orders"}).without_caches()
     assert "has no effect" in "; ".join(stream_problems(other))
+
+
+def test_a_streaming_script_is_started_from_a_savepoint_that_it_does_not_claim() -> None:
+    def problems(**more: Any) -> str:
+        settings = SavepointRestoreSettings(path="/s", **more)
+        graph = streaming_script().model_copy(update={"savepoint": settings}).without_caches()
+        return "; ".join(stream_problems(graph))
+
+    assert problems() == ""
+    assert problems(state_partitions={"orders": 4}) == "", "its queries are known when they start"
+    assert "there are 1 to" in problems(state_partitions={"orders": 0})
+    assert "cannot be claimed" in problems(claim_mode=ClaimMode.CLAIM)
+
+
+def test_a_checkpoint_of_a_script_is_of_the_queries_that_it_has_started() -> None:
+    job = StreamingDriver(streaming_script())
+    job.offer(1)
+    job.queries_run()
+    (attempt_id,) = job.running()
+
+    def answer(*queries: StreamPosition) -> None:
+        job.now += 10.0
+        job.handle(ev.RestartDue(job.at()))
+        said = CheckpointAnswer(attempt_id, None, queries=queries)
+        job.says(CheckpointAnswered(JOB_ID, EPOCH, job.asked()[-1].checkpoint_id, (said,)))
+
+    answer()
+    failed = job.shown().latest_failed
+    assert failed is not None
+    assert failed.failure.endswith(NOT_STARTED)
+    assert job.core.status is JobStatus.RUNNING, "it counts for no tolerable-failed-checkpoints"
+    answer(StreamPosition("a", 3, 1, 10, "orders"), StreamPosition("b", 7, 2, 20, "alerts"))
+    job.handle(ev.CheckpointWritten(job.pending_checkpoints[-1].checkpoint.checkpoint_id, job.at()))
+    (one, _) = job.shown().history
+    assert [(position.uid, position.batch_id) for position in one.positions] == [("alerts", 7), ("orders", 3)]
+    assert (one.status, one.tasks_total, one.state_bytes) == (CheckpointStatus.COMPLETED, 2, 30)
+    job.report(attempt_id, E.FAILED, failure=user_failure())
+    assert job.required() == [None], "its directories alone tell what it has"
 
 
 def test_a_checkpoint_is_in_the_archive_also_when_the_job_has_ended() -> None:
@@ -163,6 +204,35 @@ def test_the_checkpoint_before_a_restart_is_shown_as_restored() -> None:
     shown = job.shown()
     assert shown.restored is not None
     assert (shown.restored.checkpoint_id, shown.restored_count, shown.restored_millis) == (1, 1, at)
+
+
+def reachable(root: object) -> int:
+    """How many objects it holds on to."""
+    seen, waiting = {id(root)}, [root]
+    while waiting:
+        for one in gc.get_referents(waiting.pop()):
+            if id(one) not in seen and not isinstance(one, type | ModuleType | FunctionType):
+                seen.add(id(one))
+                waiting.append(one)
+    return len(seen)
+
+
+def test_a_day_of_restarts_fills_what_is_bounded_and_nothing_else() -> None:
+    """A simulated day: each minute a checkpoint, and a failure that restarts the query. Summaries keep 1,000."""
+    often = FailoverSettings(restart_strategy=FixedDelayRestartStrategy(attempts=10_000, delay_seconds=0.0))
+    job, day, held = StreamingDriver(streaming_job("orders"), failover=often), 24 * 60, []
+    for minute in range(1, day + 1):
+        job.offer(minute)
+        job.queries_run()
+        job.checkpoint(minute)
+        job.now += 50.0
+        assert fail(job) is JobStatus.RUNNING
+        if minute in {SAMPLES_MAX + 20, day}:
+            held.append(reachable(job.core))
+    assert (job.shown().restored_count, job.shown().completed_count) == (day, day)
+    assert len(job.shown().history) == HISTORY_MAX
+    full, after_a_day = held
+    assert after_a_day <= full * 1.01 < 5000, held
 
 
 def test_a_later_attempt_must_find_what_was_committed() -> None:  # R59

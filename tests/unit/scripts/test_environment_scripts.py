@@ -195,7 +195,7 @@ def run_tests(
 
 
 def test_light_tests_run_in_several_processes_and_those_with_airflow_and_spark_beside_the_others(home: Path) -> None:
-    light = f"{QUIET} -n 4 --ignore=tests/airflow --ignore=tests/spark -x a b -m not ({HEAVY} or {JVM})\n"
+    light = f"{QUIET} -n 3 --ignore=tests/airflow --ignore=tests/spark -x a b -m not ({HEAVY} or {JVM})\n"
     apart, files = "--ignore=tests/unit --ignore=tests/tidy", "--dist loadfile"
     lanes = [
         f"{QUIET} -n 3 --dist loadfile -x a b -m ({HEAVY}) and not ({JVM}) and not extended\n",
@@ -264,7 +264,7 @@ def test_a_hunt_gets_all_arguments(home: Path) -> None:
 def test_coverage_is_of_the_light_tests_and_compared_with_the_floors(home: Path) -> None:
     done = run_tests(home, "--coverage")
     assert done.returncode == 0, done
-    run_of = f"coverage run -m {QUIET} -n 4 --ignore=tests/airflow --ignore=tests/spark -m not ({HEAVY} or {JVM})\n"
+    run_of = f"coverage run -m {QUIET} -n 3 --ignore=tests/airflow --ignore=tests/spark -m not ({HEAVY} or {JVM})\n"
     said = done.stdout.partition("== light tests\n")[2].splitlines(keepends=True)
     assert said[:2] == [run_of, "coverage combine --quiet\n"]
     assert said[2].startswith("coverage json --quiet -o ")

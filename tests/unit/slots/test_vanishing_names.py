@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.taskexecutor.slot_process.vanishing_files import ENTRIES_MAX, vanishing_files
+from runtime.taskexecutor.slot_process.vanishing_files import ENTRIES_MAX, vanishing_files, vanishing_tables
 
 
 @pytest.fixture
@@ -74,3 +74,21 @@ def test_many_names_are_cut(work: Path) -> None:
 
 def test_a_directory_that_is_gone_has_nothing_to_lose(work: Path) -> None:
     assert vanishing_files(str(work / "gone"), BROUGHT) == ""
+
+
+def test_tables_of_a_catalog_that_goes_with_its_spark_are_named(tmp_path: Path) -> None:
+    job = tmp_path / "tm-1" / "jobs" / ("a" * 32) / "work"
+    own, hive, kept = job / "spark-warehouse", tmp_path / "tm-1" / "spark-123" / "hive", tmp_path / "kept"
+    for path in (own, hive, kept):
+        (path / "mart.db" / "t").mkdir(parents=True)
+    warning = vanishing_tables(f"file:{hive}", str(job))
+    assert "WARNING: the Hive catalog of this job is deleted with its Spark environment" in warning
+    assert "mart.db/" in warning
+    assert "taskmanager.spark.warehouse, or a metastore of yours" in warning
+    assert vanishing_tables(str(own), str(job)) == "", "that is told with the other files"
+    assert vanishing_tables(f"file:{kept}", str(job)) == "", "which stays"
+    assert vanishing_tables("", str(job)) == "", "of a script without Spark"
+    (hive / "mart.db" / "t").rmdir()
+    (hive / "mart.db").rmdir()
+    (hive / ".hidden").touch()
+    assert vanishing_tables(str(hive), str(job)) == ""

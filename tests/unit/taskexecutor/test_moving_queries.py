@@ -28,7 +28,7 @@ class Queries(StreamQueries):
     """Queries without processes."""
 
     def __init__(self) -> None:
-        super().__init__(list)
+        super().__init__(list, stop_timeout=30.0)
         self.phases = {attempt(1): QueryPhase.ENDING, attempt(2): QueryPhase.ENDING}
         self.batches = {attempt(1): 4, attempt(2): -1}
         self.lost: set[ExecutionAttemptId] = set()

@@ -59,9 +59,16 @@ def test_what_is_no_savepoint_stays(tmp_path: Path, path: Path) -> None:
     for name in (tmp_path / "query", path / ".."):
         with pytest.raises(InvalidInputError):
             dispose_savepoint(order(name))
-    (path / "rows").write_text("1")
-    with pytest.raises(InvalidInputError, match="beside the savepoint"):
+    for strange in ("rows", ".hidden", "sink/0/notes", "sink/savepoint-inner/_metadata"):
+        (path / strange).parent.mkdir(parents=True, exist_ok=True)
+        (path / strange).write_text("1")
+        with pytest.raises(InvalidInputError, match=f"'{strange}'.* beside the savepoint"):
+            dispose_savepoint(order(path))
+        (path / strange).unlink()
+    (path / "sink" / "elsewhere").symlink_to(tmp_path)
+    with pytest.raises(InvalidInputError, match="'sink/elsewhere'"):
         dispose_savepoint(order(path))
+    (path / "rows").write_text("1")
     assert (data / "rows").exists()
     assert (path / "rows").exists()
     with pytest.raises(InvalidInputError, match="no absolute path"):

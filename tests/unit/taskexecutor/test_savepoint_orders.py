@@ -11,11 +11,13 @@ import pytest_asyncio
 
 from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
+from runtime.checkpoint.savepoint.ended_note import EndedNote, note_path
 from runtime.checkpoint.savepoint.savepoint_files import read_savepoint
 from runtime.common.errors import NotFoundError
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
-from runtime.common.stream_progress import NO_BATCH, QueryPhase, StreamLook, StreamPosition
+from runtime.common.stream_progress import NO_BATCH, QueryPhase, ScriptLook, ScriptQuery, StreamLook, StreamPosition
 from runtime.gateways.job_master import (
+    EndedQuery,
     EndSavepoint,
     FinishSavepoint,
     SavepointAnswered,
@@ -24,12 +26,15 @@ from runtime.gateways.job_master import (
 )
 from runtime.taskexecutor.core.events import DoSavepoint, SavepointTold, TellOwner
 from runtime.taskexecutor.savepoints import SavepointOrder, Savepoints
+from runtime.taskexecutor.script_state import require_all
 from runtime.taskexecutor.slots.stream_queries import QueryPlace, StreamQueries
 from tests.kit.control_plane.task_messages import deploy
 from tests.unit.taskexecutor.test_task_executor_core import Driver, only
 
 JOB = JobId("a" * 32)
 OPERATION = "b" * 32
+SCRIPT = 9
+"""The number of an attempt whose script starts queries."""
 
 
 def attempt(number: int) -> ExecutionAttemptId:
@@ -40,7 +45,7 @@ class Queries(StreamQueries):
     """Queries with directories of their own, without processes."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__(list)
+        super().__init__(list, stop_timeout=30.0)
         self.root = root
         self.phase = QueryPhase.HELD
         self.batch = 1
@@ -49,6 +54,7 @@ class Queries(StreamQueries):
         self.gate: asyncio.Event | None = None
         self.looked: Watch[int] = Watch(0)
         self.words: Watch[int] = Watch(0)
+        self.of_script: tuple[ScriptQuery, ...] = ()
         for number in (1, 2):
             own = root / f"q{number}" / "0"
             for name in ("offsets", "commits"):
@@ -70,6 +76,15 @@ class Queries(StreamQueries):
             await self.gate.wait()
         phase = self.phase if hold else QueryPhase.RUNNING
         return StreamLook(phase, StreamPosition("query", self.batch), "ForeachBatchSink")
+
+    def is_script(self, attempt_id: ExecutionAttemptId) -> bool:
+        return attempt_id.counter == SCRIPT
+
+    def state_directory(self, attempt_id: ExecutionAttemptId) -> Path:
+        return self.root
+
+    async def look_at_script(self, attempt_id: ExecutionAttemptId, hold: str = "") -> ScriptLook:
+        return ScriptLook(self.phase if hold else QueryPhase.RUNNING, self.of_script)
 
     def release(self, attempt_id: ExecutionAttemptId, hold: str, *, finishes: bool) -> None:
         self.released.append((attempt_id, hold, finishes))
@@ -115,6 +130,45 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await scope.open()
     yield Bench(tmp_path, scope)
     await scope.close()
+
+
+def leave_note(root: Path, left: EndedNote) -> None:
+    note = Path(note_path(str(root), "q2", 0))
+    note.parent.mkdir(parents=True)
+    note.write_text(left.model_dump_json())
+
+
+@pytest.mark.asyncio
+async def test_a_query_that_has_ended_is_copied_as_of_its_last_batch(bench: Bench) -> None:
+    """Its sink is told by what its process has left: nothing of it runs."""
+    table = bench.part.parent / "table"
+    log = table / "_spark_metadata"
+    log.mkdir(parents=True)
+    for batch in range(3):
+        (log / str(batch)).write_text("v1\n")
+    root = bench.queries.root
+
+    async def answer(number: int, committed: int) -> str:
+        ended = EndedQuery(attempt(2), "q2", 1, committed_batch=committed)
+        bench.obey(TriggerSavepoint(JOB, 7, OPERATION, str(bench.part), (attempt(1),), ended=(ended,)))
+        said = [told for told in await bench.heard(2 * number) if isinstance(told, SavepointAnswered)]
+        (last,) = [one for told in said[-2:] for one in told.answers if one.attempt_id == attempt(2)]
+        return last.declined or f"batch {last.position and last.position.batch_id}"
+
+    assert "q2' has finished" in await answer(1, 2), "nobody knows where it has written"
+    leave_note(root, EndedNote(sink=f"FileSink[{table}]", sources=("FileStreamSource[file:/in]",), state_rows=3))
+    assert "finished with batch 3" in await answer(2, 3)
+    assert await answer(3, 2) == "batch 2"
+    bench.finish()
+    told = (await bench.heard(7))[-1]
+    made = read_savepoint(bench.directory)
+    size_bytes = sum(file.size for query in made.queries for file in query.snapshot.files)
+    assert told == SavepointFinished(JOB, 7, OPERATION, "", size_bytes)
+    assert size_bytes > 0
+    saved = made.query("q2", 0)
+    assert saved is not None
+    assert (saved.snapshot.batch_id, saved.snapshot.sink_path, saved.state_rows) == (2, str(table), 3)
+    assert "_sink/_spark_metadata/2" in {file.path for file in saved.snapshot.files}
 
 
 @pytest.mark.asyncio
@@ -172,6 +226,20 @@ async def test_a_query_that_moves_is_not_held(bench: Bench) -> None:  # R61: the
     [told] = await bench.heard(1)
     assert isinstance(told, SavepointAnswered)
     assert told.answers[0].declined == "q1 moves to another TaskManager, as this one is drained"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("place", ["", "q1/0", "../" + "c" * 32, "../" + "c" * 32 + "/deep", "../link"])
+async def test_a_savepoint_does_not_lie_where_state_is_deleted(bench: Bench, place: str) -> None:
+    """R59, R61: the directory of a job goes when it has ended, and with it what its own stop has left there."""
+    state = bench.queries.root
+    (state.parent / "link").symlink_to(state)
+    bench.part = Path(f"{state}/{place}", ".savepoint-a.part")
+    bench.trigger(1, holds=True)
+    (told,) = await bench.heard(1)
+    assert isinstance(told, SavepointAnswered)
+    assert "which is deleted when that job has ended" in told.answers[0].declined
+    assert not bench.part.exists()
 
 
 @pytest.mark.asyncio
@@ -289,3 +357,50 @@ async def test_the_word_goes_behind_the_looks_on_their_way(bench: Bench) -> None
     await bench.queries.words.wait_until(bool)
     assert bench.queries.released == [(attempt(1), OPERATION, False)]
     assert bench.queries.looked.value == 1, "nobody looks any more"
+
+
+def queries_of_script(**batches: int) -> tuple[ScriptQuery, ...]:
+    return tuple(ScriptQuery(name, StreamPosition("q", batch, name=name), "Sink") for name, batch in batches.items())
+
+
+@pytest.mark.asyncio
+async def test_a_savepoint_of_a_script_has_each_query_by_its_name(bench: Bench) -> None:
+    bench.queries.of_script = queries_of_script(q1=1, q2=2)
+    bench.trigger(SCRIPT, holds=True)
+    (told,) = await bench.heard(1)
+    assert isinstance(told, SavepointAnswered)
+    (answer,) = told.answers
+    assert [(one.name, one.batch_id) for one in answer.queries] == [("q1", 1), ("q2", 2)]
+    bench.finish()
+    assert isinstance(last := (await bench.heard(2))[-1], SavepointFinished)
+    assert last.failure == ""
+    found = read_savepoint(bench.directory)
+    assert {(one.uid, one.subtask_index, one.snapshot.batch_id) for one in found.queries} == {
+        ("q1", 0, 1),
+        ("q2", 0, 2),
+    }
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("batches", "words"),
+    [
+        ({}, "has started no query"),
+        ({"q1": 1}, "has not started 'q2' in this attempt"),
+        ({"q1": 1, "q2": NO_BATCH}, "'q2' of the script has not committed a batch yet"),
+    ],
+)
+async def test_a_savepoint_of_a_script_without_a_query_that_has_state_is_none(
+    bench: Bench, batches: dict[str, int], words: str
+) -> None:
+    bench.queries.of_script = queries_of_script(**batches)
+    bench.trigger(SCRIPT)
+    (told,) = await bench.heard(1)
+    assert isinstance(told, SavepointAnswered)
+    assert words in told.answers[0].declined
+
+
+def test_a_script_that_has_not_started_what_it_was_restored_with_says_what_to_do(tmp_path: Path) -> None:
+    look = ScriptLook(QueryPhase.RUNNING, queries_of_script(q1=1), ("q2",))
+    with pytest.raises(NotFoundError, match=r"has not started 'q2' of the savepoint.*--allow-non-restored-state"):
+        require_all(tmp_path, look)

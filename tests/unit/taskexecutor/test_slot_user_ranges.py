@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.ids import JobId
-from runtime.taskexecutor.containment.users import Identity, SlotUsers, TaskUser
+from runtime.taskexecutor.containment.users import Identity, SlotUsers, TaskUser, let_spark_append
 from runtime.taskexecutor.directories.job_directory import JobDirectory
 from runtime.taskexecutor.directories.job_users import JobUsers, SlotUsersError, _hand_over, _let_through, _show
 
@@ -111,12 +111,18 @@ def test_what_was_there_outside_of_the_run_directory_stays_as_it_is(tmp_path: Pa
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
-def test_spark_appends_to_what_a_task_prints_and_reads_none_of_it(tmp_path: Path) -> None:
+def test_spark_appends_to_what_a_task_prints_from_its_first_use_on_and_reads_none_of_it(tmp_path: Path) -> None:
     users = SlotUsers(23500, 23519, slots=2, processes_max=10, has_spark=True)
     gid = users.job_gids[0]
     JobUsers(users, tmp_path, (), tmp_path).open_logs(
         TaskUser(23501, gid, 23500, "", processes_max=1, spark_gids=users.spark_gids_of(0, gid)), tmp_path / "logs"
     )
-    found = {path.name: (oct(path.stat().st_mode), path.stat().st_gid) for path in (tmp_path / "logs").iterdir()}
-    shared = ("0o100620", users.work_gid_of(gid))
-    assert found == {"stdout": shared, "stderr": shared, "log": ("0o100600", gid)}
+
+    def found() -> dict[str, tuple[str, int]]:
+        paths = (tmp_path / "logs").iterdir()
+        return {path.name: (oct(path.stat().st_mode), path.stat().st_gid) for path in paths}
+
+    closed, shared = (("0o100600", users.work_gid_of(gid)), ("0o100620", users.work_gid_of(gid)))
+    assert found() == {"stdout": closed, "stderr": closed, "log": ("0o100600", gid)}
+    let_spark_append(str(tmp_path / "logs"))
+    assert found() == {"stdout": shared, "stderr": shared, "log": ("0o100600", gid)}

@@ -134,7 +134,18 @@ def test_a_fork_of_the_template_imports_nothing_of_ours(has_spark: bool, rooms: 
     later = set() if has_spark else {f"runtime.taskexecutor.slot_process.{name}" for name in (*of_spark, "warm_conf")}
     later |= {
         f"runtime.taskexecutor.slot_process.{name}"
-        for name in ("application", "fetching", "paced_http", "restoring", "script_streams", "streaming")
+        for name in (
+            "application",
+            "fetching",
+            "hadoop_files",
+            "paced_http",
+            "restoring",
+            "script_hold",
+            "script_restore",
+            "script_streams",
+            "sink_tables",
+            "streaming",
+        )
     }
     assert room - set(found) == {"runtime.taskexecutor.slot_process.__init__", *later}
 

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from runtime.aio.clock import LoopClock
-from runtime.aio.scope import ServiceScope
+from runtime.aio.scope import Scope, ServiceScope
 from runtime.common.states import ExecutionState
+from runtime.common.stream_progress import StreamPhase
+from runtime.gateways.process import SparkJvmFigures
+from runtime.gateways.spark_work import SparkStage, work_of
 from runtime.gateways.task import FailureInfo, TaskProgress
 from runtime.metrics import table
 from runtime.metrics.counted import CountedMetrics
@@ -21,12 +24,19 @@ from runtime.taskexecutor.core.slot_table import TaskSlotTable
 from runtime.taskexecutor.credentials.secret_files import SecretFiles
 from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_directory import JobDirectories
-from runtime.taskexecutor.task_manager_metrics import TaskManagerMetrics, slot_samples
+from runtime.taskexecutor.task_manager_metrics import (
+    LOOK_SECONDS,
+    LOOKED_FOR_SECONDS,
+    JvmLooks,
+    TaskManagerMetrics,
+    slot_samples,
+)
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
 from tests.kit.control_plane.streaming_jobs import PROGRESS, told
 from tests.kit.control_plane.task_executor_cluster import NoBlobs
 from tests.kit.control_plane.task_messages import attempt_id, incarnation, job_information, task
 from tests.kit.control_plane.testing_slot_pool import AT_ONCE, TestingSlotPool, report_of
+from tests.kit.control_plane.virtual_time import run_virtual
 
 
 def counts(metrics: CountedMetrics) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -119,6 +129,9 @@ def test_streaming_queries_count_by_uid_and_their_gauges_end_with_the_attempt() 
     assert found[table.STREAM_RATE.name, "orders"] == 500.0
     assert found[table.STREAM_TRIGGER.name, "orders"] == 0.34
     assert found[table.STREAM_STATE.name, "orders"] == 8192
+    assert found[table.STREAM_STATE_ROWS.name, "orders"] == 24
+    assert found[table.STREAM_BACK_PRESSURE.name, "orders"] == 0
+    assert found[table.STREAM_BUSY.name, "orders"] == 0
     assert found[table.STREAM_BACKLOG.name, "orders"] == 3, "of the query whose source says it"
     assert found[table.STREAM_WATERMARK_LAG.name, "orders"] == 9.0
     assert (table.STREAM_WATERMARK_LAG.name, "-") not in found
@@ -136,3 +149,77 @@ def test_a_restarted_query_counts_from_its_own_begin() -> None:
     figures.progressed("orders", progress(1, batches=5, rows=50))
     figures.progressed("orders", progress(1, run_id="again", batches=2, rows=20))
     assert counts(metrics)[table.STREAM_ROWS.name, ("orders",)] == 70
+
+
+def test_what_spark_has_done_is_counted_when_the_attempt_ends() -> None:
+    metrics = CountedMetrics(100)
+    stage = SparkStage(0, tasks_completed=38, tasks_failed=2, shuffle_write_bytes=1 << 20, spilled_disk_bytes=512)
+    work = work_of(2, 1, [stage, replace(stage, stage_id=1)], 16)
+    report = replace(report_of(attempt_id(1, 0), ExecutionState.FAILED), spark_work=work)
+    TaskManagerMetrics(metrics).ended(report, 0.5)
+    found = counts(metrics)
+    assert found[table.SPARK_STAGES.name, ()] == 2
+    assert found[table.SPARK_TASKS.name, ("completed",)] == 76
+    assert found[table.SPARK_TASKS.name, ("failed",)] == 4
+    assert found[table.SPARK_SHUFFLED.name, ()] == 2 << 20
+    assert found[table.SPARK_SPILLED.name, ()] == 1024
+
+
+class Jvms:
+    """Spark with two JVMs, of which one does not answer."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def jvm_figures(self) -> tuple[SparkJvmFigures, ...]:
+        self.asked += 1
+        there = SparkJvmFigures("", 600, 200, 400, 768, 120, 80, 12, 340, ())
+        return there, SparkJvmFigures("0123456789abcdef", 600, -1, -1, -1, -1, -1, -1, -1, ())
+
+
+def test_jvms_are_asked_while_somebody_scrapes_and_no_scrape_waits() -> None:
+    async def main() -> None:
+        spark, clock = Jvms(), LoopClock()
+        looks = JvmLooks(spark, clock)  # type: ignore[arg-type]  # of Spark's state it asks for nothing else
+        async with Scope("test") as scope:
+            scope.spawn_eternal("looks", looks.run())
+            await asyncio.sleep(LOOKED_FOR_SECONDS)
+            assert spark.asked == 0, "nobody scrapes"
+            assert list(looks.samples()) == []
+            await asyncio.sleep(LOOK_SECONDS / 2)
+            found = {(one.metric, one.labels): one.value for one in looks.samples()}
+            assert found == {
+                (table.SPARK_HEAP, ("default", "used")): 200,
+                (table.SPARK_HEAP, ("default", "committed")): 400,
+                (table.SPARK_HEAP, ("default", "max")): 768,
+                (table.SPARK_NON_HEAP, ("default",)): 120,
+                (table.SPARK_COLLECTIONS, ("default",)): 12,
+                (table.SPARK_COLLECTION_SECONDS, ("default",)): 0.34,
+            }
+            await asyncio.sleep(2 * LOOKED_FOR_SECONDS)
+            asked = spark.asked
+            assert LOOKED_FOR_SECONDS / LOOK_SECONDS <= asked <= LOOKED_FOR_SECONDS / LOOK_SECONDS + 2
+            await asyncio.sleep(LOOKED_FOR_SECONDS)
+            assert spark.asked == asked
+            assert list(looks.samples()) == [], "what nobody asked for is forgotten"
+            scope.cancel_all()
+
+    run_virtual(main())
+
+
+def test_a_late_query_a_query_that_hangs_and_phases_of_batches() -> None:
+    figures = TaskManagerMetrics(CountedMetrics(100))
+    now = PROGRESS.progressed_millis + 100_000
+    slow = (StreamPhase("addBatch", 500),)
+    for one in (
+        progress(1, interval_millis=339),
+        progress(2, interval_millis=340, phases=slow),
+        progress(3, busy_since_millis=now - 20_000),
+        progress(4, busy_since_millis=now - 30_000),
+    ):
+        figures.streams.progressed("orders", one)
+    found = {(one.metric.name, *one.labels[1:]): one.value for one in figures.streams.samples(now)}
+    assert found[table.STREAM_BACK_PRESSURE.name,] == 1
+    assert found[table.STREAM_BUSY.name,] == 30.0
+    assert found[table.STREAM_PHASE.name, "addBatch"] == 0.5
+    assert found[table.STREAM_PHASE.name, "walCommit"] == 0.02

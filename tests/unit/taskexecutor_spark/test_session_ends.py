@@ -50,6 +50,9 @@ class _Java:
     def shut(self) -> str:
         return ""
 
+    def stopStreams(self) -> str:  # noqa: N802 - Java's name
+        return ""
+
     def callsInFlight(self) -> int:  # noqa: N802 - Java's name
         return 0
 

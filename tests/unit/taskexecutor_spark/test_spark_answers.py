@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.common.stream_progress import QueryPhase, StreamLook, StreamPosition
+from runtime.common.stream_progress import QueryPhase, ScriptLook, ScriptQuery, StreamLook, StreamPosition
 from runtime.gateways.spark_work import PLAN_LENGTH_MAX, QUERIES_MAX, SparkStage, sum_of, work_of
 from runtime.gateways.task import TaskExecutionReport
 from runtime.rpc import codec
-from runtime.taskexecutor.spark.spark_answers import read_look, read_work
+from runtime.taskexecutor.spark.spark_answers import read_look, read_script_look, read_work
 
 STAGE = {"stage_id": 1, "name": "x", "state": "COMPLETE", "tasks_total": 2, "run_millis": 3}
 
@@ -93,6 +93,10 @@ def test_a_look_at_a_query() -> None:
     told = json.dumps({"phase": "held", "position": POSITION, "sink": "FileSink[file:/t]"})
     assert read_look(told) == StreamLook(QueryPhase.HELD, StreamPosition("q", 3, 1, 2), "FileSink[file:/t]")
     assert read_look('{"phase": "none", "position": null}') == StreamLook(QueryPhase.NONE)
+    reads = {"sources": ["Own[jdbc:x://me:pw@db/t?password=s]", "x" * 9000]}
+    found = read_look(json.dumps({"phase": "held", "position": POSITION, **reads})).sources
+    assert found[0] == "Own[jdbc:x://******@db/t?password=******]"
+    assert len(found[1]) == 500
 
 
 @pytest.mark.parametrize(
@@ -109,3 +113,25 @@ def test_a_look_at_a_query() -> None:
 def test_any_other_look_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"(?s).+"):
         read_look(wrong)
+
+
+def test_a_look_at_the_queries_of_a_script() -> None:
+    one = {"name": "orders", "position": POSITION, "sink": "FileSink[file:/t]"}
+    found = read_script_look(json.dumps({"phase": "held", "queries": [one]}))
+    position = StreamPosition("q", 3, 1, 2, "orders")
+    assert found == ScriptLook(QueryPhase.HELD, (ScriptQuery("orders", position, "FileSink[file:/t]"),))
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        [{"name": "../orders", "position": POSITION}],
+        [{"name": "orders", "position": POSITION}] * 2,
+        [{"name": "orders", "position": {**POSITION, "batch_id": -2}}],
+        [{"name": "orders", "position": POSITION, "sink": "x" * 5000}],
+        [{"name": f"q{number}", "position": POSITION} for number in range(1001)],
+    ],
+)
+def test_any_other_look_at_a_script_is_refused(queries: list[Any]) -> None:
+    with pytest.raises(ValueError, match=r"(?s).+"):
+        read_script_look(json.dumps({"phase": "held", "queries": queries}))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.stream_progress import StreamProgress
 from runtime.taskexecutor.slot_process.job_files import copy_into
 from runtime.taskexecutor.slot_process.static_conf import (
     ConfJudge,
@@ -80,6 +81,19 @@ def test_progress_sums_the_stages_of_each_live_tag() -> None:
     }
 
 
+def test_a_query_that_hangs_is_told_with_the_stage_that_has_most_left() -> None:
+    stages: list[dict[str, object]] = [
+        {"stageId": 1, "name": "one", "numTasks": 9, "numCompleteTasks": 8},
+        {"stageId": 2, "name": "start at\nA.java:1", "numTasks": 4, "numCompleteTasks": 1},
+        {"stageId": 3, "name": "of others", "numTasks": 90},
+    ]
+    streams = {"a": (StreamProgress("q", "r", busy_since_millis=7), StreamProgress("p", "s"))}
+    found = progress_by_tag(JOBS, stages, frozenset({"a", "b"}), streams)["a"]
+    assert [one.stage for one in found.streams] == ["stage 2, start at A.java:1", ""]
+    found = progress_by_tag([], [], frozenset({"a"}), streams)["a"]
+    assert [one.stage for one in found.streams] == ["", ""]
+
+
 def test_jobs_without_a_live_tag_are_unwanted() -> None:
     assert unwanted_jobs(JOBS, frozenset({"a"})) == [2, 3]
     assert unwanted_jobs(JOBS[:2], frozenset({"a", "b"})) == []
@@ -139,8 +153,18 @@ def test_a_warning_of_static_conf_is_a_line_with_the_keys_and_what_to_do() -> No
     assert told == (
         "spark.driver.extraJavaOptions, spark.serializer are static and have no effect here: the Spark session was "
         "started with spark.driver.extraJavaOptions '-Xss4m', spark.serializer unset. Give them as conf of the job "
-        "(--conf, conf= or spark_conf=), which then gets a Spark environment, or leave them out"
+        "(--conf, conf= or spark_conf=), which then gets a Spark environment where one fits, or leave them out"
     )
+
+
+def test_a_warning_of_what_no_job_can_set_says_so() -> None:
+    (told,) = warned({}, {"spark.sql.warehouse.dir": "/x", "spark.serializer": "x"})
+    assert (
+        "spark.sql.warehouse.dir: a job cannot set it: tables lie with their job, or for all jobs where "
+        "taskmanager.spark.warehouse says. Give spark.serializer as conf of the job" in told
+    )
+    (told,) = warned({}, {"spark.sql.warehouse.dir": "/x"})
+    assert "Give" not in told
 
 
 def test_static_keys_can_be_refused_all_at_once() -> None:

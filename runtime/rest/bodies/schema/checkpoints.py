@@ -81,7 +81,8 @@ PositionOfQuery = TypedDict(
 class Checkpoint(TypedDict):
     """`className` says which of the optional fields there are: completed, failed or in_progress.
 
-    `tasks` and `positions` are filled for one checkpoint, and empty in lists.
+    `tasks` and `positions` are filled for one checkpoint, and empty in lists. `queries_without_batch`: those that have
+    answered, as far as their positions are kept, and had committed no batch yet: there is no state of them.
     """
 
     className: str
@@ -99,6 +100,7 @@ class Checkpoint(TypedDict):
     persisted_data: int
     num_subtasks: int
     num_acknowledged_subtasks: int
+    queries_without_batch: int
     checkpoint_type: str
     tasks: dict[str, TaskOfCheckpoint]
     external_path: NotRequired[str]

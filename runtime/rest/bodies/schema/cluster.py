@@ -22,6 +22,27 @@ DelegationTokens = TypedDict(
     {"provider": str, "valid-until": int, "failures": int, "failure": str, "obtained": bool},
 )
 
+StoreFigures = TypedDict(
+    "StoreFigures",
+    {"version": str, "size-bytes": int, "used-bytes": int, "quota-bytes": int, "looked-at": int},
+)
+"""As the store has said it last; it is asked every ten seconds. `looked-at`: when it has answered last."""
+
+StoreMember = TypedDict(
+    "StoreMember",
+    {"endpoint": str, "problem": str, "version": str, "leader": bool, "size-bytes": int, "answer-millis": float},
+)
+"""An endpoint of etcd, asked now. `problem`: why it does not answer."""
+
+
+class Store(TypedDict):
+    """The store of the cluster. `figures`: None before its first answer; `members`: none without etcd."""
+
+    kind: str
+    figures: StoreFigures | None
+    members: list[StoreMember]
+
+
 ClusterOverview = TypedDict(
     "ClusterOverview",
     {
@@ -39,6 +60,7 @@ ClusterOverview = TypedDict(
         "stand-bys": list[str],
         "high-availability": str,
         "delegation-tokens": list[DelegationTokens],
+        "store": StoreFigures | None,
     },
 )
 

@@ -49,13 +49,17 @@ class TaskCountPerState(TypedDict):
     failed: int
 
 
-_OwnershipFields = TypedDict("_OwnershipFields", {"namespace": str, "submitter": str, "client": str, "trace-id": str})
+_OwnershipFields = TypedDict(
+    "_OwnershipFields",
+    {"namespace": str, "submitter": str, "client": str, "trace-id": str, "queue": str, "priority": int},
+)
 
 
 class Ownership(_OwnershipFields):
     """The namespace of a job and the principal that has submitted it, "" for the admin. `trace-id`: "" without traces.
 
-    `client`: what the job was submitted with, in the client's own words (of Airflow: DAG, task and run).
+    `client`: what the job was submitted with, in the client's own words (of Airflow: DAG, task and run). `queue` and
+    `priority`: where it waits for slots.
     `cluster`: of a history server only, the `high-availability.cluster-id` of the cluster that has run it.
     """
 
@@ -80,8 +84,11 @@ _JobOverviewFields = TypedDict(
     },
 )
 
+CauseOfFailure = TypedDict("CauseOfFailure", {"failure": str, "failure-labels": dict[str, str]}, total=False)
+"""Of a FAILED job: the root cause in a line, and what failure enrichers say of it."""
 
-class JobOverview(_JobOverviewFields, Ownership):
+
+class JobOverview(_JobOverviewFields, CauseOfFailure, Ownership):
     """One line of a list of jobs."""
 
 

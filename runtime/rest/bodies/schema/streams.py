@@ -25,13 +25,19 @@ StreamQuery = TypedDict(
         "idle": bool,
         "busy-since": int,
         "name": str,
+        "interval-millis": int,
+        "back-pressured": bool,
+        "thread": str,
+        "stage": str,
     },
 )
 """As of its last completed batch. `batch-id` -1: none yet. `backlog` -1: the sources do not say what is left.
 
 `batches` and `rows` are those of the attempt. `watermark` and `progressed` 0: there is none, or not yet. `busy-since`:
 when the trigger began that it is in, 0 as long as that takes less than ten seconds. `name`: as
-Spark knows it, "" before the first batch.
+Spark knows it, "" before the first batch. `interval-millis`: of its trigger, 0 for one without; `back-pressured`: the
+last batch has taken longer, the query is not idle, and its attempt has not ended. `thread`, `stage`: where a query with
+`busy-since` is, in Spark's JVM and its work.
 """
 
 StreamsOfSubtask = TypedDict(

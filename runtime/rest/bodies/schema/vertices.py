@@ -25,6 +25,7 @@ Attempt = TypedDict(
         "taskmanager-id": str,
         "status-duration": dict[str, int],
         "memory-bytes-peak": int,
+        "slot": int,
         "streams": NotRequired[list[StreamQuery]],
     },
 )
@@ -32,7 +33,7 @@ Attempt = TypedDict(
 
 
 class TimedAttempt(Attempt):
-    """An attempt with when it entered each state. `memory-bytes-peak` 0: not known."""
+    """An attempt with when it entered each state. `memory-bytes-peak` 0, `slot` -1: not known."""
 
     timestamps: dict[str, int]
 

@@ -36,6 +36,7 @@ from runtime.jobgraph.graph import (
     dump_operators,
 )
 from runtime.jobgraph.savepoints import dump_query_settings
+from runtime.jobgraph.splits import share_of
 
 NO_SPLITS = b"[]"
 
@@ -71,15 +72,15 @@ class DeploymentFactory:
             deployed_millis=execution.timestamps.get(ExecutionState.DEPLOYING, 0),
             is_first_to_begin=execution.is_first_to_begin,
             committed_batch=vertex.committed.get(index),
-            is_stopped=self._graph.finishes_queries and vertex.vertex.stream_sink is not None,
+            is_stopped=self._graph.finishes_queries and vertex.vertex.runs_queries,
         )
 
 
 def splits_of(vertex: JobVertex, subtask_index: int) -> bytes:
-    """The subtask's share as a JSON list: every P-th split, beginning with its own number."""
+    """The subtask's share as a JSON list."""
     if not vertex.splits:
         return NO_SPLITS
-    return canonical(list(vertex.splits[subtask_index :: vertex.parallelism]))
+    return canonical(list(share_of(vertex.splits, subtask_index, vertex.parallelism)))
 
 
 def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) -> JobInformation:
@@ -99,7 +100,7 @@ def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) 
         reuse_key=reuse_key(graph, namespace),
         secrets=graph.secrets,
         namespace=namespace,
-        savepoint=dump_query_settings(graph.savepoint, graph.queries),
+        savepoint=dump_query_settings(graph.savepoint, graph.queries, graph.query_splits),
         checkpoint_name=graph.checkpoint_name,
     )
 

@@ -216,7 +216,7 @@ class Placement:
     def _deploy(self, execution: Execution, slot: ActiveSlot, at: Moment) -> None:
         vertex_id = execution.attempt_id.vertex_id
         self.pool.assign(slot, execution.attempt_id, self._demand.kinds[vertex_id], at.monotonic)
-        execution.place(slot.location, slot.allocation_id)
+        execution.place(slot.location, slot.allocation_id, slot.index)
         self._graph.transition(execution, ExecutionState.DEPLOYING, at.millis)
         incarnation = slot.location.incarnation
         self.know(slot.location)

@@ -32,10 +32,21 @@ class SlotKind:
 class ActiveSlot:
     """One accepted slot."""
 
-    __slots__ = ("allocation_id", "attempts", "busy_since", "is_closed", "kind", "location", "profile", "vertex_id")
+    __slots__ = (
+        "allocation_id",
+        "attempts",
+        "busy_since",
+        "index",
+        "is_closed",
+        "kind",
+        "location",
+        "profile",
+        "vertex_id",
+    )
 
     def __init__(self, offer: SlotOffer, location: TaskManagerLocation) -> None:
         self.allocation_id = offer.allocation_id
+        self.index = offer.slot_index
         self.profile = offer.profile
         self.location = location
         self.kind: SlotKind | None = None

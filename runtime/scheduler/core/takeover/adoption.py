@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId
 from runtime.common.states import ExecutionState
-from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
+from runtime.executiongraph.core.execution import NO_SLOT, Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.job_master import HeldAttempt
 from runtime.scheduler.core.takeover.inheritance import CensusAnswer
@@ -44,7 +44,7 @@ def adopt(graph: ExecutionGraph, answers: Sequence[CensusAnswer], at_millis: int
         for held in answer.attempts:
             attempt_id = held.attempt_id
             if attempt_id in current:
-                _take(graph, held, answer.location, at_millis)
+                _take(graph, held, answer, at_millis)
                 if not held.state.is_terminal and held.allocation_id is not None:
                     adoption.in_slots.setdefault(held.allocation_id, []).append(attempt_id)
             elif held.state.is_terminal:
@@ -80,11 +80,12 @@ def _subtask(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> Execution
     return vertex.executions[attempt_id.subtask_index]
 
 
-def _take(graph: ExecutionGraph, held: HeldAttempt, location: TaskManagerLocation, at_millis: int) -> None:
+def _take(graph: ExecutionGraph, held: HeldAttempt, answer: CensusAnswer, at_millis: int) -> None:
     deployed_millis = held.deployed_millis or at_millis
     execution = Execution(held.attempt_id, held.ordinal, deployed_millis)
     graph.adopt(execution)
-    execution.place(location, held.allocation_id or NOWHERE)
+    indexes = (slot.slot_index for slot in answer.slots if slot.allocation_id == held.allocation_id)
+    execution.place(answer.location, held.allocation_id or NOWHERE, next(indexes, NO_SLOT))
     graph.transition(execution, ExecutionState.SCHEDULED, deployed_millis)
     graph.transition(execution, ExecutionState.DEPLOYING, deployed_millis)
     if held.state is not ExecutionState.DEPLOYING:

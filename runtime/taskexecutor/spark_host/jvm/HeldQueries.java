@@ -76,7 +76,7 @@ public final class HeldQueries {
    * Spark looks at the state between two batches only. Its thread is interrupted only where it waits for the next trigger, outside
    * of any batch: with this state it begins none when it goes on instead.
    */
-  private static void end(StreamingQuery query) throws Exception {
+  static void end(StreamingQuery query) throws Exception {
     AtomicReference state = (AtomicReference) call(query, "state");
     Object now = state.get();
     String name = now.getClass().getName();
@@ -109,7 +109,9 @@ public final class HeldQueries {
       return out.append("null}").toString();
     }
     SlotStreams.position(tag, query, out);
-    return out.append(",\"sink\":").append(SlotStreams.quoted(String.valueOf(call(query, "sink")))).append('}').toString();
+    out.append(",\"sink\":").append(SlotStreams.quoted(String.valueOf(call(query, "sink"))));
+    SlotStreams.sources(tag, query, out.append(",\"sources\":"));
+    return out.append('}').toString();
   }
 
   /** By reflection, since the class of queries has moved between versions. */

@@ -51,7 +51,6 @@ public final class SlotSession {
   private static final String APP_NAME = "spark.app.name";
 
   private static final Map OPEN = new ConcurrentHashMap();
-
   private static final AtomicLong NUMBERS = new AtomicLong();
 
   private final String tag;
@@ -157,6 +156,7 @@ public final class SlotSession {
     gateway.putObject("slot", this);
     gateway.putObject("slot_jsc", new JavaSparkContext(context));
     gateway.putObject("slot_session", session);
+    gateway.putObject("slot_scripts", ScriptQueries.of(tag, state, context));
   }
 
   /** What was made of a session that has failed to open goes with it. */
@@ -324,9 +324,9 @@ public final class SlotSession {
 
   // --- while it is open ----------------------------------------------------------------------------------------------
 
-  /** Count what the streaming queries do that the session starts from now on. */
-  public void followStreams() {
-    SlotStreams.follow(tag, session);
+  /** Count what the streaming queries do that this session of its context starts from now on. */
+  public void followStreams(org.apache.spark.sql.classic.SparkSession one) {
+    SlotStreams.follow(tag, one);
   }
 
   /** Of a query that has ended: batches, rows, and the number of its last batch, with blanks between. */

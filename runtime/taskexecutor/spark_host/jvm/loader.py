@@ -58,6 +58,7 @@ SOURCES: tuple[str, ...] = (
     "SlotLogs",
     "SlotOutput",
     "HeldQueries",
+    "ScriptQueries",
     "SlotStreams",
     "SlotSession",
     "SlotFileSystems",

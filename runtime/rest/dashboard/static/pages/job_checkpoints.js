@@ -8,7 +8,7 @@ import { h } from "../view.js";
 
 const SHOWN_MAX = 200;
 const NONE = "No checkpoints of this job are recorded: it has no streaming queries, or execution.checkpointing.interval is 0. Queries go on behind their last batches all the same.";
-const HEAD = ["Id", "State", "Triggered", "Time", "Queries", "State size", "Failure"];
+const HEAD = ["Id", "State", "Triggered", "Time", "Queries", "State size", "Savepoint, or failure"];
 
 /** @type {import("./job.js").Tab} */
 export const checkpointsTab = {
@@ -63,11 +63,18 @@ function latest(all, config) {
   ]);
 }
 
+/** Why it has failed, where it lies, or which queries it has no batch of. @param {any} one */
+function note(one) {
+  if (one.failure_message) return one.failure_message;
+  if (one.is_savepoint) return one.external_path ?? "savepoint";
+  return one.queries_without_batch ? `no batch yet of ${number(one.queries_without_batch)} of ${counted(one.num_acknowledged_subtasks, "query", "queries")}` : "";
+}
+
 /** @param {any} one @param {number} chosen @param {import("../app.js").App} app */
 function checkpointRow(one, chosen, app) {
   const choose = () => app.goWith({ checkpoint: String(one.id) }, { replace: true });
   const name = MODE === "airflow" ? String(one.id) : h("button", { type: "button", class: "plain", "aria-expanded": String(one.id === chosen), "aria-label": `Checkpoint ${one.id}`, onclick: choose }, String(one.id));
-  const cells = [name, state(one.status), time(one.trigger_timestamp), duration(one.end_to_end_duration), `${one.num_acknowledged_subtasks}/${one.num_subtasks}`, size(one.state_size), one.failure_message ?? ""];
+  const cells = [name, state(one.status), time(one.trigger_timestamp), duration(one.end_to_end_duration), `${one.num_acknowledged_subtasks}/${one.num_subtasks}`, one.state_size < 0 ? "-" : size(one.state_size), note(one)];
   return h("tr", { key: String(one.id), class: one.id === chosen ? "chosen" : "" }, cells.map((cell) => h("td", null, cell)));
 }
 

@@ -4,7 +4,7 @@ import { send } from "../api.js";
 import { size } from "../format.js";
 import { LogPosition } from "../log_position.js";
 import { h } from "../view.js";
-import { SHOWN_LINES, changer, chosenLines, isFollowed, logBox, logControls, rankOf, select } from "./log_view.js";
+import { SHOWN_LINES, changer, chosenLines, isFollowed, logBox, logControls, rankOf, save, select } from "./log_view.js";
 
 const STREAMS = ["stdout", "stderr", "log"];
 const READ_BYTES = 1 << 20;
@@ -150,10 +150,5 @@ export const logsTab = {
 /** @param {any} job @param {Line[]} lines */
 function download(job, lines) {
   const text = lines.map((one) => `${one.from} ${one.stream}: ${one.text}\n`).join("");
-  const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = `${job.name.replace(/[^\w.-]+/g, "_") || job.jid}.log`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
+  save(`${job.name.replace(/[^\w.-]+/g, "_") || job.jid}.log`, [text]);
 }

@@ -53,7 +53,7 @@ function queriesOf(vertex, subtask) {
   if (!subtask.queries.length) return [{ name, subtask, query: null, key: `${vertex.id} ${subtask.subtask}` }];
   return subtask.queries.map((/** @type {any} */ query) => {
     const named = vertex.uid ? name : query.name || name; // a script starts several
-    return { name: named, subtask, query, key: query["run-id"] };
+    return { name: named, subtask, query, key: query["run-id"] || `${vertex.id} ${subtask.subtask}` };
   });
 }
 
@@ -80,7 +80,7 @@ function queryRow({ name, subtask, query, key }, now) {
     number(query.rows),
     number(query["input-rows-per-second"]),
     number(query["processed-rows-per-second"]),
-    duration(query["trigger-millis"]),
+    [duration(query["trigger-millis"]), late(query)],
     query["state-bytes"] ? `${size(query["state-bytes"])}, ${counted(query["state-rows"], "row")}` : "",
     query.backlog < 0 ? "" : number(query.backlog),
     query.watermark > 0 ? [time(query.watermark), ` (${duration(Math.max(0, now - query.watermark))} behind)`] : "",
@@ -88,11 +88,21 @@ function queryRow({ name, subtask, query, key }, now) {
   );
 }
 
+/** Of a query whose batches take longer than the interval of its trigger. @param {any} query */
+function late(query) {
+  if (!query["back-pressured"]) return "";
+  return h("span", { class: "state bad", title: "Back pressure: the last batch has taken longer than the interval of its trigger" }, ` late, trigger ${duration(query["interval-millis"])}`);
+}
+
 /** What a query that does not get on is in. @param {any} subtask @param {any} query @param {number} now */
 function stalled(subtask, query, now) {
   if (!subtask.stalled || !query["busy-since"]) return "";
   const tasks = subtask["tasks-total"] ? `, ${number(subtask["tasks-completed"])} of ${counted(subtask["tasks-total"], "task")} of Spark` : "";
-  return h("span", { class: "state bad", title: "In one trigger for longer than execution.streaming.stall-timeout" }, ` stalled for ${duration(Math.max(0, now - query["busy-since"]))}${tasks}`);
+  const place = [query.stage, query.thread].filter(Boolean).join(", ");
+  return [
+    h("span", { class: "state bad", title: "In one trigger for longer than execution.streaming.stall-timeout" }, ` stalled for ${duration(Math.max(0, now - query["busy-since"]))}${tasks}`),
+    place ? h("p", { class: "muted" }, `In ${place}`) : null,
+  ];
 }
 
 /** @param {any} one */

@@ -6,7 +6,7 @@ import { empty, link, section, state, table, time } from "../parts.js";
 import { h } from "../view.js";
 
 const SHOWN_MAX = 100;
-const HEAD = ["Subtask", "State", "Attempt", "TaskManager", "Started", "Time", "Rows in", "Rows out", "CPU", "Memory peak", "Logs"];
+const HEAD = ["Subtask", "State", "Attempt", "TaskManager", "Slot", "Started", "Time", "Rows in", "Rows out", "CPU", "Memory peak", "Logs"];
 
 /** @type {import("./job.js").Tab} */
 export const subtasksTab = {
@@ -73,6 +73,7 @@ function attemptRow(one, now, most, vertex, job) {
     h("td", null, state(one.status)),
     h("td", null, one.attempt),
     h("td", null, one["taskmanager-id"] ? link(`ui/taskmanagers/${encodeURIComponent(one["taskmanager-id"])}`, one["taskmanager-id"]) : ""),
+    h("td", null, one.slot >= 0 ? one.slot : ""),
     h("td", null, time(one["start-time"])),
     h("td", { class: "bar-cell" }, h("span", { class: "length", style: { "--part": spent / most } }), duration(one["start-time"] < 0 ? -1 : spent)),
     h("td", null, number(one.metrics["read-records"])),

@@ -1,4 +1,4 @@
-/** All jobs that the cluster shows: found by state and name, sorted, in pages. */
+/** All jobs that the cluster shows: found by state, name, label and time, sorted, in pages. */
 
 import { get, path } from "../api.js";
 import { counted } from "../format.js";
@@ -8,6 +8,8 @@ import { h } from "../view.js";
 import { JOB_HEAD, jobRow } from "./job_list.js";
 
 const PAGE_ROWS = 50;
+/** What the cluster itself says of a failure; plug-ins say more. */
+const KINDS = ["type=USER", "type=SYSTEM", "type=RESOURCE"];
 const NONE = {
   "": () => ["No jobs yet: ", h("code", null, "flinklike run"), " starts one, or a task of Airflow."],
   history: () => ["No job has ended yet in the histories that this server reads: historyserver.archive.fs.dir names them."],
@@ -21,13 +23,13 @@ const SORTS = /** @type {[string, string][]} */ ([["", "newest first"], ["oldest
 export const jobsPage = {
   title: () => "Jobs",
   load(place, signal) {
-    const asked = { state: place.query.get("state"), name: place.query.get("name"), sort: place.query.get("sort"), after: place.query.get("after"), since: place.query.get("since"), until: place.query.get("until") };
+    const asked = { state: place.query.get("state"), name: place.query.get("name"), sort: place.query.get("sort"), after: place.query.get("after"), since: place.query.get("since"), until: place.query.get("until"), label: place.query.get("label") };
     return get(path(["jobs", "overview"], { ...asked, limit: PAGE_ROWS }), signal);
   },
   view(data, place, app) {
     const chosen = place.query.get("state") ?? "";
     const name = place.query.get("name") ?? "";
-    const isFiltered = chosen || name || place.query.get("since") || place.query.get("until");
+    const isFiltered = chosen || name || place.query.get("since") || place.query.get("until") || place.query.get("label");
     const none = isFiltered ? ["No job is like that. ", h("a", { href: "ui/jobs" }, "Show all")] : NONE[MODE]();
     return [
       h("h1", null, "Jobs"),
@@ -38,7 +40,7 @@ export const jobsPage = {
         h("label", null, "Name or id ", h("input", { type: "search", value: name, oninput: (/** @type {Event} */ event) => search(event, app) })),
         h("label", null, "State ", options("state", STATES.map((one) => [one, one || "all"]), chosen, app)),
         h("label", null, "Order ", options("sort", SORTS, place.query.get("sort") ?? "", app)),
-        MODE === "history" ? [h("label", null, "From ", day("since", 0, place, app)), h("label", null, "To ", day("until", 1, place, app))] : null,
+        MODE !== "airflow" ? [h("label", null, "From ", day("since", 0, place, app)), h("label", null, "To ", day("until", 1, place, app)), label(place, app)] : null,
         h("span", { class: "muted" }, data.total === undefined ? "" : counted(data.total, "job")),
       ),
       table("Jobs", JOB_HEAD, data.jobs.map((/** @type {any} */ job) => jobRow(job, app)), none),
@@ -73,6 +75,12 @@ function day(name, days, place, app) {
     app.goWith({ [name]: chosen > 0 ? String(chosen) : null, after: null });
   };
   return h("input", { type: "date", value, onchange: change });
+}
+
+/** A label of the failure, typed or chosen. @param {import("../app.js").Place} place @param {import("../app.js").App} app */
+function label(place, app) {
+  const change = (/** @type {Event} */ event) => app.goWith({ label: /** @type {HTMLInputElement} */ (event.target).value.trim(), after: null });
+  return h("label", null, "Label of the failure ", h("input", { list: "labels", value: place.query.get("label") ?? "", placeholder: "type=USER", autocomplete: "off", size: 14, onchange: change }), h("datalist", { id: "labels" }, KINDS.map((one) => h("option", { key: one, value: one }))));
 }
 
 /** @param {Date} date @param {number} days */

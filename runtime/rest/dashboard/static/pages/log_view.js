@@ -3,7 +3,7 @@
 import { h } from "../view.js";
 
 export const SHOWN_LINES = 5000;
-const LEVELS = ["", "WARN", "ERROR"];
+const LEVELS = ["", "INFO", "WARN", "ERROR"];
 /** A line is of the level that it names; one that names none goes on with the line before. */
 const LEVEL = /\b(TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b/;
 const RANK = /** @type {Record<string, number>} */ ({ TRACE: 0, DEBUG: 0, INFO: 1, WARN: 2, WARNING: 2, ERROR: 3, FATAL: 3, CRITICAL: 3 });
@@ -102,4 +102,14 @@ function lineNode(line, hasName) {
   }
   node.append(line.text);
   return node;
+}
+
+/** A file of the browser's person. @param {string} name @param {BlobPart[]} parts */
+export function save(name, parts) {
+  const url = URL.createObjectURL(new Blob(parts, { type: "text/plain" }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
 }

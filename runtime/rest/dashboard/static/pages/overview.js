@@ -1,12 +1,13 @@
 /** The whole cluster at a glance. */
 
 import { get, path } from "../api.js";
-import { counted } from "../format.js";
-import { facts, figure, gauge, link, section, sparkline, table, time } from "../parts.js";
+import { counted, size } from "../format.js";
+import { facts, figure, gauge, link, row, section, sparkline, table, time } from "../parts.js";
 import { h } from "../view.js";
 import { EVENT_HEAD, eventRow } from "./events.js";
 import { jobRow, JOB_HEAD } from "./job_list.js";
 
+const QUEUE_HEAD = ["Queue", "Slots", "Share", "Jobs that run", "Jobs that wait", "Weight", "Min", "Max"];
 const SHOWN = 15;
 const LATEST_FAILURES = 5;
 const LATEST_EVENTS = 5;
@@ -16,10 +17,10 @@ export const overviewPage = {
   title: () => "Overview",
   moves: () => true,
   async load(_, signal, known) {
-    const [overview, history, lists] = await Promise.all([get("overview", signal), get("overview/history", signal), known ?? listsOf(signal)]);
-    return { ...lists, overview, history };
+    const [overview, history, shares, lists] = await Promise.all([get("overview", signal), get("overview/history", signal), get("queues", signal), known ?? listsOf(signal)]);
+    return { ...lists, overview, history, shares };
   },
-  view({ overview, history, running, failed, events }, _, app) {
+  view({ overview, history, shares, running, failed, events }, _, app) {
     const used = overview["slots-total"] - overview["slots-available"];
     const more = overview["jobs-running"] - running.length;
     return [
@@ -40,6 +41,7 @@ export const overviewPage = {
         table("Unfinished jobs", JOB_HEAD, running.map((/** @type {any} */ job) => jobRow(job, app)), ["No job is running. ", h("code", null, "flinklike run"), " starts one, or a task of Airflow."]),
         more > 0 ? h("p", null, link("ui/jobs?state=unfinished", `and ${counted(more, "more job")}`)) : null,
       ),
+      queues(shares),
       section("Latest failures", table("Latest failures", JOB_HEAD, failed.map((/** @type {any} */ job) => jobRow(job, app)), "No failed job is shown.")),
       section("Latest events", table("Latest events", EVENT_HEAD, events.slice().reverse().map(eventRow), "Nothing has happened yet."), h("p", null, link("ui/events", "All events"))),
     ];
@@ -64,11 +66,32 @@ function cluster(overview) {
       ["high availability", overview["high-availability"]],
       ["stand-bys", overview["stand-bys"].join(", ") || (overview["high-availability"] === "none" ? "" : "none: a loss of the leader stops the cluster until it is started again")],
       ["version", overview["flink-version"]],
+      ["store", store(overview)],
     ]),
     overview["delegation-tokens"].map((/** @type {any} */ one) =>
       h("p", { key: one.provider, class: one.failures ? "problem" : "muted" }, `Delegation tokens of ${one.provider}: `, one.failures ? one.failure : ["valid until ", time(one["valid-until"], "they are obtained")]),
     ),
   ];
+}
+
+/** How the slots are shared; nothing where there is nobody to share them with. @param {any} shares */
+function queues({ queues: found, problem }) {
+  if (found.length < 2) return null;
+  const rows = found.map((/** @type {any} */ one) =>
+    row(one.name, one.name, ...[one["slots-held"], Number(one["share"].toPrecision(4)), one["jobs-running"], one["jobs-waiting"], one["weight"], one["min-slots"] || "", one["max-slots"] ?? ""].map(String)),
+  );
+  return section("Queues", problem ? h("p", { class: "problem" }, problem) : null, table("Queues", QUEUE_HEAD, rows, ""));
+}
+
+const SILENT_MILLIS = 45_000;
+
+/** The store, which is asked every ten seconds. @param {any} overview */
+function store(overview) {
+  const { store: found, "high-availability": kind } = overview;
+  if (!found) return "";
+  const used = gauge(found["size-bytes"], found["quota-bytes"], `${size(found["size-bytes"])} of ${size(found["quota-bytes"])}`);
+  const isSilent = Date.now() - found["looked-at"] > SILENT_MILLIS;
+  return [link("ui/jobmanager/store", kind === "none" ? "memory of the JobManager" : `${kind} ${found.version}`), " ", used, isSilent ? h("div", { class: "problem" }, "It has not answered since ", time(found["looked-at"])) : null];
 }
 
 /** @param {any} history */

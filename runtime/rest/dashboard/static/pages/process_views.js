@@ -4,7 +4,7 @@ import { ApiError, bytes, get } from "../api.js";
 import { size } from "../format.js";
 import { empty, facts, row, section, table, time } from "../parts.js";
 import { h } from "../view.js";
-import { SHOWN_LINES, changer, chosenLines, isFollowed, logBox, logControls, rankOf, searchField } from "./log_view.js";
+import { SHOWN_LINES, changer, chosenLines, isFollowed, logBox, logControls, rankOf, save, searchField } from "./log_view.js";
 
 const TAIL_BYTES = 64 * 1024;
 const READ_BYTES = 1 << 20;
@@ -145,10 +145,20 @@ function logs(data, place, app) {
       { class: "filters", role: "search", onsubmit: (/** @type {Event} */ event) => event.preventDefault() },
       h("label", null, "File ", h("select", { value: data.file, onchange: changer(app, "file") }, data.logs.map((/** @type {any} */ one) => h("option", { value: one.name }, `${one.name} (${size(one.size)})`)))),
       logControls(place, app),
+      h("button", { type: "button", onclick: () => void download(data.tail.path, data.file, app) }, "Download"),
     ),
     h("p", { class: "muted" }, `From the last ${size(TAIL_BYTES)} on; the file has ${size(data.tail.size)}.`),
     logBox(shown, false, isFollowed(app)),
   ];
+}
+
+/** The whole file, of a large one the last 32 MiB: a link would have no CSRF token. @param {string} path @param {string} name @param {App} app */
+async function download(path, name, app) {
+  try {
+    save(name, [(await bytes(path)).data]);
+  } catch (error) {
+    app.tell(error instanceof Error ? error.message : String(error));
+  }
 }
 
 /** @param {string} path @param {any} data @param {Place} place @param {App} app */

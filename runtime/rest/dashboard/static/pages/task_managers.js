@@ -43,7 +43,7 @@ function spark(one) {
   return `${one["spark-version"]} ${one.warm ? "warm" : "warming up"}`;
 }
 
-const TABS = /** @type {[string, string][]} */ ([["", "Slots"], ["spark", "Spark"], ["logs", "Logs"], ["threads", "Threads"]]);
+const TABS = /** @type {[string, string][]} */ ([["", "Slots"], ["spark", "Spark"], ["logs", "Logs"], ["threads", "Threads"], ["environment", "Environment"]]);
 
 /** @type {import("../app.js").Page} */
 export const taskManagerPage = {
@@ -96,9 +96,17 @@ function slots(one, usage) {
   const cards = Array.from({ length: one.slotsNumber }, (_, index) => {
     const slot = byIndex.get(index);
     const job = slot?.jobId ? link(`ui/jobs/${slot.jobId}`, slot.jobId) : slot ? "a job that you may not see" : "free";
-    return h("li", { key: index, class: `slot ${slot ? "busy" : "free"}` }, h("span", { class: "muted" }, `Slot ${index}`), h("div", null, job), memoryOf(used.get(index)));
+    return h("li", { key: index, class: `slot ${slot ? "busy" : "free"}` }, h("span", { class: "muted" }, `Slot ${index}`), h("div", null, job), memoryOf(used.get(index)), looks(used.get(index)));
   });
   return [h("p", { class: "muted" }, `${counted(one.freeSlots, "free slot")} of ${one.slotsNumber}, each with ${size(one.memoryConfiguration.taskHeap / Math.max(1, one.slotsNumber))}`), h("ul", { class: "slots" }, cards)];
+}
+
+/** The stacks and the logs of the attempt in a slot, whose id names job, vertex, subtask and more. @param {any} slot */
+function looks(slot) {
+  const found = /^([0-9a-f]{32})_([0-9a-f]{32})_([0-9]+)_/.exec(slot?.["attempt-id"] ?? "");
+  if (!found) return null;
+  const [, job, vertex, subtask] = found;
+  return h("div", null, link(`ui/jobs/${job}/flamegraph?vertex=${vertex}&subtask=${subtask}`, "flame graph"), " · ", link(`ui/jobs/${job}/logs?vertex=${vertex}&subtask=${subtask}`, "logs"));
 }
 
 /** @param {any} slot */

@@ -1,0 +1,130 @@
+"""The driver `process`: TaskManagers on this host, as `bin/taskmanager.sh start` starts them.
+
+A worker (R65) is a daemon like any other: the scripts list, stop and drain it, and its log files lie beside those of
+others. Its label is an option of its command line, so that a JobManager that starts here later finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import signal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from runtime.aio.blocking import BlockingIo
+from runtime.aio.thread_calls import in_own_thread
+from runtime.config.layout import Layout
+from runtime.config.options.taskmanager import WORKER_ID
+from runtime.entrypoint.control.daemon import LOG_CONSOLE_VARIABLE, TASKMANAGER, Daemon, Starting
+from runtime.entrypoint.control.pending import DaemonError
+from runtime.entrypoint.control.pid_file import Record
+from runtime.resourcemanager.driver import DriverError
+from runtime.taskexecutor.guard.signals import END_AT_ONCE
+
+logger = logging.getLogger(__name__)
+
+_LAST_WORDS_MAX = 20
+"""Ended workers whose last words are kept until somebody asks."""
+_LABEL = f"{WORKER_ID.key}="
+
+
+class ProcessDriver:
+    """Implements `ResourceManagerDriver`. `options`: the -D options of this JobManager, for its workers too."""
+
+    def __init__(self, layout: Layout, environment: Mapping[str, str], options: Sequence[str]) -> None:
+        self._options = tuple(options)
+        own = {name: value for name, value in environment.items() if name != LOG_CONSOLE_VARIABLE}
+        self._out = io.StringIO()
+        self._daemon = Daemon(TASKMANAGER, layout, own, self._out)
+        self._io = BlockingIo("worker-look", threads=1)
+        self._one_start = asyncio.Lock()
+        self._children: dict[str, Starting] = {}
+
+    async def workers(self) -> Collection[str]:
+        """ResourceManagerDriver."""
+        return list(await self._look())
+
+    async def start(self, worker_id: str, /, *, is_wanted: Callable[[], bool]) -> None:
+        """ResourceManagerDriver."""
+        try:
+            self._forget_old()
+            self._children[worker_id] = await self._started(worker_id, is_wanted)
+        except (OSError, DaemonError) as error:
+            message = f"the process cannot be started: {error}"
+            raise DriverError(message) from error
+
+    async def release(self, worker_id: str, /, *, kills: bool) -> None:
+        """ResourceManagerDriver."""
+        record = (await self._look()).get(worker_id)
+        if record is None:
+            return
+        try:
+            # One signal begins a drain (`Daemon.end` waits for its end, and holds the lock of all starts meanwhile).
+            if kills:
+                await self._io.run(record.process.send, END_AT_ONCE)
+                await self._io.run(record.process.send, signal.SIGCONT)  # a stopped one heeds no signal before
+            else:
+                await self._io.run(record.process.send, signal.SIGTERM)
+        except OSError as error:
+            message = f"TaskManager (pid {record.process.pid}) cannot be signalled: {error}"
+            raise DriverError(message) from error
+
+    async def last_words(self, worker_id: str, /) -> str:
+        """ResourceManagerDriver. Of workers of an earlier JobManager nothing is known."""
+        child = self._children.pop(worker_id, None)
+        return "" if child is None else await self._io.run(_last_words, child)
+
+    async def _look(self) -> dict[str, Record]:
+        try:
+            return await self._io.run(self._found)
+        except OSError as error:
+            message = f"the TaskManagers of this host cannot be listed: {error}"
+            raise DriverError(message) from error
+
+    def _forget_old(self) -> None:
+        ended = [name for name, child in self._children.items() if child.process.poll() is not None]
+        for name in ended[: max(0, len(ended) - _LAST_WORDS_MAX)]:
+            del self._children[name]
+
+    async def _started(self, worker_id: str, is_wanted: Callable[[], bool]) -> Starting:
+        """In a thread that no end of this process waits for: the lock may be held as long as a TaskManager drains."""
+        options = (*self._options, f"{_LABEL}{worker_id}")
+        async with self._one_start:
+            _, started = in_own_thread("worker-start", lambda: self._daemon.spawn(options, is_wanted=is_wanted))
+            return await started
+
+    def _found(self) -> dict[str, Record]:
+        for child in list(self._children.values()):
+            child.process.poll()  # an ended child stays a zombie until its parent asks
+        self._out.seek(0)
+        self._out.truncate()
+        found: dict[str, Record] = {}
+        for record in self._daemon.records():
+            try:
+                options = self._daemon.options_of(record)
+            except (OSError, ValueError) as error:
+                logger.debug("the command of process %d cannot be read: %s", record.process.pid, error)
+                continue
+            label = next((text.removeprefix(_LABEL) for text in reversed(options) if text.startswith(_LABEL)), "")
+            if label:
+                found[label] = record
+        return found
+
+
+def _last_words(child: Starting) -> str:
+    """The last lines of a worker that has ended, where they are; they say why it did not start."""
+    if child.process.poll() is None:
+        return ""
+    try:
+        lines = [line for line in _tail(child.out_file).splitlines() if line.strip()]
+    except OSError:
+        return f"see {child.out_file}"
+    return lines[-1][:500] if lines else f"exit code {child.process.returncode}, see {child.out_file}"
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 16_384))
+        return file.read().decode(errors="replace")
