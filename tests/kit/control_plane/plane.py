@@ -274,7 +274,7 @@ class ControlPlane:
         self.clean_period = 0.02
         self.remembered = Retention(1000, 3_600_000)
         self.heartbeat_interval = 0.05
-        self.heartbeat_timeout = 1.0
+        self.heartbeat_timeout = 60.0
         self.isolation_timeout = 1000.0
         self.guards: dict[str, str] = {}
         self.guard_addresses: dict[str, Incarnation] = {}
