@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from runtime.common.exchange import AUTO_PARALLELISM
 from runtime.common.ids import VertexId
 from runtime.jobgraph.graph import JobGraph, JobVertex
 from runtime.jobgraph.regions import pipelined_regions
@@ -18,6 +19,7 @@ class ChainInfo:
     vertex: str
     operators: tuple[str, ...]
     parallelism: int
+    """-1 where the cluster chooses it."""
     max_parallelism: int
     exclusive: bool
     splits: int
@@ -64,7 +66,8 @@ class Explanation:
         """The plan as text for people."""
         lines = [f"job {self.name}", "chains:"]
         for chain in self.chains:
-            marks = [f"parallelism {chain.parallelism}"]
+            chosen = f"parallelism chosen at run time, up to {chain.max_parallelism}"
+            marks = [chosen if chain.parallelism == AUTO_PARALLELISM else f"parallelism {chain.parallelism}"]
             marks += [f"{chain.splits} splits"] if chain.splits else []
             marks += ["exclusive"] if chain.exclusive else []
             lines.append(f"  {chain.vertex}  ({', '.join(marks)})")

@@ -13,7 +13,7 @@ from airflow_flinklike.api.artifacts import ArtifactCollector
 from airflow_flinklike.api.operator_code import UserFunction, code_of
 from airflow_flinklike.api.streaming import ancestors
 from airflow_flinklike.exceptions import PipelineError
-from runtime.common.exchange import ExchangeMode
+from runtime.common.exchange import AUTO_PARALLELISM, ExchangeMode
 from runtime.jobgraph.chaining import ChainEdge, ChainNode, build_chains
 from runtime.jobgraph.graph import CodeReference, JobEdge, JobVertex, Operator, OperatorKind, vertex_id_of
 from runtime.jobgraph.streams import StreamSinkSpec
@@ -30,6 +30,14 @@ class OperatorNode:
     splits: tuple[Any, ...] | None
     is_streaming: bool
     stream_sink: StreamSinkSpec | None = None
+    rows_per_task: int | None = None
+    is_auto_asked: bool = False
+    """The user has written parallelism="auto"."""
+
+    @property
+    def is_auto(self) -> bool:
+        """True while the cluster chooses its parallelism."""
+        return self.chaining.parallelism == AUTO_PARALLELISM
 
     @property
     def is_running_query(self) -> bool:
@@ -46,6 +54,8 @@ class OperatorLink:
     mode: ExchangeMode
     key_columns: tuple[str, ...]
     input_index: int
+    splittable: bool = False
+    broadcast_below: int | None = None
 
 
 def vertices_and_edges(
@@ -79,6 +89,8 @@ def _edge(link: OperatorLink, vertex_of: Mapping[str, JobVertex], target: str, i
         mode=link.mode,
         key_columns=link.key_columns,
         input_index=input_index,
+        splittable=link.splittable,
+        broadcast_below=link.broadcast_below,
     )
 
 
@@ -128,7 +140,9 @@ def _chain_vertex(
     operators = [Operator(name=name, kind=nodes[name].kind, code=codes[name]) for name in chain]
     exclusive = _chain_exclusive([nodes[name].exclusive for name in chain])
     head = nodes[chain[0]]
-    return _vertex(chain, operators, head.chaining, exclusive=exclusive, splits=head.splits)
+    rows = [given for name in chain if (given := nodes[name].rows_per_task) is not None]
+    vertex = _vertex(chain, operators, head.chaining, exclusive=exclusive, splits=head.splits)
+    return vertex.model_copy(update={"rows_per_task": min(rows)}) if rows else vertex
 
 
 def _vertex(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import UnionType
-from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from airflow_flinklike.exceptions import PipelineError
 from runtime.jobgraph.graph import ResourceSpec
@@ -14,6 +14,9 @@ from runtime.jobgraph.limits import PARALLELISM_MAX
 T = TypeVar("T")
 
 MAX_PARALLELISM_FLOOR = 128
+
+AUTO = "auto"
+"""A parallelism that the cluster chooses, also for an operator without consumers."""
 
 
 class MapOptions(TypedDict, total=False):
@@ -34,8 +37,13 @@ class MapOptions(TypedDict, total=False):
 class OperatorOptions(MapOptions, total=False):
     """Options of any other operator."""
 
-    parallelism: int | None
-    """Number of subtasks. Forward and gather edges dictate it. Default: that of the pipeline."""
+    parallelism: int | Literal["auto"] | None
+    """Number of subtasks. Forward and gather edges dictate it. Default: that of the pipeline, else the cluster chooses
+    it by what the operator reads; an operator without consumers then runs once. "auto": the cluster chooses it also
+    there, and the result is the list of what the subtasks have returned.
+    """
+    rows_per_task: int | None
+    """Where the cluster chooses: the most rows that one subtask should read. Default: only bytes count."""
 
 
 _WORDS: Mapping[type, str] = {
@@ -49,11 +57,16 @@ _WORDS: Mapping[type, str] = {
 @cache
 def _types() -> Mapping[str, tuple[type, ...]]:
     hints = get_type_hints(OperatorOptions)
-    return {name: get_args(hint) if isinstance(hint, UnionType) else (hint,) for name, hint in hints.items()}
+    given = {
+        name: get_args(hint) if get_origin(hint) in {UnionType, Union} else (hint,) for name, hint in hints.items()
+    }
+    return {name: tuple(one for one in types if isinstance(one, type)) for name, types in given.items()}
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raises PipelineError that lists all options of a wrong type."""
+    if options.get("parallelism") == AUTO:
+        options = {**options, "parallelism": None}
     problems = tuple(
         f"operator {name!r}: {key} is {_WORDS[types[0]]}, not {options[key]!r}"
         for key, types in _types().items()

@@ -1,9 +1,9 @@
 """The Pipeline API: sources, transformations and sinks over PySpark DataFrames, built into a JobGraph.
 
     pipeline = Pipeline("daily-sales")
-    orders = pipeline.source("orders", read_orders, splits=days, parallelism=4)
+    orders = pipeline.source("orders", read_orders, splits=days)
     clean = orders.map("clean", clean_orders)
-    totals = clean.hash("customer").apply("totals", daily_totals, parallelism=4)
+    totals = clean.hash("customer").apply("totals", daily_totals)
     totals.gather().sink("report", write_report)
 
     events = pipeline.stream_source("events", read_events)
@@ -19,10 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 from airflow_flinklike.api.artifacts import ArtifactCollector
+from airflow_flinklike.api.chosen_parallelism import join, settled
 from airflow_flinklike.api.job_program import JobOptions, check_names, plain_json
 from airflow_flinklike.api.operator_code import UserFunction, check_function
 from airflow_flinklike.api.operator_graph import OperatorLink, OperatorNode, vertices_and_edges
 from airflow_flinklike.api.operator_options import (
+    AUTO,
     MapOptions,
     OperatorOptions,
     check_options,
@@ -32,7 +34,8 @@ from airflow_flinklike.api.operator_options import (
 from airflow_flinklike.api.program import Program
 from airflow_flinklike.api.streaming import Trigger, is_batch_function, trigger_of
 from airflow_flinklike.exceptions import PipelineError
-from runtime.common.exchange import ExchangeMode
+from runtime.common.exchange import AUTO_PARALLELISM, ExchangeMode
+from runtime.common.spark_environments import size_bytes
 from runtime.jobgraph.chaining import ChainNode
 from runtime.jobgraph.graph import DEFAULT_RESOURCES, JobEdge, JobVertex, OperatorKind
 from runtime.jobgraph.streams import StreamSinkSpec
@@ -41,13 +44,16 @@ DEFAULT_GROUP = "default"
 
 
 class Pipeline(Program):
-    """A DAG of operators under construction. `parallelism` is the default of its operators."""
+    """A DAG of operators under construction. `parallelism` is the default of its operators.
+
+    Without it the cluster chooses the parallelism of operators that have consumers, by what they read.
+    """
 
     def __init__(
         self,
         name: str,
         *,
-        parallelism: int = 1,
+        parallelism: int | None = None,
         spark_conf: Mapping[str, Any] | None = None,
         **options: Unpack[JobOptions],
     ) -> None:
@@ -84,7 +90,11 @@ class Pipeline(Program):
         return self._add(name, OperatorKind.STREAM_SOURCE, function, (), options, splits=given)
 
     def _graph(self, collector: ArtifactCollector) -> tuple[list[JobVertex], list[JobEdge]]:
-        return vertices_and_edges(self._nodes, self._links, collector)
+        return vertices_and_edges(settled(self._nodes, self._links), self._links, collector)
+
+    def parallelism_of(self, name: str) -> int:
+        """That of an operator as far as it is known, AUTO_PARALLELISM where the cluster will choose it."""
+        return self._nodes[name].chaining.parallelism
 
     def _add(
         self,
@@ -104,7 +114,7 @@ class Pipeline(Program):
             check_function(name, function, len(edges))
         wanted = options.get("parallelism")
         check_options(name, {**options, "parallelism": self.parallelism if wanted is None else wanted})
-        parallelism = self._parallelism_of(name, edges, wanted)
+        parallelism = self._parallelism_of(name, edges, wanted, divides=splits is not None and not is_streaming)
         inputs = [self._nodes[edge.stream.name].chaining for edge in edges]
         is_forward = all(edge.mode is ExchangeMode.FORWARD for edge in edges)
         group = inherited(
@@ -132,11 +142,18 @@ class Pipeline(Program):
             None if splits is None else tuple(splits),
             is_streaming,
             stream_sink,
+            options.get("rows_per_task"),
+            is_auto_asked=wanted == AUTO,
         )
         self._links += [
-            OperatorLink(edge.stream.name, name, edge.mode, edge.key_columns, index) for index, edge in enumerate(edges)
+            OperatorLink(
+                edge.stream.name, name, edge.mode, edge.key_columns, index, edge.splittable, edge.broadcast_below
+            )
+            for index, edge in enumerate(edges)
         ]
-        return Stream(self, name, parallelism, group, kind)
+        if parallelism != AUTO_PARALLELISM:
+            join(self._nodes, self._links, name)
+        return Stream(self, name, group, kind)
 
     def _check_new(self, name: str, edges: Sequence[Edge]) -> None:
         if not _is_name(name):
@@ -187,16 +204,31 @@ class Pipeline(Program):
             raise PipelineError(message)
         return True
 
-    def _parallelism_of(self, name: str, edges: Sequence[Edge], given: int | None) -> int:
-        """The parallelism that forward and gather edges dictate, else the given one, else the pipeline's default."""
+    def _parallelism_of(self, name: str, edges: Sequence[Edge], given: int | str | None, *, divides: bool) -> int:
+        """The parallelism that forward and gather edges dictate, else the given one, else the pipeline's default.
+
+        Without any the cluster chooses, if the operator `divides` what it reads among its subtasks.
+        """
         dictated = {edge.stream.parallelism for edge in edges if edge.mode is ExchangeMode.FORWARD}
         dictated |= {1 for edge in edges if edge.mode is ExchangeMode.GATHER}
+        is_chosen = AUTO_PARALLELISM in dictated
+        dictated.discard(AUTO_PARALLELISM)
         if len(dictated) > 1:
             message = f"operator {name!r}: its forward and gather edges ask for parallelism {sorted(dictated)} at once"
             raise PipelineError(message)
-        if not dictated:
-            return self.parallelism if given is None else given
-        wanted = dictated.pop()
+        if dictated:
+            return self._dictated(name, dictated.pop(), given)
+        own = self.parallelism if given is None and not is_chosen else given
+        if isinstance(own, int):
+            return own
+        if is_chosen or divides or any(edge.mode.divides for edge in edges):
+            return AUTO_PARALLELISM
+        if given == AUTO:
+            message = f"operator {name!r}: parallelism {AUTO!r} has no effect, since each subtask would read all rows"
+            raise PipelineError(message)
+        return 1
+
+    def _dictated(self, name: str, wanted: int, given: int | str | None) -> int:
         if given not in {None, wanted}:
             message = (
                 f"operator {name!r}: its inputs dictate parallelism {wanted}, not {given}; "
@@ -212,20 +244,31 @@ class Stream:
 
     pipeline: Pipeline
     name: str
-    parallelism: int
     slot_sharing_group: str
     kind: OperatorKind = field(repr=False)
+
+    @property
+    def parallelism(self) -> int:
+        """The number of subtasks as far as it is known, -1 where the cluster will choose it."""
+        return self.pipeline.parallelism_of(self.name)
 
     def forward(self) -> Edge:
         """Rows of subtask i go to subtask i of a consumer of the same parallelism. Chained where possible."""
         return Edge(self, ExchangeMode.FORWARD)
 
-    def hash(self, *columns: str) -> Edge:
-        """Rows with equal values in these columns go to the same subtask."""
+    def hash(self, *columns: str, splittable: bool = False, broadcast_below: int | str | None = None) -> Edge:
+        """Rows with equal values in these columns go to the same subtask.
+
+        Both options are for a consumer whose parallelism the cluster chooses. `splittable`: rows of a key that has far
+        more of them than others may go to several subtasks, which each get all rows of the other inputs with that key:
+        right for a join that looks up each of these rows, wrong for what needs all rows of a key at once.
+        `broadcast_below`: if the stream has fewer bytes than this ("10 mb"), each subtask gets all of it, and the rows
+        of the other inputs go anywhere: right for the side of a join that is only looked up.
+        """
         if not columns or not all(map(_is_name, columns)):
             message = f"stream {self.name!r}: hash() takes the names of one or more columns, not {columns!r}"
             raise PipelineError(message)
-        return Edge(self, ExchangeMode.HASH, columns)
+        return Edge(self, ExchangeMode.HASH, columns, splittable, _bytes_of(self.name, broadcast_below))
 
     def rebalance(self) -> Edge:
         """Each row goes to one subtask, about equally many to each."""
@@ -242,7 +285,9 @@ class Stream:
     def map(self, name: str, function: UserFunction, **options: Unpack[MapOptions]) -> Stream:
         """Add `function(ctx, dataframe)` behind a forward edge. It has the parallelism of this stream."""
         check_names(f"operator {name!r}", options, MapOptions)
-        return self.forward().attach(name, OperatorKind.MAP, function, (), {"parallelism": None, **options})
+        return self.forward().attach(
+            name, OperatorKind.MAP, function, (), {"parallelism": None, "rows_per_task": None, **options}
+        )
 
     def apply(
         self, name: str, function: UserFunction, *others: Edge | Stream, **options: Unpack[OperatorOptions]
@@ -289,7 +334,7 @@ class Stream:
             OperatorKind.STREAM_SINK,
             function,
             (self.forward(),),
-            {"parallelism": None, **options},
+            {"parallelism": None, "rows_per_task": None, **options},
             stream_sink=spec,
         )
 
@@ -301,6 +346,8 @@ class Edge:
     stream: Stream
     mode: ExchangeMode
     key_columns: tuple[str, ...] = ()
+    splittable: bool = False
+    broadcast_below: int | None = None
 
     def apply(
         self, name: str, function: UserFunction, *others: Edge | Stream, **options: Unpack[OperatorOptions]
@@ -334,6 +381,18 @@ def _edge_of(name: str, given: object) -> Edge:
         return given
     message = f"operator {name!r}: further inputs are streams or edges, not a {type(given).__name__}"
     raise PipelineError(message)
+
+
+def _bytes_of(name: str, given: int | str | None) -> int | None:
+    if given is None:
+        return None
+    size = given if isinstance(given, int) and not isinstance(given, bool) else None
+    if isinstance(given, str):
+        size = size_bytes(given.replace(" ", ""))
+    if size is None or size < 1:
+        message = f"stream {name!r}: broadcast_below is a size such as '10 mb', or bytes, not {given!r}"
+        raise PipelineError(message)
+    return size
 
 
 def _is_name(given: object) -> bool:

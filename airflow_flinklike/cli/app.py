@@ -274,6 +274,8 @@ def info(job: Job, address: Address = None, token_file: TokenFile = None, as_jso
         console.print(line)
     console.print(in_words(config["restart-strategy"], config.get("user-failures", "")))
     console.print(render.vertices_table(details))
+    for line in render.decision_lines(details):
+        console.print(line)
     if accumulators["user-task-accumulators"]:
         console.print(render.accumulators_table(accumulators))
     if streams:

@@ -12,6 +12,7 @@ from rich.table import Table
 from airflow_flinklike.cli import render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, job_id_of
 from airflow_flinklike.cli.connection import connect
+from runtime.common.size_text import size_text
 
 _HEAD = ("id", "state", "triggered", "duration", "queries", "state size", "")
 
@@ -64,7 +65,7 @@ def _table(body: Mapping[str, Any]) -> Table:
 def _size(one: Mapping[str, Any]) -> str:
     """Of a savepoint that is not whole nobody knows it; clusters of earlier releases say 0 of each savepoint."""
     is_unknown = one["state_size"] < int(one["is_savepoint"])
-    return "-" if is_unknown else render.size_text(one["state_size"])
+    return "-" if is_unknown else size_text(one["state_size"])
 
 
 def _note(one: Mapping[str, Any]) -> str:

@@ -86,7 +86,8 @@ class LogFollower:
             message = f"--vertex {self.vertex!r}: job {self.job_id} has {names}"
             raise PipelineError(message)
         widest = max(found, key=lambda one: int(one["parallelism"]))
-        if self.subtask is not None and self.subtask >= int(widest["parallelism"]):
+        is_chosen = all(int(one["parallelism"]) > 0 for one in found)
+        if self.subtask is not None and is_chosen and self.subtask >= int(widest["parallelism"]):
             message = (
                 f"--subtask {self.subtask}: vertex {widest['name']!r} has {widest['parallelism']} subtasks, from 0"
             )

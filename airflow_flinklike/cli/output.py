@@ -61,7 +61,7 @@ class TaskOutput:
             return
         is_over = JobStatus(answer["state"]).is_globally_terminal
         self.vertices = answer["vertices"]
-        is_lone = sum(int(one["parallelism"]) for one in self.vertices) == 1
+        is_lone = [int(one["parallelism"]) for one in self.vertices] == [1]
         chunks = self._logs.take(answer, is_last=is_over)
         for chunk in chunks:
             self._show(chunk, is_lone=is_lone)

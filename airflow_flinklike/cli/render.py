@@ -80,13 +80,6 @@ def duration_text(millis: int) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
 
 
-def size_text(count: int) -> str:
-    """Bytes, or KiB, or MiB."""
-    if count < 1 << 10:
-        return f"{count} B"
-    return f"{count / (1 << 10):.1f} KiB" if count < 1 << 20 else f"{count / (1 << 20):.1f} MiB"
-
-
 def table(header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     """A table of plain columns."""
     found = Table(box=None, pad_edge=False, header_style="bold")
@@ -204,7 +197,7 @@ def vertices_table(details: Mapping[str, Any]) -> Table:
         (
             str(vertex["name"]),
             state_text(vertex["status"]),
-            f"{vertex['tasks']['FINISHED']}/{vertex['parallelism']}",
+            f"{vertex['tasks']['FINISHED']}/{_subtasks(vertex)}",
             str(vertex.get("restarts", "")),
             duration_text(vertex["duration"]),
             spark_progress(vertex),
@@ -212,6 +205,23 @@ def vertices_table(details: Mapping[str, Any]) -> Table:
         for vertex in details["vertices"]
     ]
     return table(("vertex", "state", "subtasks", "restarts", "time", "progress"), rows)
+
+
+def _subtasks(vertex: Mapping[str, Any]) -> str:
+    """How many a vertex has; "?" until the cluster has chosen that."""
+    number = int(vertex["parallelism"])
+    return str(number) if number > 0 else "?"
+
+
+def decision_lines(details: Mapping[str, Any]) -> list[str]:
+    """Of each vertex whose parallelism the cluster has chosen or will choose: from which numbers."""
+    lines = []
+    for vertex in details["vertices"]:
+        if vertex.get("parallelism-decision"):
+            lines.append(f"parallelism of {vertex['name']!r}: {vertex['parallelism-decision']}")
+        elif int(vertex["parallelism"]) < 0:
+            lines.append(f"parallelism of {vertex['name']!r}: chosen when what it reads is finished")
+    return lines
 
 
 def spark_progress(vertex: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from airflow_flinklike.cli import render
 from airflow_flinklike.cli.arguments import AsJson, show
 from airflow_flinklike.exceptions import FlinklikeClientError
 from runtime.common.errors import FlinklikeError
+from runtime.common.size_text import size_text
 from runtime.common.stream_progress import NO_BATCH
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _row(query: SavepointQuery) -> tuple[str, ...]:
         render.time_text(snapshot.watermark_millis) if snapshot.watermark_millis else "",
         str(query.state_rows) if snapshot.operators else "",
         str(len(snapshot.files)),
-        render.size_text(sum(file.size for file in snapshot.files)),
+        size_text(sum(file.size for file in snapshot.files)),
         _short(offsets),
     )
 
@@ -134,7 +135,7 @@ def _listed(path: Path, savepoint: Savepoint) -> tuple[str, ...]:
         savepoint.job_name,
         render.time_text(savepoint.trigger_millis),
         str(len(savepoint.queries)),
-        render.size_text(savepoint.size),
+        size_text(savepoint.size),
     )
 
 

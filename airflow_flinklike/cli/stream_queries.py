@@ -9,6 +9,7 @@ from rich.table import Table
 
 from airflow_flinklike.cli import render
 from airflow_flinklike.client import FlinklikeClient
+from runtime.common.size_text import size_text
 
 _HEAD = ("query", "batch", "rows", "rows/s in", "rows/s done", "trigger", "state", "backlog", "watermark", "progressed")
 
@@ -63,7 +64,7 @@ def _row(name: str, query: Mapping[str, Any], now_millis: int, stalled: str) -> 
         f"{query['input-rows-per-second']:.1f}",
         f"{query['processed-rows-per-second']:.1f}",
         render.duration_text(query["trigger-millis"]),
-        f"{query['state-rows']} rows, {render.size_text(query['state-bytes'])}" if query["state-bytes"] else "",
+        f"{query['state-rows']} rows, {size_text(query['state-bytes'])}" if query["state-bytes"] else "",
         str(backlog) if backlog >= 0 else "",
         render.time_text(query["watermark"]) if query["watermark"] else "",
         ", ".join(filter(None, (ago, "idle" if query["idle"] else "", _late(query), stalled))),

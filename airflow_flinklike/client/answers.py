@@ -44,6 +44,7 @@ TEXT = Kind("a text", lambda value: isinstance(value, str))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 NUMBER = Kind("a whole number of 64 bits", lambda value: _whole(value, -_INTEGER_MAX, _INTEGER_MAX))
 COUNT = Kind("a whole number from 0", lambda value: _whole(value, 0, _INTEGER_MAX))
+PARALLELISM = Kind("a whole number from 1, or -1", lambda value: value == -1 or _whole(value, 0, _INTEGER_MAX))
 MILLIS = Kind("a time in milliseconds", lambda value: _whole(value, -_INTEGER_MAX, _MILLIS_MAX))
 REAL = Kind("a number", lambda value: type(value) in {int, float} and math.isfinite(value) and abs(value) <= _REAL_MAX)
 STATE = Kind("a state of a job", lambda value: isinstance(value, str) and value in _STATES)
@@ -70,7 +71,8 @@ _VERTEX = {
     "id": TEXT,
     "name": TEXT,
     "status": TEXT,
-    "parallelism": COUNT,
+    "parallelism": PARALLELISM,
+    "parallelism-decision?": TEXT,
     "duration": NUMBER,
     "tasks": {None: COUNT, "FINISHED": COUNT},
     "metrics": {"write-records?": NUMBER, "write-files?": NUMBER, "write-bytes?": NUMBER},
@@ -96,7 +98,7 @@ _DETAILS = {
 _FAILURE = {"timestamp": MILLIS, "stacktrace": TEXT, "taskName?": TEXT, "taskManagerId?": TEXT}
 _ACCUMULATOR = dict.fromkeys(("name", "type", "value"), TEXT)
 _PIECE = {"data": TEXT, "next-offset": COUNT, "size": COUNT, "dropped?": COUNT}
-_LOGGED = {"id": TEXT, "name": TEXT, "parallelism": COUNT, "tasks": {None: COUNT}, "progress": _PROGRESS}
+_LOGGED = {"id": TEXT, "name": TEXT, "parallelism": PARALLELISM, "tasks": {None: COUNT}, "progress": _PROGRESS}
 _ATTEMPT = {"vertex": TEXT, "subtask": COUNT, "attempt": COUNT, "ended": FLAG, "missing": TEXT, "logs": {None: _PIECE}}
 _RESULT = {
     "id?": JOB_ID,

@@ -8,6 +8,7 @@ from typing import Any
 
 from runtime.config.option import ConfigOption
 from runtime.config.options import (
+    adaptive_batch,
     checkpointing,
     cluster,
     failures,
@@ -29,6 +30,7 @@ AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("JobManager, JobMaster processes, REST", jobmanager),
     ("Queues of jobs", slotmanager),
     ("Failures and restarts", failures),
+    ("Parallelism of batches", adaptive_batch),
     ("Checkpoints of streaming jobs", checkpointing),
     ("ResourceManager: TaskManagers on demand", resourcemanager),
     ("TaskManager, slots, Spark", taskmanager),

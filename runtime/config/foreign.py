@@ -20,7 +20,7 @@ _ETCD = "use high-availability.type: etcd and high-availability.etcd.endpoints"
 _FINISHED_JOBS = "finished jobs stay in REST: use jobstore.max-capacity and jobstore.expiration-time"
 _EXCHANGE = "result partitions travel through exchange.dir: remove it"
 _HISTORY = "a history is bounded by jobmanager.archive.fs.max-size and historyserver.archive.retained-jobs: remove it"
-_ONE_SCHEDULER = "there is one scheduler, and a job waits for slots as long as it takes: remove it"
+_ONE_SCHEDULER = "there is no Adaptive scheduler, and a job waits for slots as long as it takes: remove it"
 _SLOTS = "it is not available; with resourcemanager.driver: process, slotmanager.number-of-slots.max bounds the slots"
 _NO_TUNING = "it has no counterpart to tune: remove it"
 _JOB_SETTING = "jobs set this themselves, in the pipeline or with flinklike run: remove it"
@@ -57,7 +57,12 @@ FOREIGN_KEYS: dict[str, str] = {
     "env.stdout-err.redirect-to-file": "daemons write to files, start-foreground to the terminal: remove it",
     "execution": _JOB_SETTING,
     "execution.batch-shuffle-mode": "edges of pipelines are blocking where they have to be: remove it",
-    "execution.batch.adaptive": "set parallelism in the pipeline, or flinklike run -p",
+    "execution.batch.adaptive": (
+        "use execution.batch.adaptive.auto-parallelism.max-parallelism, or set parallelism in the pipeline"
+    ),
+    "execution.batch.adaptive.auto-parallelism.default-source-parallelism": (
+        "a source has a subtask for each of its splits: set its parallelism in the pipeline"
+    ),
     "execution.batch.job-recovery": "recovery of jobs is not configurable: remove it",
     "execution.batch.speculative": "there is no speculative execution: remove it",
     "execution.checkpointing": "use execution.checkpointing.dir, savepoint-dir, interval, timeout or num-retained",
@@ -91,7 +96,6 @@ FOREIGN_KEYS: dict[str, str] = {
     "jobmanager.resource-id": "ids of JobManagers are drawn at start: remove it",
     "jobmanager.retrieve-taskmanager-hostname": "use taskmanager.host",
     "jobmanager.rpc.bind-port": "the port that is bound is the one that is published: use jobmanager.rpc.port",
-    "jobmanager.scheduler": _ONE_SCHEDULER,
     "jobmanager.web": "use rest.address, rest.port and rest.bind-address",
     "jobmanager.web.refresh-interval": "use web.refresh-interval",
     "jobstore.cache-size": "use jobstore.max-capacity",
@@ -100,7 +104,6 @@ FOREIGN_KEYS: dict[str, str] = {
     "library-cache-manager": "unused blobs are collected by the leader: remove it",
     "metrics": "use metrics.reporters: prometheus and metrics.prometheus.port",
     "metrics.reporter.otel": "use metrics.reporters: otlp and metrics.reporter.otlp.exporter.endpoint",
-    "parallelism.default": "set parallelism in the pipeline, or flinklike run -p",
     "pekko": _RPC,
     "pipeline": _JOB_SETTING,
     "process": _RUN_DIR,

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSettings
 from runtime.config.configuration import Configuration
 from runtime.config.option import ConfigOption
+from runtime.config.options.adaptive_batch import (
+    AUTO_PARALLELISM_ENABLED,
+    BYTES_PER_TASK,
+    PARALLELISM_DEFAULT,
+    PARALLELISM_MAX,
+    PARALLELISM_MIN,
+    SKEW_FACTOR,
+)
 from runtime.config.options.checkpointing import (
     CHECKPOINT_INTERVAL,
     CHECKPOINT_MIN_PAUSE,
@@ -28,6 +37,12 @@ _OPTIONS: Mapping[str, ConfigOption[Any]] = {
         CHECKPOINT_TOLERABLE_FAILURES,
         CHECKPOINTS_RETAINED,
         CHECKPOINT_RETENTION,
+        AUTO_PARALLELISM_ENABLED,
+        PARALLELISM_MIN,
+        PARALLELISM_MAX,
+        BYTES_PER_TASK,
+        PARALLELISM_DEFAULT,
+        SKEW_FACTOR,
     )
 }
 _SHOWN_MAX = 80
@@ -64,13 +79,15 @@ def _is_of_cluster(key: str) -> bool:
     return key in all_options() or key.startswith(PREFIX)
 
 
+def job_value(cluster: Configuration, job: Mapping[str, str], option: ConfigOption[Any]) -> Any:
+    """What holds for a job whose configuration has no problems: its own value, else that of the cluster."""
+    text = job.get(option.key)
+    return cluster.get(option) if text is None else option.parse(text)
+
+
 def checkpoint_settings(cluster: Configuration, job: Mapping[str, str]) -> CheckpointSettings:
     """Those of a job whose configuration has no problems."""
-
-    def value(option: ConfigOption[Any]) -> Any:
-        text = job.get(option.key)
-        return cluster.get(option) if text is None else option.parse(text)
-
+    value = partial(job_value, cluster, job)
     return CheckpointSettings(
         interval=value(CHECKPOINT_INTERVAL).total_seconds(),
         timeout=value(CHECKPOINT_TIMEOUT).total_seconds(),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 
 from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.restart_strategies import ATTEMPTS_MAX
+from runtime.common.states import SchedulerType
 from runtime.config.configuration import Configuration
-from runtime.config.job_configuration import checkpoint_settings
+from runtime.config.job_configuration import checkpoint_settings, job_value
+from runtime.config.options import adaptive_batch
 from runtime.config.options import failures as options
+from runtime.config.options.adaptive_batch import SCHEDULER
 from runtime.config.options.taskmanager import ISOLATION_TIMEOUT
 from runtime.entrypoint.process_options import seconds
 from runtime.highavailability.jobs.fences import unconfirmed_wait
@@ -25,6 +30,7 @@ from runtime.jobgraph.streams import names_streams
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers
 from runtime.scheduler.core.failover.settings import FailoverSettings
+from runtime.scheduler.core.parallelism.settings import AdaptiveSettings
 
 
 def job_master_settings(configuration: Configuration, *, can_fence: bool = False) -> JobMasterSettings:
@@ -41,6 +47,8 @@ def job_master_settings(configuration: Configuration, *, can_fence: bool = False
             unconfirmed_wait=unconfirmed_wait(isolation_timeout) if can_fence else None,
         ),
         checkpointing=checkpoint_settings(configuration, {}),
+        scheduler_type=SchedulerType(configuration.get(SCHEDULER)),
+        adaptive_of=partial(adaptive_settings, configuration),
     )
 
 
@@ -52,6 +60,19 @@ def settled_checkpointing(configuration: Configuration, graph: bytes) -> Checkpo
     if not names_streams(graph):
         return None
     return checkpoint_settings(configuration, json.loads(graph).get("configuration", {}))
+
+
+def adaptive_settings(configuration: Configuration, job: Mapping[str, str]) -> AdaptiveSettings:
+    """Bounds of a parallelism that is chosen for a job: its own options over those of the cluster."""
+    value = partial(job_value, configuration, job)
+    return AdaptiveSettings(
+        is_enabled=value(adaptive_batch.AUTO_PARALLELISM_ENABLED),
+        parallelism_min=value(adaptive_batch.PARALLELISM_MIN),
+        parallelism_max=value(adaptive_batch.PARALLELISM_MAX),
+        bytes_per_task=value(adaptive_batch.BYTES_PER_TASK),
+        parallelism_default=value(adaptive_batch.PARALLELISM_DEFAULT),
+        skew_factor=value(adaptive_batch.SKEW_FACTOR),
+    )
 
 
 def restart_strategy(configuration: Configuration) -> RestartStrategy:

@@ -109,7 +109,8 @@ class ArchivedVertex:
     """One vertex, with the names of its chained operators in order.
 
     `accumulators`: of the current attempts together that have finished or still run (D-116). `stream_uid`: names the
-    state of its streaming query, "" for a vertex that is none.
+    state of its streaming query, "" for a vertex that is none. `parallelism` is -1 until the scheduler has chosen it;
+    `decision` says why it has chosen so, "" where the job has said it.
     """
 
     id: VertexId
@@ -122,6 +123,7 @@ class ArchivedVertex:
     subtasks: tuple[ArchivedSubtask, ...]
     accumulators: tuple[UserAccumulator, ...] = ()
     stream_uid: str = ""
+    decision: str = ""
 
     def counts(self) -> Counter[ExecutionState]:
         """Subtasks by state."""

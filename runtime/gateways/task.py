@@ -9,6 +9,7 @@ from enum import Enum
 
 from runtime.common.accumulators import UserAccumulator
 from runtime.common.exchange import ExchangeMode as ExchangeMode  # noqa: PLC0414 - re-exported
+from runtime.common.exchange import InputShare
 from runtime.common.ids import AllocationId, ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.common.stream_progress import StreamProgress
@@ -37,12 +38,16 @@ class PartitionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFile:
-    """One file of a parquet partition. `consumer` is the subtask that reads it, -1 for all subtasks."""
+    """One file of a parquet partition. `consumer` is the subtask that reads it, -1 for all subtasks.
+
+    On a dynamic edge `consumer` is the first of the `span` subpartitions whose rows it has.
+    """
 
     path: str
     size_bytes: int
     rows: int
     consumer: int
+    span: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,8 @@ class PartitionDescriptor:
 class ResultPartitionSpec:
     """One out-edge to write: `output` numbers it among the vertex's out-edges.
 
-    A JSON value of more than `inline_size_max` bytes goes into a file.
+    A JSON value of more than `inline_size_max` bytes goes into a file. `is_dynamic`: the number of consumers is not
+    known yet, and `consumer_parallelism` is that of subpartitions, of which each will read some.
     """
 
     output: int
@@ -74,19 +80,23 @@ class ResultPartitionSpec:
     key_columns: tuple[str, ...]
     consumer_parallelism: int
     inline_size_max: int
+    is_dynamic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class InputGate:
     """One in-edge to read, in the order of the operator's arguments; partitions in subtask order.
 
-    A partition without a schema has that of the first one.
+    A partition without a schema has that of the first one. `share`: of a dynamic edge, which of its `subpartitions`
+    the consumer reads.
     """
 
     source_name: str
     mode: ExchangeMode
     key_columns: tuple[str, ...]
     partitions: tuple[PartitionDescriptor, ...]
+    share: InputShare | None = None
+    subpartitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Annotated
 from pydantic import FailFast, Field, JsonValue, TypeAdapter, ValidationError
 
 from runtime.common.errors import InvalidInputError
-from runtime.common.exchange import ExchangeMode
+from runtime.common.exchange import AUTO_PARALLELISM, ExchangeMode
 from runtime.common.ids import VertexId
 from runtime.common.restart_strategies import UserFailures
 from runtime.common.states import JobType
@@ -42,6 +42,7 @@ from runtime.jobgraph.splits import split_name
 from runtime.jobgraph.streams import StreamSinkSpec
 
 __all__ = [
+    "AUTO_PARALLELISM",
     "DEFAULT_RESOURCES",
     "INLINE_BYTES_MAX",
     "PYTHON_VERSION",
@@ -120,11 +121,24 @@ class JobVertex(JobGraphModel):
     name: str
     operators: Annotated[tuple[Operator, ...], FailFast()]
     parallelism: int = 1
+    """AUTO_PARALLELISM: the scheduler chooses it, up to `max_parallelism`, when what the vertex reads is finished."""
     max_parallelism: int = 128
     slot_sharing_group: str = "default"
     resources: ResourceSpec = DEFAULT_RESOURCES
     exclusive: bool | None = None
     splits: tuple[JsonValue, ...] | None = None
+    rows_per_task: int | None = Field(default=None, exclude_if=lambda rows: rows is None)
+    """With AUTO_PARALLELISM: the most rows that one subtask should read; None: their number does not matter."""
+
+    @property
+    def is_auto(self) -> bool:
+        """True where the scheduler chooses the parallelism."""
+        return self.parallelism == AUTO_PARALLELISM
+
+    @property
+    def subpartitions(self) -> int:
+        """Into how many parts an edge that divides rows is written for this consumer."""
+        return self.max_parallelism if self.is_auto else self.parallelism
 
     @property
     def is_jar(self) -> bool:
@@ -170,6 +184,10 @@ class JobEdge(JobGraphModel):
     mode: ExchangeMode
     key_columns: Annotated[tuple[str, ...], FailFast()] = ()
     input_index: int = 0
+    splittable: bool = Field(default=False, exclude_if=lambda is_set: not is_set)
+    """Rows of one key may go to several subtasks, which each get all rows of the other inputs with that key."""
+    broadcast_below: int | None = Field(default=None, exclude_if=lambda size: size is None)
+    """With fewer bytes than this, each subtask gets all rows of this input, and others are divided as suits."""
 
 
 def _is_empty(configuration: dict[str, str]) -> bool:

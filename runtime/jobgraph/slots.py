@@ -38,7 +38,7 @@ def slot_needs(graph: JobGraph) -> tuple[SlotNeed, ...]:
     later = _descendants(graph) if is_small else {}
     needs: list[SlotNeed] = []
     for (group, resources), members in kinds.items():
-        weight = {member: graph.vertex(member).parallelism for member in members}
+        weight = {member: graph.vertex(member).subpartitions for member in members}
         most = _heaviest_antichain(weight, later) if is_small else sum(weight.values())
         kept = sum(weight[member] for member in members if graph.vertex(member).is_unbounded)
         needs.append(SlotNeed(group, resources, tuple(members), max(1, kept), most))

@@ -128,8 +128,12 @@ def _vertex_problems(vertex: JobVertex) -> Iterator[str]:
     if not is_hex_id(vertex.id):
         yield f"{label}: id {vertex.id[:80]!r} is not 32 lower-case hex digits"
     yield from _name_problems("vertex", vertex.name, length_max=limits.NAME_LENGTH_MAX * 16)
-    if vertex.parallelism < 1:
-        yield f"{label}: parallelism is {vertex.parallelism}, it must be at least 1"
+    if vertex.parallelism < 1 and not vertex.is_auto:
+        yield f"{label}: parallelism is {vertex.parallelism}, it must be at least 1, or -1 for one that is chosen"
+    if vertex.is_auto and vertex.runs_queries:
+        yield f"{label}: the state of a streaming query belongs to its parallelism: give it one"
+    if vertex.rows_per_task is not None and not (vertex.is_auto and vertex.rows_per_task > 0):
+        yield f"{label}: rows_per_task, at least 1, is for a vertex without a parallelism of its own"
     if vertex.parallelism > vertex.max_parallelism:
         yield f"{label}: parallelism {vertex.parallelism} is above its maximum parallelism {vertex.max_parallelism}"
     if not 1 <= vertex.max_parallelism <= limits.PARALLELISM_MAX:
@@ -187,6 +191,12 @@ def _exchange_problems(edge: JobEdge, source: JobVertex, target: JobVertex) -> I
         yield f"{label}: forward needs equal parallelism, not {source.parallelism} and {target.parallelism}"
     if edge.mode is ExchangeMode.GATHER and target.parallelism != 1:
         yield f"{label}: gather needs a consumer of parallelism 1, not {target.parallelism}"
+    if (edge.splittable or edge.broadcast_below is not None) and not (
+        target.is_auto and edge.mode is ExchangeMode.HASH
+    ):
+        yield f"{label}: splittable and broadcast_below are for hash edges to a vertex without a parallelism of its own"
+    if edge.broadcast_below is not None and edge.broadcast_below < 1:
+        yield f"{label}: broadcast_below is {edge.broadcast_below} bytes, it must be at least 1"
     if (edge.mode is ExchangeMode.HASH) != bool(edge.key_columns):
         yield f"{label}: key columns belong to hash edges, and a hash edge needs at least one"
     for column in _duplicates(edge.key_columns):

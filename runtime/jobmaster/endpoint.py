@@ -23,7 +23,7 @@ from runtime.common.entropy import Entropy
 from runtime.common.errors import ConflictError, MessageTooLargeError, StaleTokenError, UnavailableError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
-from runtime.common.states import JobStatus
+from runtime.common.states import JobStatus, SchedulerType
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.executiongraph.core.failures import system_failure
@@ -64,6 +64,7 @@ from runtime.scheduler.core.effects import (
 )
 from runtime.scheduler.core.failover.settings import DEFAULT_FAILOVER, FailoverSettings
 from runtime.scheduler.core.job_events import encode_events
+from runtime.scheduler.core.parallelism.settings import AdaptiveOf, default_adaptive
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +75,8 @@ Write = WriteEvents | WriteCheckpoint | WriteOperation | WriteResult
 class JobMasterSettings:
     """`write_retry` is for a store that is away; `validate` makes cores check all invariants after every event.
 
-    `failover` is the cluster's, for jobs that do not say otherwise.
+    `failover` is the cluster's, for jobs that do not say otherwise. `scheduler_type`: of batches;
+    `adaptive_of`: bounds of a parallelism that is chosen, by the configuration of the job.
     """
 
     write_retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=0.1, delay_max=5.0))
@@ -82,6 +84,8 @@ class JobMasterSettings:
     graph_second_look: float = 10.0
     failover: FailoverSettings = DEFAULT_FAILOVER
     checkpointing: CheckpointSettings = NO_CHECKPOINTS
+    scheduler_type: SchedulerType = SchedulerType.ADAPTIVE_BATCH
+    adaptive_of: AdaptiveOf = default_adaptive
     validate: bool = False
 
 
@@ -138,6 +142,8 @@ class JobMaster:
             validate=settings.validate,
             namespace=assignment.namespace or DEFAULT_NAMESPACE,
             checkpointing=settings.checkpointing,
+            scheduler_type=settings.scheduler_type,
+            adaptive_of=settings.adaptive_of,
         )
         self._store = store
         self._connections = connections

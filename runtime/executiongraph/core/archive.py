@@ -92,9 +92,12 @@ def archive(
 
 
 def result_value(graph: ExecutionGraph) -> str:
-    """The job's value as JSON text: the value of the only terminal subtask, else `{vertex: [values by subtask]}`."""
+    """The job's value as JSON text: the value of the only terminal subtask, else `{vertex: [values by subtask]}`.
+
+    So are those of a vertex whose parallelism was chosen: the form does not depend on how much data there was.
+    """
     terminal = [vertex for vertex in graph.vertices.values() if not vertex.outputs]
-    if len(terminal) == 1 and terminal[0].parallelism == 1:
+    if len(terminal) == 1 and terminal[0].parallelism == 1 and not terminal[0].decision:
         return _value(terminal[0].executions[0])
     parts = (
         f"{json.dumps(vertex.vertex.name)}:[{','.join(_value(execution) for execution in vertex.executions)}]"
@@ -130,6 +133,7 @@ def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators, bounds: _Bou
         ),
         accumulators=accumulators.of_vertices.get(vertex.id, ()),
         stream_uid=sink.uid if sink is not None else "",
+        decision=vertex.decision,
     )
 
 

@@ -3,14 +3,15 @@
 Invariants: a partition is here only after the event that accepted it is durable (R10), until it is deleted or its
 producer is reset; a gate is handed out only when every partition that its consumer reads is here; an all-to-all gate is
 one object for all consumers, or an index made once, so that P x P connections cost one entry per file, never one list
-per pair.
+per pair. Each side may be without subtasks until its parallelism is decided.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from runtime.common.exchange import InputShare
 from runtime.common.ids import VertexId
 from runtime.gateways.task import (
     ExchangeMode,
@@ -31,16 +32,20 @@ class ExecutionEdge:
     __slots__ = (
         "_by_consumer",
         "_finished_consumers",
+        "_is_broadcast",
         "_lost",
         "_missing",
         "_partitions",
         "_shared_gate",
+        "_shares",
         "consumer_parallelism",
         "edge",
         "inline_size_max",
+        "is_dynamic",
         "mode",
         "output",
         "source_name",
+        "subpartitions",
     )
 
     def __init__(
@@ -51,16 +56,26 @@ class ExecutionEdge:
         source_name: str,
         parallelism: int,
         consumer_parallelism: int,
+        subpartitions: int,
+        is_dynamic: bool,
         inline_size_max: int,
     ) -> None:
+        """`parallelism`, `consumer_parallelism`: 0 while it is not decided.
+
+        `is_dynamic`: rows are written into `subpartitions` before it is known how many subtasks will read them.
+        """
         self.edge = edge
         self.mode = edge.mode
         self.output = output
         self.source_name = source_name
         self.consumer_parallelism = consumer_parallelism
+        self.subpartitions = subpartitions
+        self.is_dynamic = is_dynamic
         self.inline_size_max = inline_size_max
         self._partitions: list[PartitionDescriptor | None] = [None] * parallelism
         self._missing = parallelism
+        self._shares: tuple[InputShare, ...] = ()
+        self._is_broadcast = False
         self._lost: set[int] = set()
         self._finished_consumers: set[int] = set()
         self._shared_gate: InputGate | None = None
@@ -79,7 +94,18 @@ class ExecutionEdge:
     @property
     def is_complete(self) -> bool:
         """True when every producer's partition is here."""
-        return self._missing == 0 and not self._lost
+        return self._missing == 0 and not self._lost and bool(self._partitions)
+
+    def producers_decided(self, parallelism: int) -> None:
+        """The source has this many subtasks from now on."""
+        self._partitions = [None] * parallelism
+        self._missing = parallelism
+
+    def consumers_decided(self, parallelism: int, shares: tuple[InputShare, ...], *, is_broadcast: bool) -> None:
+        """The target has this many subtasks from now on, with these shares, or all rows for each of them."""
+        self.consumer_parallelism = parallelism
+        self._shares = shares
+        self._is_broadcast = is_broadcast
 
     def spec(self) -> ResultPartitionSpec:
         """The partition that a producer writes for this edge."""
@@ -87,8 +113,9 @@ class ExecutionEdge:
             output=self.output,
             mode=self.mode,
             key_columns=self.edge.key_columns,
-            consumer_parallelism=self.consumer_parallelism,
+            consumer_parallelism=self.subpartitions if self.is_dynamic else self.consumer_parallelism,
             inline_size_max=self.inline_size_max,
+            is_dynamic=self.is_dynamic,
         )
 
     @property
@@ -102,7 +129,9 @@ class ExecutionEdge:
 
     def consumers_of(self, producer: int) -> Sequence[int]:
         """The consumers that read a producer's partition."""
-        return (producer,) if self.mode is ExchangeMode.FORWARD else range(self.consumer_parallelism)
+        if self.mode is ExchangeMode.FORWARD and self.consumer_parallelism:
+            return (producer,)
+        return range(self.consumer_parallelism)
 
     def has_inputs_of(self, consumer: int) -> bool:
         """True when every partition that a consumer reads is here."""
@@ -149,7 +178,7 @@ class ExecutionEdge:
         # In forward mode a consumer has its producer's number; in all others every consumer reads every producer.
         if self.mode is ExchangeMode.FORWARD:
             return producer not in self._finished_consumers
-        return len(self._finished_consumers) < self.consumer_parallelism
+        return not self.consumer_parallelism or len(self._finished_consumers) < self.consumer_parallelism
 
     def partition(self, producer: int) -> PartitionDescriptor | None:
         """The accepted partition of a producer, None when it is not available."""
@@ -169,11 +198,31 @@ class ExecutionEdge:
         assert self.has_inputs_of(consumer), (self.edge, consumer, self._missing, self._lost)
         if self.mode is ExchangeMode.FORWARD:
             return self._new_gate([partition for partition in (self._partitions[consumer],) if partition is not None])
+        if self.is_dynamic:
+            return self._dynamic_gate(consumer)
         if self._shared_gate is None and self._by_consumer is None:
             self._prepare()
         if self._shared_gate is not None:
             return self._shared_gate
         return self._new_gate(self._partitions_for(consumer))
+
+    def _dynamic_gate(self, consumer: int) -> InputGate:
+        present = self._present()
+        if self._is_broadcast or any(one.kind is PartitionKind.JSON for one in present):
+            if self._shared_gate is None:
+                described = _described([(one, one.files) for one in _without_empty(present)])
+                self._shared_gate = self._new_gate(described, InputShare(0, self.subpartitions))
+            return self._shared_gate
+        share = self._shares[consumer]
+        if share.split_input != self.edge.input_index:
+            share = InputShare(share.first, share.end)
+        index = self._by_consumer if self._by_consumer is not None else self._indexed(present)
+        files: dict[int, list[PartitionFile]] = defaultdict(list)
+        for first, found in index.items():
+            for producer, file in found:
+                if first < share.end and first + max(file.span, 1) > share.first:
+                    files[producer].append(file)
+        return self._new_gate(self._with_files(files), share)
 
     def _present(self) -> list[PartitionDescriptor]:
         return [partition for partition in self._partitions if partition is not None]
@@ -183,10 +232,16 @@ class ExecutionEdge:
         if all(file.consumer == FOR_ALL_CONSUMERS for partition in present for file in partition.files):
             self._shared_gate = self._new_gate(_described([(one, one.files) for one in _without_empty(present)]))
             return
-        self._by_consumer = defaultdict(list)
+        self._indexed(present)
+
+    def _indexed(self, present: Sequence[PartitionDescriptor]) -> dict[int, list[tuple[int, PartitionFile]]]:
+        """The files by the first consumer or subpartition that they are for, each with its producer."""
+        index: dict[int, list[tuple[int, PartitionFile]]] = defaultdict(list)
         for producer, partition in enumerate(present):
             for file in partition.files:
-                self._by_consumer[file.consumer].append((producer, file))
+                index[file.consumer].append((producer, file))
+        self._by_consumer = index
+        return index
 
     def _partitions_for(self, consumer: int) -> list[PartitionDescriptor]:
         """Descriptors with the files for one consumer only: another one's names would be P x P strings on the wire."""
@@ -195,16 +250,22 @@ class ExecutionEdge:
         for key in (consumer, FOR_ALL_CONSUMERS):
             for producer, file in self._by_consumer.get(key, ()):
                 files[producer].append(file)
+        return self._with_files(files)
+
+    def _with_files(self, files: Mapping[int, Sequence[PartitionFile]]) -> list[PartitionDescriptor]:
+        """The producers that have some of them; one without any stays for the schema."""
         present = self._present()
-        chosen = sorted(files.items()) or [(0, [])]
+        chosen = sorted(files.items()) or [(0, ())]
         return _described([(present[producer], tuple(found)) for producer, found in chosen])
 
-    def _new_gate(self, partitions: list[PartitionDescriptor]) -> InputGate:
+    def _new_gate(self, partitions: list[PartitionDescriptor], share: InputShare | None = None) -> InputGate:
         return InputGate(
             source_name=self.source_name,
             mode=self.mode,
             key_columns=self.edge.key_columns,
             partitions=tuple(partitions),
+            share=share,
+            subpartitions=self.subpartitions if share is not None else 0,
         )
 
 

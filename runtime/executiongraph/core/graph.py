@@ -7,9 +7,9 @@ always equal what a recount would give; nothing here is per pair of subtasks: 10
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from runtime.common.exchange import ExchangeMode
+from runtime.common.exchange import AUTO_PARALLELISM, ExchangeMode, InputShare
 from runtime.common.fsm import StateMachine
 from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
@@ -20,6 +20,7 @@ from runtime.executiongraph.core.execution import Execution
 from runtime.gateways.dispatcher import TaskCounts
 from runtime.gateways.overview import Takeover
 from runtime.gateways.task import PartitionDescriptor, TaskExecutionReport, TaskProgress
+from runtime.jobgraph.forward_groups import forward_groups, known_parallelism
 from runtime.jobgraph.graph import JobGraph, JobVertex
 from runtime.jobgraph.regions import topological_order
 
@@ -33,6 +34,8 @@ of a TaskManager they still fit into a stream's outbox of 64 MiB."""
 class ExecutionJobVertex:
     """One vertex with the current attempt of each subtask. `order` is its place in topological order.
 
+    It has no attempts while its parallelism is not decided. `shares`: of a vertex whose parallelism was chosen, what
+    each subtask reads of its divided inputs. `decision`: why it was chosen, in words.
     `prior`: earlier attempts by subtask, oldest first, bounded. `committed`: of a streaming query, the last batch that
     is known to be committed, by subtask, whatever attempt it was (R59).
     """
@@ -40,6 +43,7 @@ class ExecutionJobVertex:
     __slots__ = (
         "committed",
         "counts",
+        "decision",
         "executions",
         "has_output_directories",
         "inputs",
@@ -47,6 +51,7 @@ class ExecutionJobVertex:
         "order",
         "outputs",
         "prior",
+        "shares",
         "unaccepted",
         "vertex",
     )
@@ -60,6 +65,8 @@ class ExecutionJobVertex:
         self.outputs: tuple[ExecutionEdge, ...] = ()
         self.counts: dict[ExecutionState, int] = {ExecutionState.CREATED: len(executions)}
         self.unaccepted = len(executions)
+        self.shares: tuple[InputShare, ...] = ()
+        self.decision = ""
         self.has_output_directories = False
         self.prior: dict[int, deque[Execution]] = {}
         self.committed: dict[int, int] = {}
@@ -71,8 +78,13 @@ class ExecutionJobVertex:
 
     @property
     def parallelism(self) -> int:
-        """The number of subtasks."""
-        return len(self.executions)
+        """The number of subtasks, AUTO_PARALLELISM while it is not decided."""
+        return len(self.executions) or AUTO_PARALLELISM
+
+    @property
+    def is_decided(self) -> bool:
+        """True once the number of subtasks is known."""
+        return bool(self.executions)
 
     def note_committed(self, subtask_index: int, batch: int) -> None:
         """A subtask of the query has committed this batch. What is told late takes nothing back."""
@@ -91,7 +103,7 @@ class ExecutionJobVertex:
     @property
     def is_accepted(self) -> bool:
         """True when every subtask is FINISHED and its event is durable."""
-        return self.unaccepted == 0
+        return self.unaccepted == 0 and self.is_decided
 
 
 class ExecutionGraph:
@@ -101,6 +113,7 @@ class ExecutionGraph:
         "counts",
         "epoch",
         "finishes_queries",
+        "forward_groups",
         "is_committing",
         "job_graph",
         "job_id",
@@ -123,6 +136,7 @@ class ExecutionGraph:
         self.status_machine = StateMachine(f"job {job_id}", JOB_TRANSITIONS, JobStatus.INITIALIZING)
         self.timestamps: dict[JobStatus, int] = {JobStatus.INITIALIZING: submit_millis}
         self.vertices: dict[VertexId, ExecutionJobVertex] = {}
+        self.forward_groups: Mapping[VertexId, VertexId] = {}
         self.counts: dict[ExecutionState, int] = {}
         self.is_committing = False
         """The outcome is decided, and the outputs become visible (R26)."""
@@ -152,17 +166,47 @@ class ExecutionGraph:
         assert self.job_graph is None, self.job_id
         self.job_graph = job_graph
         self.name = job_graph.name
+        self.forward_groups = forward_groups(job_graph)
+        known = known_parallelism(job_graph, self.forward_groups)
         for order, vertex_id in enumerate(topological_order(job_graph)):
             vertex = job_graph.vertex(vertex_id)
-            ids = (
-                ExecutionAttemptId(self.job_id, vertex_id, index, self.epoch, FIRST_COUNTER)
-                for index in range(vertex.parallelism)
-            )
-            executions = [Execution(attempt_id, 0, at_millis, is_first_to_begin=True) for attempt_id in ids]
+            executions = self._new_executions(vertex_id, known.get(vertex_id, 0), at_millis)
             is_exclusive = vertex.is_exclusive(job_graph)
             self.vertices[vertex_id] = ExecutionJobVertex(vertex, executions, is_exclusive=is_exclusive, order=order)
         self._connect(job_graph)
-        self.counts = {ExecutionState.CREATED: sum(vertex.parallelism for vertex in self.vertices.values())}
+        self.counts = {ExecutionState.CREATED: sum(len(vertex.executions) for vertex in self.vertices.values())}
+
+    def _new_executions(self, vertex_id: VertexId, parallelism: int, at_millis: int) -> list[Execution]:
+        ids = (
+            ExecutionAttemptId(self.job_id, vertex_id, index, self.epoch, FIRST_COUNTER) for index in range(parallelism)
+        )
+        return [Execution(attempt_id, 0, at_millis, is_first_to_begin=True) for attempt_id in ids]
+
+    def decide(
+        self, vertex_id: VertexId, shares: Sequence[InputShare], broadcast: Collection[int], reason: str, at_millis: int
+    ) -> None:
+        """Give a vertex its subtasks, once: one for each share of what its divided inputs bring.
+
+        `broadcast`: the divided inputs of which each subtask reads all rows instead.
+        """
+        vertex = self.vertices[vertex_id]
+        assert not vertex.is_decided, vertex_id
+        parallelism = len(shares)
+        vertex.executions = self._new_executions(vertex_id, parallelism, at_millis)
+        vertex.shares, vertex.decision = tuple(shares), reason
+        vertex.unaccepted = parallelism
+        for counts in (vertex.counts, self.counts):
+            counts[ExecutionState.CREATED] = counts.get(ExecutionState.CREATED, 0) + parallelism
+        for edge in vertex.outputs:
+            edge.producers_decided(parallelism)
+        for edge in vertex.inputs:
+            edge.consumers_decided(parallelism, vertex.shares, is_broadcast=edge.edge.input_index in broadcast)
+
+    def decided_with(self, vertex_id: VertexId) -> int | None:
+        """The parallelism that the forward group of a vertex has, if one of its vertices is decided."""
+        group = self.forward_groups[vertex_id]
+        members = (self.vertices[one] for one, leader in self.forward_groups.items() if leader == group)
+        return next((member.parallelism for member in members if member.is_decided), None)
 
     def _connect(self, job_graph: JobGraph) -> None:
         edges = {}
@@ -174,8 +218,10 @@ class ExecutionGraph:
                     edge,
                     output=output,
                     source_name=vertex.vertex.name,
-                    parallelism=vertex.parallelism,
-                    consumer_parallelism=self.vertices[edge.target].parallelism,
+                    parallelism=len(vertex.executions),
+                    consumer_parallelism=len(self.vertices[edge.target].executions),
+                    subpartitions=self.vertices[edge.target].vertex.subpartitions,
+                    is_dynamic=edge.mode.divides and self.vertices[edge.target].vertex.is_auto,
                     inline_size_max=INLINE_SIZE_MAX // max(len(out_edges), read_by[edge.target]),
                 )
                 for output, edge in enumerate(out_edges)
@@ -187,7 +233,7 @@ class ExecutionGraph:
     def _producers_of(self, job_graph: JobGraph, vertex_id: VertexId) -> int:
         """The number of partitions that one subtask of the vertex reads."""
         return sum(
-            1 if edge.mode is ExchangeMode.FORWARD else self.vertices[edge.source].parallelism
+            1 if edge.mode is ExchangeMode.FORWARD else self.vertices[edge.source].vertex.subpartitions
             for edge in job_graph.in_edges(vertex_id)
         )
 
@@ -355,6 +401,7 @@ class ExecutionGraph:
                 recount[execution.state] = recount.get(execution.state, 0) + 1
                 total[execution.state] = total.get(execution.state, 0) + 1
             assert recount == {state: count for state, count in vertex.counts.items() if count}, vertex.id
+            assert vertex.is_decided or vertex.vertex.is_auto, vertex.id
             unaccepted = sum(not execution.is_accepted for execution in vertex.executions)
             assert unaccepted == vertex.unaccepted, (vertex.id, unaccepted, vertex.unaccepted)
         assert total == {state: count for state, count in self.counts.items() if count}, self.job_id

@@ -14,7 +14,7 @@ from typing import assert_never
 from runtime.common.checkpoint_settings import NO_CHECKPOINTS, CheckpointSettings
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
-from runtime.common.states import JobStatus
+from runtime.common.states import JobStatus, SchedulerType
 from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.executiongraph.core.archive import archive, result_value
@@ -39,6 +39,7 @@ from runtime.scheduler.core.effects import (
 from runtime.scheduler.core.failover.failover import failure_policy
 from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.job_context import JobContext
+from runtime.scheduler.core.parallelism.settings import AdaptiveOf, default_adaptive
 from runtime.scheduler.core.scheduler import JobEnd, Scheduler
 from runtime.scheduler.core.scheduler_factory import restore_scheduler, start_scheduler
 from runtime.scheduler.core.takeover.inheritance import Inheritance
@@ -73,6 +74,8 @@ class JobMasterCore:
         validate: bool = False,
         namespace: str = DEFAULT_NAMESPACE,
         checkpointing: CheckpointSettings = NO_CHECKPOINTS,
+        scheduler_type: SchedulerType = SchedulerType.ADAPTIVE_BATCH,
+        adaptive_of: AdaptiveOf = default_adaptive,
     ) -> None:
         self._graph = ExecutionGraph(
             job_id, epoch, submit_millis=submit_millis, prior_attempts_max=failover.prior_attempts_max
@@ -80,7 +83,14 @@ class JobMasterCore:
         self._graph.namespace = namespace
         self._digest = digest
         self._validate = validate
-        self._context = JobContext(self._graph, failover, ev.Moment(0.0, submit_millis), checkpointing)
+        self._context = JobContext(
+            self._graph,
+            failover,
+            ev.Moment(0.0, submit_millis),
+            checkpointing,
+            scheduler_type=scheduler_type,
+            adaptive_of=adaptive_of,
+        )
         self._publication = Publication(self._context)
         self._declared = DeclaredRequirements()
         self._recovery = None if is_first_owner else Recovery()

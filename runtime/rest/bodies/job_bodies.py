@@ -164,6 +164,8 @@ def _vertex_overview(vertex: ArchivedVertex, now: int) -> schema.VertexOverview:
     }
     if vertex.has_streams:
         body["streams"] = stream_sums(vertex)
+    if vertex.decision:
+        body["parallelism-decision"] = vertex.decision
     return body
 
 

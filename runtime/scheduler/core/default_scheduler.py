@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import Self, assert_never
 
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import Incarnation
@@ -43,6 +43,8 @@ from runtime.scheduler.core.failover.execution_timeout import ExecutionTimeout
 from runtime.scheduler.core.failover.failover import Failover
 from runtime.scheduler.core.job_context import JobContext
 from runtime.scheduler.core.outputs.output_commit import OutputCommit
+from runtime.scheduler.core.parallelism.settings import AdaptiveSettings
+from runtime.scheduler.core.parallelism.vertex_parallelism import VertexParallelism
 from runtime.scheduler.core.scheduler import JobEnd, SlotNeeds
 from runtime.scheduler.core.slots.placement import ON_ITS_WAY, Placement
 from runtime.scheduler.core.stream_checkpoints import StreamCheckpoints
@@ -71,6 +73,7 @@ class DefaultScheduler:
         "_graph",
         "_late_reports",
         "_losses",
+        "_parallelism",
         "_placement",
         "_reconnection",
         "_timeout",
@@ -102,20 +105,28 @@ class DefaultScheduler:
         self._failover = Failover(graph, self._placement, self._acceptance, context.failures, context.settings)
         self._late_reports = LateReports(graph, self._placement, self._failover, outbox)
         self._timeout = ExecutionTimeout(graph, self._acceptance, started_millis)
+        self._parallelism = VertexParallelism(graph, self._acceptance, self._adaptive_settings(context))
         self._checkpoints = StreamCheckpoints(context, self._acceptance, checkpoints, operations)
         self._end: JobEnd | None = None
+
+    @staticmethod
+    def _adaptive_settings(context: JobContext) -> AdaptiveSettings:
+        """A vertex without a parallelism of its own gets `parallelism.default`."""
+        job_graph = context.graph.job_graph
+        assert job_graph is not None, context.graph.job_id
+        return replace(context.adaptive_of(job_graph.configuration), is_enabled=False)
 
     # --- the beginning ------------------------------------------------------------------------------------
 
     @classmethod
-    def started(cls, context: JobContext, job_graph: JobGraph) -> DefaultScheduler:
+    def started(cls, context: JobContext, job_graph: JobGraph) -> Self:
         """The scheduler of a job that has not run yet."""
         context.graph.attach(job_graph, context.at.millis)
         context.graph.enter(JobStatus.CREATED, context.at.millis)
         return cls(context)
 
     @classmethod
-    def restored(cls, context: JobContext, found: Inheritance) -> DefaultScheduler:
+    def restored(cls, context: JobContext, found: Inheritance) -> Self:
         """Attach the graph, replay events, adopt running attempts (R6, R9, R10), and handle the kept messages."""
         graph, at = context.graph, context.at
         graph.attach(found.read.graph, at.millis)
@@ -151,6 +162,7 @@ class DefaultScheduler:
             self._run()
             self._await_restarts(self._failover.dues_after(self._context.at.monotonic), "taken over")
         self._context.changes += 1
+        self._decide_parallelism()
         for event in found.kept:
             self.message(event)
 
@@ -323,6 +335,13 @@ class DefaultScheduler:
             self._graph.vertex_of(execution).has_output_directories = True
         self._transition(execution, ExecutionState.FINISHED, report.timestamp_millis)
         self._acceptance.finished(execution)
+        self._decide_parallelism()
+
+    def _decide_parallelism(self) -> None:
+        """Vertices whose inputs have finished get their subtasks, in the batch that accepts those inputs (R66)."""
+        if self._graph.status in _ALIVE:
+            for vertex in self._parallelism.decide(self._context.at.millis):
+                self._placement.wait(vertex.executions)
 
     def _stopped(self, execution: Execution, report: TaskExecutionReport) -> None:
         """A cancelled attempt has ended (in Flink, too, one that finishes meanwhile is CANCELED)."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from runtime.common.checkpoint_settings import NO_CHECKPOINTS, CheckpointSettings
+from runtime.common.states import SchedulerType
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.scheduler.core.effects import Effect
 from runtime.scheduler.core.events import Moment
 from runtime.scheduler.core.failover.settings import FailoverSettings
+from runtime.scheduler.core.parallelism.settings import AdaptiveOf, default_adaptive
 from runtime.scheduler.core.task_managers.fencing import Fences
 from runtime.scheduler.core.task_managers.outbox import Outbox
 
@@ -19,7 +21,19 @@ class JobContext:
     attempts have changed their state since the job's summary was published last.
     """
 
-    __slots__ = ("at", "changes", "checkpointing", "effects", "failures", "fences", "graph", "outbox", "settings")
+    __slots__ = (
+        "adaptive_of",
+        "at",
+        "changes",
+        "checkpointing",
+        "effects",
+        "failures",
+        "fences",
+        "graph",
+        "outbox",
+        "scheduler_type",
+        "settings",
+    )
 
     def __init__(
         self,
@@ -27,10 +41,16 @@ class JobContext:
         settings: FailoverSettings,
         at: Moment,
         checkpointing: CheckpointSettings = NO_CHECKPOINTS,
+        *,
+        scheduler_type: SchedulerType = SchedulerType.ADAPTIVE_BATCH,
+        adaptive_of: AdaptiveOf = default_adaptive,
     ) -> None:
+        """`scheduler_type`: of batches. `adaptive_of`: bounds of what is chosen for a job."""
         self.graph = graph
         self.settings = settings
         self.checkpointing = checkpointing
+        self.scheduler_type = scheduler_type
+        self.adaptive_of = adaptive_of
         self.outbox = Outbox(graph.job_id, graph.epoch)
         self.failures = FailureHistory(graph, settings.exceptions_max, settings.enrich)
         self.fences = Fences(settings.unconfirmed_wait)

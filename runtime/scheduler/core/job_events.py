@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from runtime.common.accumulators import UserAccumulator
 from runtime.common.errors import InvalidInputError
+from runtime.common.exchange import InputShare
 from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedException
@@ -20,9 +21,9 @@ from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
 
-EVENTS_SCHEMA_VERSION = 5
+EVENTS_SCHEMA_VERSION = 6
 """1 had attempts and releases only, 2 neither starts nor whose failures were handled, 3 neither the mode of outputs nor
-their commit, 4 no batches of queries; every version is read."""
+their commit, 4 no batches of queries, 5 no parallelism that was chosen; every version is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,17 @@ class BatchCommitted:
     type: Literal["batch-committed"] = "batch-committed"
 
 
+@dataclass(frozen=True, slots=True)
+class ParallelismDecided:
+    """A vertex has a subtask for each of these shares, under each owner (R66). `reason` tells users why."""
+
+    vertex_id: VertexId
+    shares: tuple[InputShare, ...]
+    broadcast: tuple[int, ...]
+    reason: str
+    type: Literal["parallelism-decided"] = "parallelism-decided"
+
+
 JobEvent = (
     JobStarted
     | AttemptFinished
@@ -129,6 +141,7 @@ JobEvent = (
     | SubtasksReset
     | OutputsCommitting
     | BatchCommitted
+    | ParallelismDecided
 )
 
 

@@ -337,7 +337,7 @@ class StreamCheckpoints:
         sink = vertex.vertex.stream_sink
         assert sink is not None, attempt_id
         committed = vertex.committed.get(index, NO_BATCH)
-        return EndedQuery(attempt_id, sink.uid, vertex.parallelism, splits_of(vertex.vertex, index), committed)
+        return EndedQuery(attempt_id, sink.uid, vertex.parallelism, splits_of(vertex, index), committed)
 
     def _finish(self, operation: StreamOperation, attempt_id: ExecutionAttemptId, queries: int) -> None:
         for incarnation in self._by_place([attempt_id]):

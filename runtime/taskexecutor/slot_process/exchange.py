@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.ids import PartitionId
@@ -20,7 +21,7 @@ from runtime.gateways.task import (
     PartitionKind,
     ResultPartitionSpec,
 )
-from runtime.taskexecutor.slot_process import partition_files, routing
+from runtime.taskexecutor.slot_process import partition_files, routing, subpartitions
 from runtime.taskexecutor.slot_process.causes import TaskError
 from runtime.taskexecutor.slot_process.json_values import encode_value
 from runtime.taskexecutor.slot_process.spark_attachment import is_data_frame
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ALL_CONSUMERS = -1
+Place = Callable[[int], tuple[int, int]]
+"""Of the part of a file: its consumer, or its first subpartition and how many it has rows of."""
 _LISTED_IN_PROCESS_MAX = 32
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
@@ -57,10 +60,20 @@ class Exchange:
                 continue
             schema = routing.common_schema(gate.source_name, [partition.schema for partition in partitions])
             schemas.append((gate, schema))
-            files = [file.path for partition in partitions for file in partition.files if self._is_mine(file)]
-            arguments.append(self._read_files(files, schema))
+            arguments.append(self._read_gate(gate, partitions, schema))
         routing.check_key_types([(gate, schema) for gate, schema in schemas if gate.mode is ExchangeMode.HASH])
         return arguments
+
+    def _read_gate(self, gate: InputGate, partitions: Sequence[PartitionDescriptor], schema: StructType) -> DataFrame:
+        if gate.share is not None:
+            return subpartitions.read_share(
+                gate,
+                gate.share,
+                partial(self._read_files, schema=schema),
+                partial(routing.canonical_keys, keys=gate.key_columns),
+            )
+        files = [file.path for partition in partitions for file in partition.files if self._is_mine(file)]
+        return self._read_files(files, schema)
 
     def _partitions_of(self, gate: InputGate) -> Sequence[PartitionDescriptor]:
         if gate.mode is not ExchangeMode.FORWARD:
@@ -124,7 +137,12 @@ class Exchange:
     def _write_frame(self, spec: ResultPartitionSpec, frame: DataFrame, schema: StructType) -> PartitionDescriptor:
         partition_id = PartitionId(self._order.attempt_id, spec.output)
         directory = self._directory_of(partition_id)
-        routed, is_routed = routing.route(frame, spec)
+        if spec.is_dynamic:
+            routed, written = subpartitions.route(frame, spec, routing.canonical_keys(frame, spec.key_columns))
+            place: Place = partial(subpartitions.span_of, files=written, subpartitions=spec.consumer_parallelism)
+        else:
+            routed, is_routed = routing.route(frame, spec)
+            place = _one_each if is_routed else self._single_consumer(spec)
         writer = routed.write.mode("error")
         # Published by the JobMaster's acceptance, never by the committer: no second round of renames, no marker.
         writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
@@ -136,25 +154,25 @@ class Exchange:
             directory=directory,
             schema=schema.json(),
             files=tuple(
-                PartitionFile(
-                    path=file.path,
-                    size_bytes=file.size_bytes,
-                    rows=file.rows,
-                    consumer=file.part if is_routed else self._single_consumer(spec),
-                )
+                PartitionFile(file.path, file.size_bytes, file.rows, *place(file.part))
                 for file in partition_files.written_files(directory)
             ),
             inline=b"",
         )
 
-    def _single_consumer(self, spec: ResultPartitionSpec) -> int:
+    def _single_consumer(self, spec: ResultPartitionSpec) -> Place:
         match spec.mode:
             case ExchangeMode.FORWARD:
-                return self._subtask_index
+                consumer = self._subtask_index
             case ExchangeMode.HASH | ExchangeMode.REBALANCE:
-                return 0
+                consumer = 0
             case _:
-                return ALL_CONSUMERS
+                consumer = ALL_CONSUMERS
+        return lambda _part: (consumer, 1)
+
+
+def _one_each(part: int) -> tuple[int, int]:
+    return part, 1
 
 
 def _value_of(partition: PartitionDescriptor) -> bytes:

@@ -37,9 +37,13 @@ def route(frame: DataFrame, spec: ResultPartitionSpec) -> tuple[DataFrame, bool]
 def _hash(frame: DataFrame, keys: Sequence[str], consumers: int) -> DataFrame:
     from pyspark.sql import functions
 
-    columns = [_canonical(_field(frame.schema, key)) for key in keys]
-    consumer = functions.pmod(functions.hash(*columns), functions.lit(consumers))
+    consumer = functions.pmod(functions.hash(*canonical_keys(frame, keys)), functions.lit(consumers))
     return frame.repartitionById(consumers, consumer)
+
+
+def canonical_keys(frame: DataFrame, keys: Sequence[str]) -> list[Column]:
+    """What a row is hashed by."""
+    return [_canonical(_field(frame.schema, key)) for key in keys]
 
 
 def _canonical(field: StructField) -> Column:

@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         "--faults", default="", help="kinds with commas between, or 'all'; default: what must be survived"
     )
     parser.add_argument("--in-process", action="store_true", help="JobMasters inside the JobManager")
+    parser.add_argument("--adaptive", action="store_true", help="of more jobs the cluster chooses the parallelism")
     parser.add_argument("--queues", action="store_true", help="jobs are in queues, with priorities")
     parser.add_argument("--story", action="store_true", help="print the whole story of every seed")
     parser.add_argument("--log", action="store_true", help="print what the processes log")
@@ -125,7 +126,7 @@ def _begin(seeds: list[int], kinds: frozenset[FaultKind], options: argparse.Name
 def _live(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace, writing: int) -> bool:
     """One seed; whether it was good, and how long it was, goes to the parent."""
     try:
-        verdict = run_seed(seed, kinds, in_process=options.in_process, queues=options.queues)
+        verdict = run_seed(seed, kinds, in_process=options.in_process, queues=options.queues, adaptive=options.adaptive)
         _tell(verdict, options)
     except Exception:  # noqa: BLE001 - the boundary of the child
         traceback.print_exc(file=sys.stdout)
@@ -170,6 +171,7 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
     faults = f" --faults {options.faults}" if options.faults else ""
     mode = " --in-process" if options.in_process else ""
     mode += " --queues" if options.queues else ""
+    mode += " --adaptive" if options.adaptive else ""
     _say(f"replay: bin/simulate.sh --seeds 1 --from {verdict.seed}{faults}{mode} --story")
 
 

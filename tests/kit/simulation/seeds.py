@@ -23,6 +23,7 @@ from runtime.common.ids import JobId, VertexId
 from runtime.gateways.task import APPEND, OVERWRITE
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 from tests.kit.control_plane.job_graphs import diamond, edge, graph, lone, source, vertex
+from tests.kit.simulation.adaptive_jobs import planned_adaptive_jobs
 from tests.kit.simulation.checker import Violation
 from tests.kit.simulation.checkers import ALWAYS, check
 from tests.kit.simulation.clients import PlannedJob
@@ -84,14 +85,21 @@ def keep(world: World) -> World:
 
 
 def run_seed(
-    seed: int, kinds: frozenset[FaultKind] = SURVIVABLE, *, in_process: bool = False, queues: bool = False
+    seed: int,
+    kinds: frozenset[FaultKind] = SURVIVABLE,
+    *,
+    in_process: bool = False,
+    queues: bool = False,
+    adaptive: bool = False,
 ) -> Verdict:
     """A seed decides everything: the same one gives the same history. `in_process`: without JobMaster processes.
 
-    `queues`: jobs are in queues, with priorities (R64).
+    `queues`: jobs are in queues, with priorities (R64). `adaptive`: of more jobs the cluster chooses the parallelism
+    (R66).
     """
     modes: dict[str, Any] = {"job_masters": 0} if in_process else {}
     modes |= {"has_queues": True} if queues else {}
+    modes |= {"has_adaptive": True} if adaptive else {}
     with _directory_of(seed) as run:
         started = time.perf_counter()
         return on_virtual_time(lambda loop: _live(loop, seed, kinds, run, started, modes))
@@ -140,6 +148,8 @@ async def _live(
     loop.set_exception_handler(lambda _loop, context: problems.append(_told(context)))
     world.start()
     for job in planned_jobs(entropy.child("jobs")):
+        world.plan(job)
+    for job in planned_adaptive_jobs(entropy.child("adaptive")) if world.shape.has_adaptive else ():
         world.plan(job)
     all_slots = shape.task_managers * shape.slots
     upgrades = list(planned_upgrades(entropy.child("upgrades"), str(run / "savepoints"), all_slots))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 from runtime.common.exchange import ExchangeMode
@@ -16,6 +17,7 @@ from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.gateways.task import PartitionDescriptor, ResultPartitionSpec, TaskDeploymentDescriptor
 from runtime.jobgraph.graph import JobGraph, JobVertex
 from tests.kit.control_plane.job_master_driver import parquet
+from tests.kit.simulation.chosen_rows import expected_rows, files_of, joined, rows_read, tells_rows
 
 _FOR_ALL = -1
 _ONE_FILE_EACH = frozenset({ExchangeMode.HASH, ExchangeMode.REBALANCE})
@@ -34,7 +36,13 @@ class Exchange:
         """The value of an attempt that finishes, and what it leaves for others."""
         attempt_id = task.attempt_id
         inputs = [[self._read(partition) for partition in gate.partitions] for gate in task.inputs]
-        value = _computed(attempt_id.job_id, attempt_id.vertex_id, attempt_id.subtask_index, task.splits, inputs)
+        if task.inputs and task.inputs[0].share is not None:
+            value = rows_read(task.inputs[0], inputs[0])
+        elif task.inputs and task.inputs[0].mode is ExchangeMode.FORWARD and tells_rows(inputs[0][0][0]):
+            value = inputs[0][0][0]
+        else:
+            inputs = [_joined(read) for read in inputs]
+            value = _computed(attempt_id.job_id, attempt_id.vertex_id, attempt_id.subtask_index, task.splits, inputs)
         written = tuple(_partition(attempt_id, spec) for spec in task.outputs)
         for partition in written:
             self._written[partition.partition_id] = value
@@ -51,10 +59,20 @@ def expected(job_id: JobId, graph: JobGraph) -> object:
     @cache
     def value(vertex_id: VertexId, index: int) -> str:
         vertex = vertices[vertex_id]
+        into = next((one for one in graph.edges if one.target == vertex_id), None)
+        if vertex.is_auto and into is not None:
+            if into.mode is ExchangeMode.FORWARD:
+                return value(into.source, 0)
+            return expected_rows(
+                value(into.source, producer) for producer in range(_parallelism(vertices[into.source]))
+            )
         inputs: _Inputs = []
         for edge in sorted((one for one in graph.edges if one.target == vertex_id), key=lambda one: one.input_index):
             is_forward = edge.mode is ExchangeMode.FORWARD
-            producers: Sequence[int] = (index,) if is_forward else range(vertices[edge.source].parallelism)
+            if vertices[edge.source].is_auto and vertices[edge.source].splits is None:
+                inputs.append([(value(edge.source, 0), [_FOR_ALL])])
+                continue
+            producers: Sequence[int] = (index,) if is_forward else range(_parallelism(vertices[edge.source]))
             consumer = index if edge.mode in _ONE_FILE_EACH else _FOR_ALL
             inputs.append([(value(edge.source, producer), [consumer]) for producer in producers])
         return _computed(job_id, vertex_id, index, _share(vertex, index), inputs)
@@ -66,8 +84,19 @@ def expected(job_id: JobId, graph: JobGraph) -> object:
 
 
 def _share(vertex: JobVertex, index: int) -> bytes:
-    splits = [one for number, one in enumerate(vertex.splits or ()) if number % vertex.parallelism == index]
+    splits = [one for number, one in enumerate(vertex.splits or ()) if number % _parallelism(vertex) == index]
     return json.dumps(splits).encode()
+
+
+def _parallelism(vertex: JobVertex) -> int:
+    """A source whose parallelism is chosen has a subtask for each split."""
+    return len(vertex.splits or ()) if vertex.is_auto else vertex.parallelism
+
+
+def _joined(read: list[tuple[str, list[int]]]) -> list[tuple[str, list[int]]]:
+    """One entry for all subtasks of a vertex whose parallelism was chosen."""
+    whole = joined(value for value, _ in read)
+    return read if whole is None or not read else [(whole, [_FOR_ALL])]
 
 
 def _computed(job_id: JobId, vertex_id: VertexId, index: int, splits: bytes, inputs: _Inputs) -> str:
@@ -76,4 +105,7 @@ def _computed(job_id: JobId, vertex_id: VertexId, index: int, splits: bytes, inp
 
 
 def _partition(attempt_id: ExecutionAttemptId, spec: ResultPartitionSpec) -> PartitionDescriptor:
-    return parquet(attempt_id, spec, per_consumer=spec.mode in _ONE_FILE_EACH)
+    found = parquet(attempt_id, spec, per_consumer=spec.mode in _ONE_FILE_EACH)
+    if spec.is_dynamic:
+        found = replace(found, files=files_of(attempt_id.subtask_index, spec))
+    return found

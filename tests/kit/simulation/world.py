@@ -81,6 +81,7 @@ class Shape:
     """How large the cluster is, and how patient. `job_masters` 0: they run inside the JobManager.
 
     `has_keepers`: JobManagers and JobMaster processes have lease keepers (R40). `has_queues`: jobs are in queues (R64).
+    `has_adaptive`: of some jobs the cluster chooses the parallelism (R66).
     """
 
     job_managers: int = 2
@@ -90,6 +91,7 @@ class Shape:
     isolation_seconds: int = 20
     has_keepers: bool = True
     has_queues: bool = False
+    has_adaptive: bool = False
 
 
 class ProcessClock:

@@ -511,7 +511,7 @@ def test_options_of_the_cluster_that_a_job_has_for_itself(flinklike: RunCommand,
     [
         ("execution.checkpointing.interval", "expected key=value"),
         ("execution.checkpointing.interval=soon", "'soon' is not valid: expected a duration"),
-        ("rest.port=8081", "'rest.port' is the cluster's, not a job's; a job may set execution.checkpointing."),
+        ("rest.port=8081", "'rest.port' is the cluster's, not a job's; a job may set execution.batch.adaptive."),
         ("slotmanager.queue.a.weight=2", "'slotmanager.queue.a.weight' is the cluster's, not a job's; a job may set"),
         ("nonsense.option=3", "'nonsense.option' is no option"),
     ],

@@ -162,6 +162,8 @@ def new_edge(mode: ExchangeMode, producers: int = 2, consumers: int = 3) -> Exec
         source_name="read",
         parallelism=producers,
         consumer_parallelism=consumers,
+        subpartitions=consumers,
+        is_dynamic=False,
         inline_size_max=100,
     )
 

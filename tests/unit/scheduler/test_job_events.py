@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.accumulators import AccumulatorKind, UserAccumulator
+from runtime.common.exchange import InputShare
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedException
@@ -33,6 +34,7 @@ from runtime.scheduler.core.job_events import (
     JobEvent,
     JobStarted,
     OutputsCommitting,
+    ParallelismDecided,
     PartitionsLost,
     PartitionsReleased,
     SubtasksReset,
@@ -107,6 +109,10 @@ EVENTS["4-counted"] = tuple(
     for event in EVENTS["4-deployed"]
 )
 EVENTS["5"] = (*EVENTS["4-counted"], BatchCommitted(VERTEX, 1, 41))
+EVENTS["6"] = (
+    *EVENTS["5"],
+    ParallelismDecided(VERTEX, (InputShare(0, 7), InputShare(7, 8, 1, 3, 0)), (1,), "2 for 30.0 MiB and 9 rows"),
+)
 
 
 def recorded(form: str) -> bytes:

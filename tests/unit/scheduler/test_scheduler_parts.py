@@ -9,11 +9,12 @@ import pytest
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
-from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.job_master import SlotOffer
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.gateways.task import DEFAULT_PROFILE, OutputDirectory, ResourceProfile, TaskMetrics
 from runtime.jobgraph.graph import (
+    AUTO_PARALLELISM,
     Artifact,
     BlobCode,
     JobGraph,
@@ -34,7 +35,7 @@ from runtime.scheduler.core.job_events import (
 )
 from runtime.scheduler.core.slots.deployment import DeploymentFactory, job_information, reuse_key, splits_of
 from runtime.scheduler.core.slots.slot_pool import AHEAD_MAX, SlotKind, SlotPool, ahead_for
-from tests.kit.control_plane.job_graphs import diamond, graph, lone, vertex
+from tests.kit.control_plane.job_graphs import diamond, graph, lone, source, vertex
 from tests.kit.control_plane.job_master_driver import JOB_ID, JobMasterDriver, allocation, location, parquet
 
 BIG = ResourceProfile(memory_bytes=1 << 30)
@@ -176,11 +177,18 @@ def with_code(*codes: PickledCode | BlobCode | ScriptCode) -> JobVertex:
     return vertex("a", operators=operators)
 
 
-def test_splits_are_every_pth_one() -> None:
-    one = vertex("a", parallelism=2, splits=(1, 2, 3))
+def in_graph(one: JobVertex) -> ExecutionJobVertex:
+    found = ExecutionGraph(JOB_ID, 1, submit_millis=0)
+    found.attach(graph(one), 0)
+    return found.vertices[one.id]
+
+
+@pytest.mark.parametrize("parallelism", [2, AUTO_PARALLELISM])
+def test_splits_are_every_pth_one(parallelism: int) -> None:
+    one = in_graph(source("a", parallelism=parallelism, max_parallelism=2, splits=(1, 2, 3)))
     assert [json.loads(splits_of(one, index)) for index in range(2)] == [[1, 3], [2]]
-    assert splits_of(vertex("a"), 0) == b"[]"
-    assert splits_of(vertex("a", parallelism=4, splits=(1,)), 3) == b"[]"
+    assert splits_of(in_graph(source("a")), 0) == b"[]"
+    assert splits_of(in_graph(source("a", parallelism=4, splits=(1,))), 3) == b"[]"
 
 
 def test_job_information_is_canonical_and_carries_files() -> None:
@@ -262,7 +270,7 @@ def test_events_round_trip_through_their_stored_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b'{"version":6,"events":[]}', b'{"version":1,"events":[{"type":"unheard-of"}]}', b"\xff"]
+    "data", [b"", b"[]", b'{"version":7,"events":[]}', b'{"version":1,"events":[{"type":"unheard-of"}]}', b"\xff"]
 )
 def test_other_events_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidInputError):

@@ -176,9 +176,12 @@ VertexOverview = TypedDict(
         "restarts": int,
         "progress": Progress,
         "streams": NotRequired[StreamSums],
+        "parallelism-decision": NotRequired[str],
     },
 )
-"""`streams`: of a streaming query, and of any other vertex that runs some."""
+"""`streams`: of a streaming query, and of any other vertex that runs some. `parallelism`: -1 until the scheduler has
+chosen it; `parallelism-decision`: from which numbers it has.
+"""
 
 TakeoverOfJob = TypedDict(
     "TakeoverOfJob", {"timestamp": int, "from": str, "from-id": str, "to": str, "to-id": str, "reason": str}

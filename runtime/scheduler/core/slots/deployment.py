@@ -30,7 +30,6 @@ from runtime.jobgraph.graph import (
     FunctionReference,
     JarCode,
     JobGraph,
-    JobVertex,
     PickledCode,
     ScriptCode,
     dump_operators,
@@ -66,7 +65,7 @@ class DeploymentFactory:
             allocation_id=allocation_id,
             ordinal=execution.ordinal,
             task=task,
-            splits=splits_of(vertex.vertex, index),
+            splits=splits_of(vertex, index),
             inputs=tuple(edge.gate(index) for edge in vertex.inputs),
             outputs=self._outputs[vertex.id],
             deployed_millis=execution.timestamps.get(ExecutionState.DEPLOYING, 0),
@@ -76,11 +75,11 @@ class DeploymentFactory:
         )
 
 
-def splits_of(vertex: JobVertex, subtask_index: int) -> bytes:
+def splits_of(vertex: ExecutionJobVertex, subtask_index: int) -> bytes:
     """The subtask's share as a JSON list."""
-    if not vertex.splits:
+    if not vertex.vertex.splits:
         return NO_SPLITS
-    return canonical(list(share_of(vertex.splits, subtask_index, vertex.parallelism)))
+    return canonical(list(share_of(vertex.vertex.splits, subtask_index, vertex.parallelism)))
 
 
 def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) -> JobInformation:

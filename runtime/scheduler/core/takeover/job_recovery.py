@@ -25,6 +25,7 @@ from runtime.scheduler.core.job_events import (
     JobEvent,
     JobStarted,
     OutputsCommitting,
+    ParallelismDecided,
     PartitionsLost,
     PartitionsReleased,
     SubtasksReset,
@@ -86,8 +87,17 @@ class RecoveredJob:
             case SubtasksReset():
                 for index, ordinal in zip(event.subtasks, event.ordinals, strict=True):
                     self._reset(event, index, ordinal, at_millis)
+            case BatchCommitted() | ParallelismDecided():
+                self._note(event, at_millis)
+            case _:
+                assert_never(event)
+
+    def _note(self, event: BatchCommitted | ParallelismDecided, at_millis: int) -> None:
+        match event:
             case BatchCommitted(vertex_id, index, batch):
                 self.graph.vertices[vertex_id].note_committed(index, batch)
+            case ParallelismDecided(vertex_id, shares, broadcast, reason):
+                self.graph.decide(vertex_id, shares, broadcast, reason, at_millis)
             case _:
                 assert_never(event)
 

@@ -63,7 +63,7 @@ function pathOf(jobId, place) {
 /** @param {any} job @param {import("../app.js").Place} place @returns {string[][]} */
 function subtasksOf(job, place) {
   const vertex = job.vertices.find((/** @type {any} */ one) => one.id === place.query.get("vertex"));
-  return [["", "any"], ...Array.from({ length: vertex?.parallelism ?? 0 }, (_, index) => [String(index), String(index)])];
+  return [["", "any"], ...Array.from({ length: Math.max(vertex?.parallelism ?? 0, 0) }, (_, index) => [String(index), String(index)])];
 }
 
 /**

@@ -74,7 +74,7 @@ function edge(input, node, at, source) {
 
 /** @param {any} vertex @param {{x: number, y: number}} place @param {boolean} isChosen @param {import("../app.js").App} app */
 function box(vertex, place, isChosen, app) {
-  const total = vertex.parallelism || 1;
+  const total = vertex.parallelism > 0 ? vertex.parallelism : "?";
   const done = vertex.tasks.FINISHED ?? 0;
   const choose = () => app.goWith({ vertex: isChosen ? null : vertex.id }, { replace: true });
   const onkeydown = (/** @type {KeyboardEvent} */ event) => {
@@ -83,7 +83,8 @@ function box(vertex, place, isChosen, app) {
     choose();
   };
   const text = vertex.progress.text || (vertex.restarts ? counted(vertex.restarts, "restart") : `${vertex.status.toLowerCase()} ${duration(vertex.duration)}`);
-  const label = `${vertex.name}, ${vertex.status}, ${done} of ${total} subtasks finished`;
+  const chosen = vertex.parallelism > 0 ? (vertex["parallelism-decision"] ?? "") : "parallelism is chosen when its inputs are finished";
+  const label = `${vertex.name}, ${vertex.status}, ${done} of ${total} subtasks finished${chosen && `; ${chosen}`}`;
   return svg(
     "g",
     { key: vertex.id, class: `vertex ${meaning(vertex.status)}${isChosen ? " chosen" : ""}`, transform: `translate(${place.x},${place.y})`, tabindex: 0, role: "button", "aria-label": label, "aria-pressed": String(isChosen), onclick: choose, onkeydown },
@@ -100,7 +101,7 @@ function box(vertex, place, isChosen, app) {
 
 /** Of the subtasks done, and of those that run how far they say they are. @param {any} vertex */
 function fraction(vertex) {
-  const done = (vertex.tasks.FINISHED ?? 0) / (vertex.parallelism || 1);
+  const done = (vertex.tasks.FINISHED ?? 0) / Math.max(vertex.parallelism, 1);
   return Math.min(1, Math.max(done, vertex.progress.fraction || 0));
 }
 

@@ -1,0 +1,51 @@
+"""Options of the parallelism of batches; names are Flink's, but for those of skew."""
+
+from __future__ import annotations
+
+from runtime.config.option import bool_option, choice_option, float_option, int_option, size_option
+
+SCHEDULER = choice_option(
+    "jobmanager.scheduler",
+    "AdaptiveBatch",
+    "Which scheduler runs batches. AdaptiveBatch: vertices without a parallelism of their own get one from what they "
+    "read. Default: they get parallelism.default. Streaming jobs have Default in any case.",
+    "AdaptiveBatch",
+    "Default",
+)
+AUTO_PARALLELISM_ENABLED = bool_option(
+    "execution.batch.adaptive.auto-parallelism.enabled",
+    "Choose the parallelism of vertices that have none of their own, by bytes and rows of what they read. Without it "
+    "they get parallelism.default. A job may set it for itself, as all of execution.batch.adaptive.",
+    default=True,
+)
+PARALLELISM_MIN = int_option(
+    "execution.batch.adaptive.auto-parallelism.min-parallelism",
+    1,
+    "Least parallelism that is chosen for a vertex with rows enough for that many subtasks.",
+    high=32768,
+)
+PARALLELISM_MAX = int_option(
+    "execution.batch.adaptive.auto-parallelism.max-parallelism",
+    128,
+    "Greatest parallelism that is chosen. The max_parallelism of an operator bounds it, too.",
+    high=32768,
+)
+BYTES_PER_TASK = size_option(
+    "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task",
+    "16 mb",
+    "How much one subtask should read of a vertex whose parallelism is chosen: bytes of Parquet files.",
+)
+PARALLELISM_DEFAULT = int_option(
+    "parallelism.default",
+    1,
+    "Parallelism of vertices that have none of their own, where none is chosen.",
+    high=32768,
+)
+SKEW_FACTOR = float_option(
+    "execution.batch.adaptive.skewed-factor",
+    4.0,
+    "A key whose rows have this many times the bytes of the median, and more than one subtask should read, is divided "
+    "between several subtasks, where its edge is splittable or the other inputs are broadcast.",
+    low=1.0,
+    high=1_000_000.0,
+)

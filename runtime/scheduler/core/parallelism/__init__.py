@@ -1,0 +1,1 @@
+"""How a vertex without a parallelism of its own gets one."""

@@ -1,0 +1,93 @@
+"""Gives subtasks to the vertices that have no parallelism of their own, as soon as what they read is finished.
+
+Invariants: a vertex is decided once; the decision is recorded with the acceptance of the last producer or before, so no
+subtask of it can start under one owner, and find another number of siblings under the next (R10, R66).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from runtime.executiongraph.core.edges import ExecutionEdge
+from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
+from runtime.gateways.task import PartitionDescriptor, PartitionKind
+from runtime.scheduler.core.acceptance import Acceptance
+from runtime.scheduler.core.job_events import ParallelismDecided
+from runtime.scheduler.core.parallelism.choice import InputSize, choose
+from runtime.scheduler.core.parallelism.settings import AdaptiveSettings
+
+
+class VertexParallelism:
+    """The undecided vertices of one job."""
+
+    __slots__ = ("_acceptance", "_graph", "_settings", "_undecided")
+
+    def __init__(self, graph: ExecutionGraph, acceptance: Acceptance, settings: AdaptiveSettings) -> None:
+        self._graph = graph
+        self._acceptance = acceptance
+        self._settings = settings
+        self._undecided = [vertex for vertex in graph.vertices.values() if not vertex.is_decided]
+
+    def decide(self, at_millis: int) -> list[ExecutionJobVertex]:
+        """Decide each vertex whose producers have all finished. Returns those: their subtasks are CREATED."""
+        if not self._undecided:
+            return []
+        ready = [vertex for vertex in self._undecided if self._is_ready(vertex)]
+        for vertex in ready:
+            self._decide(vertex, at_millis)
+        self._undecided = [vertex for vertex in self._undecided if not vertex.is_decided]
+        return ready
+
+    def _is_ready(self, vertex: ExecutionJobVertex) -> bool:
+        return all(self._graph.vertices[edge.source].is_finished for edge in vertex.inputs)
+
+    def _decide(self, vertex: ExecutionJobVertex, at_millis: int) -> None:
+        choice = choose(
+            [self._size(edge) for edge in vertex.inputs],
+            self._settings,
+            subpartitions=vertex.vertex.subpartitions,
+            rows_per_task=vertex.vertex.rows_per_task,
+            required=self._graph.decided_with(vertex.id),
+        )
+        self._acceptance.record(ParallelismDecided(vertex.id, choice.shares, choice.broadcast, choice.reason))
+        self._graph.decide(vertex.id, choice.shares, choice.broadcast, choice.reason, at_millis)
+
+    def _size(self, edge: ExecutionEdge) -> InputSize:
+        sizes = [0] * edge.subpartitions
+        rows, is_divided = 0, edge.is_dynamic
+        for partition in self._partitions(edge):
+            is_divided = is_divided and partition.kind is not PartitionKind.JSON
+            sizes[0] += len(partition.inline)
+            for file in partition.files:
+                rows += file.rows
+                for index, size in _spread(file.size_bytes, file.consumer, file.span, edge):
+                    sizes[index] += size
+        return InputSize(
+            input_index=edge.edge.input_index,
+            source_name=edge.source_name,
+            sizes=tuple(sizes) if is_divided else (sum(sizes),),
+            rows=rows,
+            is_divided=is_divided,
+            is_splittable=edge.edge.splittable,
+            broadcast_below=edge.edge.broadcast_below,
+        )
+
+    def _partitions(self, edge: ExecutionEdge) -> Iterator[PartitionDescriptor]:
+        """Of each producer: accepted, or finished and not durable yet."""
+        for index, execution in enumerate(self._graph.vertices[edge.source].executions):
+            accepted = edge.partition(index)
+            if accepted is not None:
+                yield accepted
+            else:
+                yield from (one for one in execution.partitions if one.partition_id.output == edge.output)
+
+
+def _spread(size: int, first: int, span: int, edge: ExecutionEdge) -> Iterator[tuple[int, int]]:
+    """The bytes of a file by subpartition, evenly over those that it has rows of. One for all consumers counts once."""
+    if not edge.is_dynamic or first < 0:
+        yield 0, size
+        return
+    span = max(span, 1)
+    each, rest = divmod(size, span)
+    for offset in range(span):
+        yield first + offset, each + (offset < rest)
