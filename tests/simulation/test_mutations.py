@@ -29,6 +29,7 @@ def test_a_mistake_is_found(patch: Path, tmp_path: Path) -> None:
     tree = mutated(patch, tmp_path / "tree")
     faults = header(patch, "Faults")
     arguments = ["--faults", faults] if faults else []
+    arguments += (header(patch, "Mode") or "").split()
     # Where it was seen last is looked at first: other seeds only if the worlds are drawn in another way since.
     if not finds(tree, patch, "--only", header(patch, "Seen at") or "1", *arguments):
         # It may break other rules as well, and a seed may notice those only.

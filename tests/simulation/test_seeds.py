@@ -31,6 +31,8 @@ IN_PROCESS = [*in_pieces(range(1, 11), 5), *(pytest.param(one, marks=EXTENDED) f
 
 QUEUES = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 61), 52))]
 
+ADAPTIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 151), 71))]
+
 
 @pytest.mark.parametrize("seeds", KNOWN)
 def test_seeds_that_found_something_are_clean(seeds: str) -> None:
@@ -80,4 +82,10 @@ def test_a_failing_seed_tells_how_to_replay_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seeds", QUEUES)
 def test_seeds_with_queues_are_clean(seeds: str) -> None:
     done = simulate(ROOT, "--jobs", "2", "--queues", "--only", seeds)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seeds", ADAPTIVE)
+def test_seeds_with_chosen_parallelism_are_clean(seeds: str) -> None:
+    done = simulate(ROOT, "--jobs", "2", "--adaptive", "--only", seeds)
     assert done.returncode == 0, done.stdout + done.stderr
