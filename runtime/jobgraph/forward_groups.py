@@ -1,4 +1,4 @@
-"""Forward groups (Flink's ForwardGroup): vertices that forward edges join have one parallelism, whoever chooses it."""
+"""Forward groups (Flink's ForwardGroup): vertices that forward edges join have one parallelism (R66)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 Invariants: a partition is here only after the event that accepted it is durable (R10), until it is deleted or its
 producer is reset; a gate is handed out only when every partition that its consumer reads is here; an all-to-all gate is
 one object for all consumers, or an index made once, so that P x P connections cost one entry per file, never one list
-per pair. Each side may be without subtasks until its parallelism is decided.
+per pair. Each side may be without subtasks until its parallelism is decided (R66).
 """
 
 from __future__ import annotations

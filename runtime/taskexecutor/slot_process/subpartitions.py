@@ -1,4 +1,4 @@
-"""Rows of dynamic edges: written before the number of consumers is known, and read as ranges of subpartitions.
+"""Rows of dynamic edges: written before the number of consumers is known, read as ranges of subpartitions (R66).
 
 A row belongs to one of `subpartitions` by its keys. A producer writes as few files as its rows need, each with a
 contiguous range of subpartitions; a consumer whose share begins or ends within a file filters its rows. So small data

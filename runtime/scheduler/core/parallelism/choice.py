@@ -4,7 +4,7 @@ Flink's VertexParallelismAndInputInfosDecider: enough subtasks that each reads a
 range of subpartitions, the ranges about equally large. A subpartition that alone is more than a share, since one key
 has many rows, is divided between several subtasks where its edge is splittable.
 
-Invariants: each subpartition of each divided input is read once, or in parts that together are the whole; shares are in
+Invariants (R66): each subpartition of each divided input is read once, or in parts that together are the whole; shares are in
 the order of subpartitions; a parallelism that is `required` is met exactly.
 """
 
