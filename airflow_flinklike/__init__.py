@@ -9,6 +9,7 @@ from runtime.common.version import VERSION
 
 if TYPE_CHECKING:
     from airflow_flinklike.api.application import jar_job
+    from airflow_flinklike.api.file_splits import files_in
     from airflow_flinklike.api.function import function_job
     from airflow_flinklike.api.handle import JobHandle
     from airflow_flinklike.api.pipeline import Edge, Pipeline, Stream
@@ -42,6 +43,7 @@ _HOMES = {
     "ResourceSpec": "runtime.jobgraph.graph",
     "Stream": "airflow_flinklike.api.pipeline",
     "TaskContext": "runtime.jobgraph.task_context",
+    "files_in": "airflow_flinklike.api.file_splits",
     "function_job": "airflow_flinklike.api.function",
     "jar_job": "airflow_flinklike.api.application",
     "script_job": "airflow_flinklike.api.script",
@@ -66,6 +68,7 @@ __all__ = [
     "ResourceSpec",
     "Stream",
     "TaskContext",
+    "files_in",
     "function_job",
     "jar_job",
     "script_job",

@@ -67,12 +67,26 @@ class Pipeline(Program):
         name: str,
         function: UserFunction,
         *,
-        splits: Iterable[Any] | None = None,
+        splits: Iterable[Any] | UserFunction | None = None,
         **options: Unpack[OperatorOptions],
     ) -> Stream:
-        """Add a source, `function(ctx)`. `ctx.splits` is the share of `splits` that the subtask has."""
+        """Add a source, `function(ctx)`. `ctx.splits` is the share of `splits` that the subtask has.
+
+        `splits` is a list of JSON values, or a function that finds them: `function(ctx)`, or 'module:function', which
+        runs before the source, as a task of its own, and returns such a list.
+        """
+        if isinstance(splits, str) or callable(splits):
+            finder = self._finder(name, splits, options)
+            return self._add(name, OperatorKind.SOURCE, function, (finder.broadcast(),), options)
         given = None if splits is None else plain_json(f"operator {name!r}: splits", list(splits))
         return self._add(name, OperatorKind.SOURCE, function, (), options, splits=given)
+
+    def _finder(self, name: str, function: UserFunction, options: OperatorOptions) -> Stream:
+        """The operator that finds the splits of the source `name`."""
+        own: OperatorOptions = {"parallelism": 1, "exclusive": False}
+        if options.get("slot_sharing_group") is not None:
+            own["slot_sharing_group"] = options["slot_sharing_group"]
+        return self._add(f"splits of {name}", OperatorKind.SOURCE, function, (), own)
 
     def stream_source(
         self,
@@ -86,6 +100,9 @@ class Pipeline(Program):
 
         `ctx.splits` is the share of `splits` that the subtask has: each subtask runs a query over its share.
         """
+        if isinstance(splits, str) or callable(splits):
+            message = f"operator {name!r}: splits of a stream are a list, since the state of its query belongs to them"
+            raise PipelineError(message)
         given = None if splits is None else plain_json(f"operator {name!r}: splits", list(splits))
         return self._add(name, OperatorKind.STREAM_SOURCE, function, (), options, splits=given)
 
@@ -110,11 +127,12 @@ class Pipeline(Program):
         check_names(f"operator {name!r}", options, OperatorOptions)
         self._check_new(name, edges)
         is_streaming = self._check_streaming(name, kind, edges, options)
+        has_splits = splits is not None or (kind is OperatorKind.SOURCE and bool(edges))
         if stream_sink is None:
-            check_function(name, function, len(edges))
+            check_function(name, function, 0 if kind is OperatorKind.SOURCE else len(edges))
         wanted = options.get("parallelism")
         check_options(name, {**options, "parallelism": self.parallelism if wanted is None else wanted})
-        parallelism = self._parallelism_of(name, edges, wanted, divides=splits is not None and not is_streaming)
+        parallelism = self._parallelism_of(name, edges, wanted, divides=has_splits and not is_streaming)
         inputs = [self._nodes[edge.stream.name].chaining for edge in edges]
         is_forward = all(edge.mode is ExchangeMode.FORWARD for edge in edges)
         group = inherited(
@@ -131,7 +149,7 @@ class Pipeline(Program):
             ),
             group,
             inherited(options.get("resources"), [node.resources for node in inputs], DEFAULT_RESOURCES),
-            has_splits=splits is not None,
+            has_splits=has_splits,
             is_chainable=options.get("chainable", True),
         )
         self._nodes[name] = OperatorNode(

@@ -141,6 +141,11 @@ class JobVertex(JobGraphModel):
         return self.max_parallelism if self.is_auto else self.parallelism
 
     @property
+    def is_source(self) -> bool:
+        """True if it reads splits: what an edge brings it are those (a list that another vertex has found)."""
+        return bool(self.operators) and self.operators[0].kind is OperatorKind.SOURCE
+
+    @property
     def is_jar(self) -> bool:
         """True if it is a Java or Scala application."""
         return any(operator.kind is OperatorKind.JAR for operator in self.operators)

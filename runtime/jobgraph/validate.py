@@ -223,13 +223,31 @@ def _input_problems(graph: JobGraph) -> Iterator[str]:
             yield f"{label}: its hash edges have different numbers of key columns: {sorted(keys[vertex.id])}"
         if vertex.stream_sink is not None:
             continue
-        head = vertex.operators[0].kind.value if vertex.operators else "source"
-        if head in _HEADS and found:
-            yield f"{label}: a {head} takes no inputs, this one has {len(found)}"
-        if head not in _HEADS and not found:
-            yield f"{label}: a {head} needs at least one input"
-        if head == "map" and len(found) > 1:
-            yield f"{label}: a map takes one input, this one has {len(found)}"
+        yield from _head_problems(label, vertex, graph)
+
+
+def _head_problems(label: str, vertex: JobVertex, graph: JobGraph) -> Iterator[str]:
+    head = vertex.operators[0].kind.value if vertex.operators else "source"
+    edges = graph.in_edges(vertex.id)
+    if head == "source" and len(edges) == 1:
+        yield from _split_problems(label, vertex, edges[0], graph)
+    elif head in _HEADS and edges:
+        yield f"{label}: a {head} takes no inputs, this one has {len(edges)}"
+    if head not in _HEADS and not edges:
+        yield f"{label}: a {head} needs at least one input"
+    if head == "map" and len(edges) > 1:
+        yield f"{label}: a map takes one input, this one has {len(edges)}"
+
+
+def _split_problems(label: str, vertex: JobVertex, edge: JobEdge, graph: JobGraph) -> Iterator[str]:
+    """Of an edge into a source, which brings its splits: a list that one task has found."""
+    if vertex.splits is not None:
+        yield f"{label}: a source has its splits from a list, or from another vertex, not from both"
+    if edge.mode is not ExchangeMode.BROADCAST:
+        yield f"{label}: an edge into a source brings its splits, and is a broadcast one, not {edge.mode.value}"
+    source = graph.vertices_by_id.get(edge.source)
+    if source is not None and source.parallelism != 1:
+        yield f"{label}: splits are found by one task, and {source.name[:80]!r} has parallelism {source.parallelism}"
 
 
 def _cycle_problems(graph: JobGraph) -> Iterator[str]:

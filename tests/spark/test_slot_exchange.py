@@ -11,6 +11,7 @@ import pytest
 
 from runtime.common.exchange import ExchangeMode
 from runtime.gateways.task import PartitionDescriptor, PartitionKind
+from runtime.jobgraph.graph import OperatorKind
 from tests.kit.spark.slot_box import SlotBox, gate, out
 from tests.kit.spark.slot_work import operator
 from tests.kit.spark.spark_box import SparkBox
@@ -215,3 +216,20 @@ def test_many_files_are_read_without_a_listing_job(slots: SlotBox) -> None:
 
     rows, threshold, _ = slots.value(slots.work(count, inputs=(gate(GATHER, produced),)))
     assert (rows, threshold) == (200, "32")
+
+
+def test_a_source_gets_its_share_of_splits_that_another_task_has_found(slots: SlotBox) -> None:
+    def find(ctx: Any) -> Any:
+        return [f"part-{number}" for number in range(5)]
+
+    def read(ctx: Any) -> Any:
+        return list(ctx.splits)
+
+    produced = slots.produce(find, out(BROADCAST, 2))
+    inputs = (gate(BROADCAST, produced),)
+    source = operator(read, "read", kind=OperatorKind.SOURCE)
+    got = [slots.value(slots.work(source, subtask=i, parallelism=2, inputs=inputs)) for i in range(2)]
+    assert got == [["part-0", "part-2", "part-4"], ["part-1", "part-3"]]
+    wrong = slots.produce(lambda ctx: {"a": 1}, out(BROADCAST, 1))
+    failure = slots.failure(slots.work(source, inputs=(gate(BROADCAST, wrong),)))
+    assert "returned a dict: the splits of a source are a list" in failure.message

@@ -21,6 +21,7 @@ from runtime.gateways.task import (
     PartitionKind,
     ResultPartitionSpec,
 )
+from runtime.jobgraph.splits import share_of
 from runtime.taskexecutor.slot_process import partition_files, routing, subpartitions
 from runtime.taskexecutor.slot_process.causes import TaskError
 from runtime.taskexecutor.slot_process.json_values import encode_value
@@ -41,11 +42,20 @@ _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 class Exchange:
     """The in- and out-edges of one attempt."""
 
-    def __init__(self, order: WorkOrder, session: Callable[[], SparkSession], inline_bytes_max: int) -> None:
+    def __init__(
+        self,
+        order: WorkOrder,
+        session: Callable[[], SparkSession],
+        inline_bytes_max: int,
+        *,
+        is_source: bool = False,
+    ) -> None:
+        """`is_source`: what comes in are the splits of a source, which reads nothing else."""
         self._order = order
         self._session = session
         self._inline_bytes_max = inline_bytes_max
         self._subtask_index = order.attempt_id.subtask_index
+        self._is_source = is_source
 
     # --- in -------------------------------------------------------------------------------------------------
 
@@ -53,6 +63,8 @@ class Exchange:
         """One argument per in-edge: a DataFrame, or the list of the producers' JSON values in subtask order."""
         schemas: list[tuple[InputGate, StructType]] = []
         arguments: list[Any] = []
+        if self._brings_splits:
+            return []
         for gate in self._order.inputs:
             partitions = self._partitions_of(gate)
             if _kind_of(gate, partitions) is PartitionKind.JSON:
@@ -63,6 +75,25 @@ class Exchange:
             arguments.append(self._read_gate(gate, partitions, schema))
         routing.check_key_types([(gate, schema) for gate, schema in schemas if gate.mode is ExchangeMode.HASH])
         return arguments
+
+    def read_splits(self) -> Sequence[Any] | None:
+        """The share of this subtask, where the splits of its source were found by another vertex; None elsewhere."""
+        if not self._brings_splits:
+            return None
+        (gate,) = self._order.inputs
+        found: list[Any] = []
+        for partition in gate.partitions:
+            value = json.loads(_value_of(partition)) if partition.kind is PartitionKind.JSON else None
+            if not isinstance(value, list):
+                what = "a DataFrame" if value is None else f"a {type(value).__name__}"
+                message = f"{gate.source_name!r} returned {what}: the splits of a source are a list"
+                raise TaskError(message)
+            found += value
+        return share_of(found, self._subtask_index, self._order.parallelism)
+
+    @property
+    def _brings_splits(self) -> bool:
+        return bool(self._order.inputs) and self._is_source
 
     def _read_gate(self, gate: InputGate, partitions: Sequence[PartitionDescriptor], schema: StructType) -> DataFrame:
         if gate.share is not None:
@@ -107,9 +138,10 @@ class Exchange:
         if is_data_frame(value):
             return self._write_frames(name, value)
         data = encode_value(value, bytes_max=self._inline_bytes_max, what=f"the return value of {name!r}")
-        return tuple(self._write_value(spec, data) for spec in self._order.outputs)
+        count = len(value) if isinstance(value, list | tuple) else 0
+        return tuple(self._write_value(spec, data, count) for spec in self._order.outputs)
 
-    def _write_value(self, spec: ResultPartitionSpec, data: bytes) -> PartitionDescriptor:
+    def _write_value(self, spec: ResultPartitionSpec, data: bytes, count: int) -> PartitionDescriptor:
         partition_id = PartitionId(self._order.attempt_id, spec.output)
         if len(data) <= spec.inline_size_max:
             return PartitionDescriptor(partition_id, PartitionKind.JSON, directory="", schema="", files=(), inline=data)
@@ -117,7 +149,7 @@ class Exchange:
         written = partition_files.write_value(directory, data)
         if self._order.user is not None:
             partition_files.let_read(directory)  # R50: on other TaskManagers the job's group has another number
-        file = PartitionFile(written, len(data), rows=0, consumer=ALL_CONSUMERS)
+        file = PartitionFile(written, len(data), rows=count, consumer=ALL_CONSUMERS)
         return PartitionDescriptor(partition_id, PartitionKind.JSON, directory, schema="", files=(file,), inline=b"")
 
     def _directory_of(self, partition_id: PartitionId) -> str:

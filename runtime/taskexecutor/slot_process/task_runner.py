@@ -14,7 +14,7 @@ from typing import Any
 
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, OutputDirectory, PartitionDescriptor, TaskMetrics
-from runtime.jobgraph.graph import JarCode, Operator, ScriptCode, parse_operators
+from runtime.jobgraph.graph import JarCode, Operator, OperatorKind, ScriptCode, parse_operators
 from runtime.taskexecutor.containment.leftovers import Leftovers
 from runtime.taskexecutor.credentials.storage_credentials import StorageCredentials
 from runtime.taskexecutor.slot_process import own_failures
@@ -115,8 +115,11 @@ class TaskRunner:
             self._run_application(code, order, result)
             return
         functions = [self._loader.load(operator, order.code_files) for operator in operators]
-        exchange = Exchange(order, self._attachment.session, self._inline_bytes_max)
+        is_source = operators[0].kind is OperatorKind.SOURCE
+        exchange = Exchange(order, self._attachment.session, self._inline_bytes_max, is_source=is_source)
         arguments: Sequence[Any] = exchange.read_inputs()
+        if (splits := exchange.read_splits()) is not None:
+            state.splits = tuple(splits)
         if operators[-1].stream_sink is not None:
             self._run_query(operators, functions, exchange, order, state, result)
             return

@@ -60,13 +60,15 @@ def pickled(function: Callable[..., Any]) -> PickledCode:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-def operator(code: CodeReference | Callable[..., Any] | str, name: str = "work") -> Operator:
+def operator(
+    code: CodeReference | Callable[..., Any] | str, name: str = "work", kind: OperatorKind = OperatorKind.FUNCTION
+) -> Operator:
     if isinstance(code, str):
         code = FunctionReference(target=code)
     elif callable(code):
         code = pickled(code)
-    kind = OperatorKind.SCRIPT if isinstance(code, ScriptCode) else OperatorKind.FUNCTION
-    return Operator(name=name, kind=kind, code=code)
+    is_script = isinstance(code, ScriptCode)
+    return Operator(name=name, kind=OperatorKind.SCRIPT if is_script else kind, code=code)
 
 
 def script(text: str, *args: str, name: str = "etl.py") -> Operator:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_flinklike import Pipeline
+from airflow_flinklike import Pipeline, files_in
 from airflow_flinklike.exceptions import PipelineError
-from runtime.common.exchange import AUTO_PARALLELISM
+from runtime.common.exchange import AUTO_PARALLELISM, ExchangeMode
 from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.validate import graph_problems
 
 
 def read(ctx: Any) -> Any:
@@ -133,3 +135,33 @@ def plan_of_a_pipeline() -> str:
     pipeline = Pipeline("q")
     pipeline.source("orders", read).hash("k").apply("totals", use).gather().sink("write", use)
     return str(pipeline.explain().to_text())
+
+
+def test_splits_that_a_function_finds_are_a_task_before_the_source() -> None:
+    pipeline = Pipeline("p")
+    orders = pipeline.source("orders", read, splits=lambda ctx: [1, 2])
+    orders.hash("k").apply("totals", use).gather().sink("write", use)
+    graph = pipeline.build().graph
+    assert parallelism(graph) == {"splits of orders": 1, "orders": -1, "totals": -1, "write": 1}
+    source = next(vertex for vertex in graph.vertices if vertex.name == "orders")
+    (into,) = graph.in_edges(source.id)
+    assert into.mode is ExchangeMode.BROADCAST
+    assert not list(graph_problems(graph, python=None))
+
+
+def test_splits_of_a_stream_are_a_list() -> None:
+    with pytest.raises(PipelineError, match="splits of a stream are a list"):
+        Pipeline("p").stream_source("events", read, splits="shop.jobs:regions")
+
+
+def test_files_are_found_when_the_job_runs(tmp_path: Path) -> None:
+    for name, size in (("a.csv", 30), ("b.csv", 30), ("c.csv", 50), ("_SUCCESS", 0), (".a.crc", 5)):
+        (tmp_path / name).write_bytes(b"x" * size)
+    find: Any = files_in(str(tmp_path), bytes_per_split=60)
+    assert [[Path(one).name for one in split] for split in find(None)] == [["a.csv", "b.csv"], ["c.csv"]]
+    assert find(None)[0][0].startswith("file://")
+    several: Any = files_in(f"{tmp_path}/[bc].csv", bytes_per_split="1 mb")
+    assert [[Path(one).name for one in split] for split in several(None)] == [["b.csv", "c.csv"]]
+    assert files_in(f"{tmp_path}/none-*")(None) == []  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match="bytes_per_split is a size such as '64 mb'"):
+        files_in(str(tmp_path), bytes_per_split="many")

@@ -227,7 +227,42 @@ WRONG: dict[str, tuple[Callable[[], JobGraph], str]] = {
     "input gap": (lambda: two(input_index=1), "its inputs are numbered [1], expected 0 to 0 without gaps"),
     "source with input": (
         lambda: graph(source("a"), source("b"), edges=(edge("a", "b"),)),
-        "a source takes no inputs, this one has 1",
+        "an edge into a source brings its splits, and is a broadcast one, not REBALANCE",
+    ),
+    "source with two inputs": (
+        lambda: graph(
+            source("a"),
+            source("b"),
+            source("c"),
+            edges=(edge("a", "c", Mode.BROADCAST), edge("b", "c", Mode.BROADCAST, input_index=1)),
+        ),
+        "a source takes no inputs, this one has 2",
+    ),
+    "splits twice": (
+        lambda: graph(source("a"), source("b", splits=(1,)), edges=(edge("a", "b", Mode.BROADCAST),)),
+        "a source has its splits from a list, or from another vertex, not from both",
+    ),
+    "splits of several tasks": (
+        lambda: graph(source("a", parallelism=2), source("b"), edges=(edge("a", "b", Mode.BROADCAST),)),
+        "splits are found by one task, and 'a' has parallelism 2",
+    ),
+    "chosen parallelism of a query's rows": (
+        lambda: graph(source("a", rows_per_task=5)),
+        "rows_per_task, at least 1, is for a vertex without a parallelism of its own",
+    ),
+    "splittable without a choice": (
+        lambda: graph(
+            source("a"), vertex("b"), edges=(edge("a", "b", Mode.HASH, key_columns=("k",), splittable=True),)
+        ),
+        "splittable and broadcast_below are for hash edges to a vertex without a parallelism of its own",
+    ),
+    "broadcast below nothing": (
+        lambda: graph(
+            source("a"),
+            vertex("b", parallelism=-1),
+            edges=(edge("a", "b", Mode.HASH, key_columns=("k",), broadcast_below=0),),
+        ),
+        "broadcast_below is 0 bytes, it must be at least 1",
     ),
     "apply without input": (lambda: graph(vertex("a")), "a apply needs at least one input"),
     "map with two inputs": (

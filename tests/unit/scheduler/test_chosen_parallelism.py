@@ -131,6 +131,16 @@ def test_one_input_stays_divided() -> None:
     assert choice.broadcast == (0,)
 
 
+def test_a_source_has_a_subtask_for_each_split_that_was_found() -> None:
+    found = InputSize(0, "splits of orders", (20,), 0, is_divided=False, splits=5)
+    assert choose([found], SETTINGS, subpartitions=128).reason == "5: 5 splits, one each"
+    assert len(choose([found], SETTINGS, subpartitions=3).shares) == 3
+    assert len(choose([found], AdaptiveSettings(parallelism_max=2), subpartitions=128).shares) == 2
+    none = InputSize(0, "splits of orders", (2,), 0, is_divided=False, splits=0)
+    assert len(choose([none], SETTINGS, subpartitions=128).shares) == 1
+    assert len(choose([found], AdaptiveSettings(is_enabled=False), subpartitions=128).shares) == 1
+
+
 SIZES = st.lists(st.integers(0, 100), min_size=1, max_size=40)
 
 

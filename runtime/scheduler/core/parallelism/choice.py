@@ -4,8 +4,8 @@ Flink's VertexParallelismAndInputInfosDecider: enough subtasks that each reads a
 range of subpartitions, the ranges about equally large. A subpartition that alone is more than a share, since one key
 has many rows, is divided between several subtasks where its edge is splittable.
 
-Invariants (R66): each subpartition of each divided input is read once, or in parts that together are the whole; shares are in
-the order of subpartitions; a parallelism that is `required` is met exactly.
+Invariants (R66): each subpartition of each divided input is read once, or in parts that together are the whole; shares
+are in the order of subpartitions; a parallelism that is `required` is met exactly.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class InputSize:
     is_divided: bool
     is_splittable: bool = False
     broadcast_below: int | None = None
+    splits: int | None = None
+    """Of an input that brings the splits of a source: how many these are."""
 
     @property
     def bytes(self) -> int:
@@ -66,21 +68,38 @@ def choose(
     if broadcast:
         reason += f"; {', '.join(repr(one.source_name) for one in broadcast)} broadcast, being small"
     names = tuple(one.input_index for one in broadcast)
-    fixed, why = required, "forward edges dictate it"
-    if fixed is None and not divided:
-        fixed, why = 1, "each subtask would read the same"
-    elif fixed is None and not settings.is_enabled:
-        fixed, why = min(settings.parallelism_default, subpartitions), "parallelism.default"
+    fixed, why = _fixed(inputs, divided, settings, subpartitions=subpartitions, required=required)
     totals = [sum(one.sizes[index] for one in divided) for index in range(subpartitions)]
     if fixed is not None:
         shares = _exactly(totals, fixed) if divided else (InputShare(0, subpartitions),) * fixed
-        return Choice(shares, names, f"{fixed} for {reason}; {why}")
+        return Choice(shares, names, f"{fixed} for {reason}; {why}" if divided else f"{fixed}: {why}")
     wanted, each = _wanted(divided, settings, subpartitions, rows_per_task)
     split = _splittable(divided, is_alone=len(divided) == 1 and bool(broadcast))
     shares = tuple(_shares(totals, wanted, split, settings.skew_factor))
     parts = sum(share.parts > 1 for share in shares)
     skew = f"; {parts} of them share keys with many rows" if parts else ""
     return Choice(shares, names, f"{len(shares)} for {reason}, {each} each{skew}")
+
+
+def _fixed(
+    inputs: Sequence[InputSize],
+    divided: Sequence[InputSize],
+    settings: AdaptiveSettings,
+    *,
+    subpartitions: int,
+    required: int | None,
+) -> tuple[int | None, str]:
+    """A parallelism that does not follow from sizes, and why; None where it does."""
+    splits = next((one.splits for one in inputs if one.splits is not None), None)
+    if required is not None:
+        return required, "forward edges dictate it"
+    if splits is not None and settings.is_enabled:
+        return max(1, min(splits, subpartitions, settings.parallelism_max)), f"{splits} splits, one each"
+    if splits is None and not divided:
+        return 1, "each subtask would read the same"
+    if not settings.is_enabled:
+        return min(settings.parallelism_default, subpartitions), "parallelism.default"
+    return None, ""
 
 
 def _broadcast(divided: Sequence[InputSize]) -> list[InputSize]:

@@ -6,6 +6,7 @@ subtask of it can start under one owner, and find another number of siblings und
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from runtime.executiongraph.core.edges import ExecutionEdge
@@ -43,7 +44,7 @@ class VertexParallelism:
 
     def _decide(self, vertex: ExecutionJobVertex, at_millis: int) -> None:
         choice = choose(
-            [self._size(edge) for edge in vertex.inputs],
+            [self._size(edge, brings_splits=vertex.vertex.is_source) for edge in vertex.inputs],
             self._settings,
             subpartitions=vertex.vertex.subpartitions,
             rows_per_task=vertex.vertex.rows_per_task,
@@ -52,12 +53,13 @@ class VertexParallelism:
         self._acceptance.record(ParallelismDecided(vertex.id, choice.shares, choice.broadcast, choice.reason))
         self._graph.decide(vertex.id, choice.shares, choice.broadcast, choice.reason, at_millis)
 
-    def _size(self, edge: ExecutionEdge) -> InputSize:
+    def _size(self, edge: ExecutionEdge, *, brings_splits: bool) -> InputSize:
         sizes = [0] * edge.subpartitions
-        rows, is_divided = 0, edge.is_dynamic
+        rows, is_divided, splits = 0, edge.is_dynamic, 0
         for partition in self._partitions(edge):
             is_divided = is_divided and partition.kind is not PartitionKind.JSON
             sizes[0] += len(partition.inline)
+            splits += _listed(partition) if brings_splits else 0
             for file in partition.files:
                 rows += file.rows
                 for index, size in _spread(file.size_bytes, file.consumer, file.span, edge):
@@ -70,6 +72,7 @@ class VertexParallelism:
             is_divided=is_divided,
             is_splittable=edge.edge.splittable,
             broadcast_below=edge.edge.broadcast_below,
+            splits=splits if brings_splits else None,
         )
 
     def _partitions(self, edge: ExecutionEdge) -> Iterator[PartitionDescriptor]:
@@ -80,6 +83,14 @@ class VertexParallelism:
                 yield accepted
             else:
                 yield from (one for one in execution.partitions if one.partition_id.output == edge.output)
+
+
+def _listed(partition: PartitionDescriptor) -> int:
+    """How many values are in a list that a task has returned; 0 for what is none, which its reader refuses."""
+    if partition.files:
+        return partition.files[0].rows
+    value = json.loads(partition.inline or b"null")
+    return len(value) if isinstance(value, list) else 0
 
 
 def _spread(size: int, first: int, span: int, edge: ExecutionEdge) -> Iterator[tuple[int, int]]:
