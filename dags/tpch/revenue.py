@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_flinklike import Pipeline
+from airflow_flinklike import Pipeline, files_in
 from tpch.tables import table_files
 
 if TYPE_CHECKING:
@@ -25,16 +26,24 @@ if TYPE_CHECKING:
     from airflow_flinklike import TaskContext
 
 
-def revenue_pipeline(data: str, output: str, parallelism: int = 2) -> Pipeline:
-    """The job. `data` holds the tables; the answers are written below `output` and returned."""
-    pipeline = Pipeline("tpch-revenue", parallelism=parallelism, params={"data": data, "output": output})
-    lineitem, orders = table_files(data, "lineitem"), table_files(data, "orders")
+def revenue_pipeline(data: str, output: str, parallelism: int | None = None) -> Pipeline:
+    """The job. `data` holds the tables; the answers are written below `output` and returned.
 
+    The cluster chooses how many subtasks each step has, unless `parallelism` says so for all of them.
+    """
+    pipeline = Pipeline("tpch-revenue", parallelism=parallelism, params={"data": data, "output": output})
+
+    def splits(table: str) -> Any:
+        files = table_files(data, table)
+        return files_in(str(Path(data, table)) if len(files) > 1 else files[0]) if parallelism is None else files
+
+    whole = None if parallelism is None else 1  # tables of one file
+    lineitem = splits("lineitem")
     pricing = pipeline.source("pricing lines", read_files, splits=lineitem).map("pricing sums", pricing_sums)
     forecast = pipeline.source("forecast lines", read_files, splits=lineitem).map("forecast sum", forecast_sum)
 
-    customers = pipeline.source("customers", read_files, splits=table_files(data, "customer"), parallelism=1)
-    ordered = pipeline.source("orders", read_files, splits=orders)
+    customers = pipeline.source("customers", read_files, splits=splits("customer"), parallelism=whole)
+    ordered = pipeline.source("orders", read_files, splits=splits("orders"))
     customer_orders = ordered.hash("o_custkey").apply("customer orders", join_customers, customers.hash("c_custkey"))
     lines = pipeline.source("lines", read_files, splits=lineitem).map("line revenue", line_revenue)
     order_lines = lines.hash("l_orderkey").apply("order lines", join_orders, customer_orders.hash("o_orderkey"))
@@ -48,8 +57,9 @@ def revenue_pipeline(data: str, output: str, parallelism: int = 2) -> Pipeline:
 
 
 def read_files(ctx: TaskContext) -> DataFrame:
-    """This subtask's share of a table's files."""
-    return ctx.spark.read.parquet(*ctx.splits)
+    """This subtask's share of a table's files: each split is a file, or a list of them."""
+    files = [split if isinstance(split, list) else [split] for split in ctx.splits]
+    return ctx.spark.read.parquet(*(one for several in files for one in several))
 
 
 def pricing_sums(ctx: TaskContext, lines: DataFrame) -> DataFrame:

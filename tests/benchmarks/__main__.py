@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks import (
+    adaptive,
     airflow_tasks,
     commit,
     control_plane,
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[..., Report]] = {
     **control_plane.BENCHMARKS,
     **spark.BENCHMARKS,
     **environments.BENCHMARKS,
+    **adaptive.BENCHMARKS,
     **triggers.BENCHMARKS,
     **dashboard.BENCHMARKS,
     **denials.BENCHMARKS,

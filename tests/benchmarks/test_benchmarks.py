@@ -18,7 +18,7 @@ from tests.kit.spark.spark_box import QUICK_JVM
 
 CLUSTER = [pytest.mark.process, pytest.mark.etcd, pytest.mark.slow]
 SPARK = [*CLUSTER, pytest.mark.spark, pytest.mark.timeout(1500)]
-SPARK_NAMES = ("slot-memory", "spark", "start", "environments", "streaming", "stream-restarts")
+SPARK_NAMES = ("slot-memory", "spark", "start", "environments", "streaming", "stream-restarts", "adaptive")
 
 EXPECTED: Mapping[str, tuple[str, ...]] = {
     "no-op": (
@@ -100,6 +100,11 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "CPU of the TaskManager with 2 idle queries that look each second",
     ),
     "stream-restarts": ("restarts of a query with state",),
+    "adaptive": (
+        "TPC-H 0.01, parallelism chosen",
+        "TPC-H 0.01, chosen to best fixed",
+        "join, static hashing to chosen",
+    ),
     "etcd-writes": ("guarded put, grouped, 16 callers: per second", "no-op job, 1 callers: etcd transactions"),
 }
 MARKS: Mapping[str, list[pytest.MarkDecorator]] = {

@@ -81,7 +81,7 @@ def consume(slots: SlotBox, inputs: Sequence[InputGate]) -> list[list[int]]:
     return [slots.value(slots.work(ids, subtask=i, parallelism=count, inputs=(inputs[i],)))[0] for i in range(count)]
 
 
-@pytest.mark.parametrize(("function", "files"), [(few, 1), (from_python, 16), (many, 6)])
+@pytest.mark.parametrize(("function", "files"), [(few, 1), (from_python, 4), (many, 6)])
 @pytest.mark.parametrize("mode", [HASH, REBALANCE])
 def test_each_row_is_in_one_share(slots: SlotBox, function: Any, files: int, mode: ExchangeMode) -> None:
     parallelism = 1 if function is many else 2

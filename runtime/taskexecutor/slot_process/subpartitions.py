@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _BYTES_PER_FILE = 4 << 20
 """Of Spark's estimate, in which rows are not compressed."""
 _FILES_MAX = 64
-_FILES_UNKNOWN = 16
-"""Where Spark has no estimate (rows from Python), or one that is none (the product of the sides of a join)."""
+_FILES_UNKNOWN = 4
+"""At least, where Spark has no estimate (rows from Python), or one that is none (the product of a join's sides)."""
 _ESTIMATE_MAX = 1 << 40
 
 Read = Callable[[Sequence[str]], "DataFrame"]
@@ -103,5 +103,5 @@ def _files(frame: DataFrame) -> int:
     plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - no public way
     estimate = int(plan.stats().sizeInBytes())
     if estimate > _ESTIMATE_MAX:
-        return _FILES_UNKNOWN
+        return min(max(2 * frame.sparkSession.sparkContext.defaultParallelism, _FILES_UNKNOWN), _FILES_MAX)
     return min(max(-(-estimate // _BYTES_PER_FILE), 1), _FILES_MAX)
