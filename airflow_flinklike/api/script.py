@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from airflow_flinklike.api.artifacts import ArtifactCollector, FilePath, file_name, is_elsewhere, local_path
-from airflow_flinklike.api.builder_conf import builder_conf
+from airflow_flinklike.api.builder_conf import Setting, builder_settings
 from airflow_flinklike.api.job_program import JobOptions
 from airflow_flinklike.api.program import Program
-from runtime.common.spark_conf import APP_NAME, conf_text
+from runtime.common.spark_conf import APP_NAME, conf_text, is_offered
+from runtime.common.spark_defaults import SPARK_DEFAULTS
+from runtime.common.spark_environments import CATALOG
 from runtime.jobgraph.graph import (
     DEFAULT_RESOURCES,
     JobEdge,
@@ -84,14 +86,24 @@ class ScriptJob(ApplicationJob):
         text = (
             local_path("script", os.fspath(self.application)).read_bytes()[:_SCANNED_BYTES_MAX].decode(errors="replace")
         )
-        found = builder_conf(text, {key: conf_text(value) for key, value in self.spark_conf.items()})
-        if found:
-            logger.info(
-                "%s sets static Spark conf itself (%s): its job gets a Spark that was started with it, if it can",
-                Path(self.application).name,
-                ", ".join(sorted(found)),
-            )
-        return found
+        given = {key: conf_text(value) for key, value in self.spark_conf.items()}
+        found = builder_settings(text, given)
+        name = Path(self.application).name
+        for key, setting in sorted(found.items(), key=lambda one: one[1].line):
+            if not is_offered(key, setting.value, {}):
+                logger.info("%s", _cause(name, key, setting))
+        return {key: setting.value for key, setting in found.items()}
+
+
+def _cause(name: str, key: str, setting: Setting) -> str:
+    """Why the job does not run in the warm Spark, and what to do when it could."""
+    said = f"{name}, line {setting.line}: {key}={setting.value[:80]} is conf of Spark's start: the job gets a Spark "
+    said += "environment with it (some seconds, unless one is there), if one can be started"
+    plain = SPARK_DEFAULTS.get(key)
+    if plain is None or (setting.is_certain and key != CATALOG):
+        return said
+    unless = "" if setting.is_certain else " when that line does not run"
+    return f"{said}; conf {key}={plain} of the job spares it{unless}"
 
 
 def name_in(conf: Mapping[str, Any] | None) -> str:

@@ -31,6 +31,7 @@ from airflow_flinklike.cli.job_arguments import (
     Params,
     PyFiles,
     Quiet,
+    Resources,
     RestartStrategyText,
     Secrets,
     StatePartitions,
@@ -56,6 +57,7 @@ from airflow_flinklike.cli.targets import (
 )
 from airflow_flinklike.cli.tokens import tokens
 from airflow_flinklike.cli.top import top
+from airflow_flinklike.cli.words import notes_on_stderr, words_of_options
 from airflow_flinklike.client import FlinklikeClient, QueuePlace, new_job_id
 from airflow_flinklike.client.token import NO_TOKEN
 from airflow_flinklike.exceptions import JobNotFoundError
@@ -174,6 +176,7 @@ def run(
     conf: Annotated[list[str] | None, typer.Option(help="Spark conf key=value")] = None,
     name: Annotated[str, typer.Option(help="name of the job")] = "",
     secret: Secrets = None,
+    resources: Resources = None,
     streaming: Streaming = False,
     checkpoint_name: CheckpointName = "",
     restart_strategy: RestartStrategyText = "",
@@ -199,17 +202,19 @@ def run(
     --packages, --repositories, --driver-memory and the like, which stand for keys of --conf.
     """
     _tell_of_misplaced(target, args or [])
-    given = [one or () for one in (args, py_files, files, archives, jars, conf, secret)]
+    given = [one or () for one in (args, py_files, files, archives, jars, conf, secret, resources)]
     options = ScriptOptions(main_class, name, *given, is_streaming=streaming, checkpoint_name=checkpoint_name)
-    loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
-    loaded = with_configuration(with_restarts(loaded, restart_strategy, user_failures), configuration or ())
-    start = (from_savepoint, claim_mode, state_partitions)
-    loaded = with_savepoint(loaded, *start, allow_non_restored_state=allow_non_restored_state)
+    with words_of_options(is_script=is_script(target)), notes_on_stderr(is_quiet=quiet):
+        loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
+        loaded = with_configuration(with_restarts(loaded, restart_strategy, user_failures), configuration or ())
+        start = (from_savepoint, claim_mode, state_partitions)
+        loaded = with_savepoint(loaded, *start, allow_non_restored_state=allow_non_restored_state)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         origin = {"client": "flinklike run", "namespace": namespace, "traceparent": os.environ.get("TRACEPARENT", "")}
         place = QueuePlace(queue, priority)
-        submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, place=place, **origin)
+        with words_of_options(is_script=is_script(target)):
+            submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, place=place, **origin)
         sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")
         # From here on the job runs on, also without a JobManager or a reader of this output.
         with lasting_streams():

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from airflow_flinklike.cli.output import TaskOutput
 from airflow_flinklike.cli.render import duration_text, state_text, value_text, vertices_table
+from airflow_flinklike.cli.words import in_options
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
 from airflow_flinklike.client.operations import LONG_POLL_SECONDS
 from airflow_flinklike.client.progress import ProgressLines
@@ -201,7 +202,7 @@ def _report(
     if ended.status is JobStatus.CANCELED:
         errors.print(f"Job {ended.job_id} was CANCELED.", style="yellow")
         return 130 if asked_to_cancel else 1
-    failure = ended.failure
+    failure = ended.failure if script is None else _in_options(ended.failure)
     name, message = str(failure.get("class", "Error")), str(failure.get("message", ""))
     stack = str(failure.get("stack-trace", "")).strip()
     own = stack.partition(_CAUSED_BY)[2] if stack.startswith(_SUPPRESSED) else stack
@@ -214,6 +215,10 @@ def _report(
         sentence = f"{sentence}. {hint}"
     errors.print(failed_line(ended.job_id, ended.net_runtime_millis, sentence), style="red")
     return 1
+
+
+def _in_options(failure: Mapping[str, Any]) -> dict[str, Any]:
+    return {**failure, **{key: in_options(str(failure.get(key, ""))) for key in ("message", "stack-trace")}}
 
 
 def left_beside(script: Path, sentence: str) -> str:

@@ -53,3 +53,7 @@ PyFiles = Annotated[
 ]
 Jars = Annotated[list[str] | None, typer.Option(help="comma-separated jars for the class path of the job's Spark")]
 Secrets = Annotated[list[str] | None, typer.Option(help="name of a secret of the TaskManagers that the script gets")]
+Resources = Annotated[
+    list[str] | None,
+    typer.Option(help="what the script needs of its slot: memory=4g, cpu_cores=2, spark_profile=big; with commas"),
+]

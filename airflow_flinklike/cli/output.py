@@ -46,7 +46,7 @@ class TaskOutput:
         return text.strip().encode() in self._on_stderr
 
     def losses(self) -> list[str]:
-        """A sentence about dropped output for each log, to repeat at the end of a long output."""
+        """A sentence for each log of which output was dropped, for the end: at the places there are marks only."""
         return [loss_in_words(dropped, whose) for whose, dropped in self._lost.items()]
 
     def look(self) -> None:
@@ -82,8 +82,10 @@ class TaskOutput:
             self._title = chunk.title
             self._errors.print(f"==> {chunk.title}", style="dim")
         if chunk.loss:
-            self._errors.print(chunk.loss, style="yellow")
             whose = f"{chunk.stream} of {chunk.title}"
+            self._errors.print(
+                f"-- {chunk.dropped_bytes / (1 << 20):.1f} mb of the {whose} are missing here --", style="yellow"
+            )
             self._lost[whose] = self._lost.get(whose, 0) + chunk.dropped_bytes
         if chunk.stream == "stdout" and self._uses_stdout:
             self._write_stdout(chunk)

@@ -18,11 +18,12 @@ from airflow_flinklike.api.artifacts import is_elsewhere
 from airflow_flinklike.api.job_program import JobProgram
 from airflow_flinklike.api.job_source import build_job, import_reference, importable
 from airflow_flinklike.api.program import Program
+from airflow_flinklike.api.resource_texts import resource_spec_of_texts
 from airflow_flinklike.api.start_options import configured_job, restore_settings, restored_job
 from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
 from runtime.common.errors import FlinklikeError, InvalidInputError
 from runtime.config.job_configuration import job_configuration_problems
-from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.graph import JobGraph, ResourceSpec
 from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of
 
@@ -48,6 +49,7 @@ class ScriptOptions:
     jars: Sequence[str] = ()
     conf: Sequence[str] = ()
     secrets: Sequence[str] = ()
+    resources: Sequence[str] = ()
     is_streaming: bool = field(default=False, kw_only=True)
     checkpoint_name: str = field(default="", kw_only=True)
 
@@ -61,6 +63,7 @@ class ScriptOptions:
             "--conf (or option that stands for it)": self.conf,
             "--name": self.name,
             "--secret": self.secrets,
+            "--resources": self.resources,
             "--jars": self.jars,
             "--class": self.main_class,
             "--streaming": self.is_streaming,
@@ -200,10 +203,19 @@ def _script(target: str, options: ScriptOptions) -> JobProgram:
         files=",".join(options.files),
         archives=",".join(options.archives),
         secrets=options.secrets,
+        resources=_resources(options.resources),
         streaming=options.is_streaming,
         checkpoint_name=options.checkpoint_name,
     )
     return job.build()
+
+
+def _resources(texts: Sequence[str]) -> ResourceSpec:
+    try:
+        return resource_spec_of_texts(texts)
+    except PipelineError as error:
+        message = f"--resources: {error}"
+        raise PipelineError(message) from error
 
 
 def _pipeline(target: str, params: Mapping[str, Any], parallelism: int | None) -> JobProgram:

@@ -169,7 +169,7 @@ _OF_EXECUTORS_PREFIXES = (
     "spark.yarn.",
 )
 
-_SIZE = re.compile(r"(\d{1,18})([kmgtp])b?\Z")
+_SIZE = re.compile(r"(\d{1,18})(?:([kmgtp])b?|b)\Z")
 
 
 def conf_text(value: object) -> str:
@@ -220,7 +220,7 @@ def normal_value(value: str) -> str | int:
     lower = text.lower()
     size = _SIZE.match(lower)
     if size is not None:
-        return int(size.group(1)) << 10 * ("kmgtp".index(size.group(2)) + 1)
+        return int(size.group(1)) << 10 * ("kmgtp".index(size.group(2)) + 1 if size.group(2) else 0)
     return lower if lower in {"true", "false"} else text
 
 

@@ -45,6 +45,16 @@ OVERHEAD_FACTOR_DEFAULT = 0.1
 HEAP_BYTES_MIN = 512 << 20
 """Spark starts with no less."""
 
+_SIZES = {
+    HEAP: HEAP_BYTES_MIN,
+    OVERHEAD: 0,
+    "spark.executor.memory": 0,
+    "spark.executor.memoryOverhead": 0,
+    "spark.executor.pyspark.memory": 0,
+}
+"""Keys with sizes, and the least that each can be. Those of executors are read also where they have no effect."""
+_COUNTS = ("spark.executor.cores", "spark.executor.instances", "spark.cores.max")
+
 _KEY_LENGTH = 16
 _MIB = 1 << 20
 
@@ -266,13 +276,17 @@ def _problems(conf: Mapping[str, str]) -> Iterator[_Problem]:
     if ISOLATION in conf and not is_isolated(conf):
         sentence = f"spark_conf {ISOLATION}: {conf[ISOLATION][:80]!r}: expected {JVM}, for a JVM of the job alone"
         yield _Problem(ISOLATION, sentence)
-    for key, least in ((HEAP, HEAP_BYTES_MIN), (OVERHEAD, 0)):
+    for key, least in _SIZES.items():
         text = conf.get(key)
         size = None if text is None else size_bytes(text)
         if text is not None and (size is None or size < least):
             at_least = f" of at least {least // _MIB}m" if least else ""
             sentence = f"spark_conf {key}: {text[:80]!r}: expected a size{at_least}, such as 3g or 1500m"
             yield _Problem(key, sentence)
+    for key in _COUNTS:
+        count = conf.get(key, "1").strip()
+        if not (count.isascii() and count.isdecimal()):
+            yield _Problem(key, f"spark_conf {key}: {count[:80]!r}: expected a number, such as 4")
 
 
 def with_jars(static: Mapping[str, str], jars: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -221,6 +221,10 @@ def test_output_above_the_limit_is_said_to_be_gone_and_why(
     assert gone, done.stderr[-2000:]
     assert abs(float(gone[1]) - (LINES + 1 - len(lines)) * 100 / (1 << 20)) < 0.1
     assert "taskmanager.log.attempt.max-size" in loss
+    assert done.stderr.count("taskmanager.log.attempt.max-size") == 1, "at the places of it there is a mark each"
+    marks = re.findall(r"^-- ([0-9.]+) mb of the stdout of etl.py are missing here --$", done.stderr, re.MULTILINE)
+    assert marks, done.stderr[-2000:]
+    assert abs(sum(map(float, marks)) - float(gone[1])) < 0.1 * len(marks)
     assert "FINISHED" in last
     job_id = re.findall(r"[0-9a-f]{32}", last)[0]
     again = spark_cluster.cli("logs", job_id)

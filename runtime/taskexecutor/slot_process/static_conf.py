@@ -23,6 +23,7 @@ from runtime.common.spark_conf import (
     is_static,
     is_without_effect,
 )
+from runtime.common.spark_environments import CATALOG
 
 logger = logging.getLogger(__name__)
 
@@ -58,11 +59,17 @@ class OtherSparkNeededError(BaseException):
 
 
 class ConfJudge:
-    """Judges the conf of one job by what the JVM was started with (`warm`); remembers what it has warned of."""
+    """Judges the conf of one job by what the JVM was started with (`warm`); remembers what it has warned of.
 
-    def __init__(self, policy: StaticConfPolicy, warm: Mapping[str, str]) -> None:
+    Where the conf of the job itself (`given`) says which catalog it has, the code does not get another one.
+    """
+
+    def __init__(
+        self, policy: StaticConfPolicy, warm: Mapping[str, str], given: Mapping[str, str] | None = None
+    ) -> None:
         self._policy = policy
         self._warm = warm
+        self._given = given or {}
         self._warned: set[str] = set()
 
     def settable(self, conf: Mapping[str, object], *, is_first: bool = False) -> dict[str, str]:
@@ -72,6 +79,7 @@ class ConfJudge:
         taken: dict[str, str] = {}
         refused: dict[str, str] = {}
         vain: list[str] = []
+        overruled: list[str] = []
         for key, raw in conf.items():
             value = conf_text(raw)
             if key == ISOLATION and value.strip() != JVM:
@@ -83,6 +91,8 @@ class ConfJudge:
                 if not is_offered(key, value, self._warm):
                     if is_without_effect(key, self._warm):
                         vain.append(key)
+                    elif key == CATALOG and key in self._given and is_offered(key, self._given[key], self._warm):
+                        overruled.append(key)
                     else:
                         refused[key] = value
             else:
@@ -92,6 +102,7 @@ class ConfJudge:
             raise OtherSparkNeededError(possible)
         self._refuse(list(refused))
         self._warn(vain, self._of_executors)
+        self._warn(overruled, self._of_given)
         return taken
 
     def _refuse(self, keys: list[str]) -> None:
@@ -114,6 +125,10 @@ class ConfJudge:
         have = "has" if len(keys) == 1 else "have"
         master = self._warm.get("spark.master")
         return f"{', '.join(keys)} {have} no effect: Spark's tasks run in the driver's JVM here (spark.master {master})"
+
+    def _of_given(self, keys: Sequence[str]) -> str:
+        said = " ".join(f"{key}={self._given[key]}" for key in keys)
+        return f"{said} of the job wins over what its code sets"
 
     def _of_sessions(self, keys: Sequence[str]) -> str:
         begun = ", ".join(f"{key} {'unset' if key not in self._warm else repr(self._warm[key])}" for key in keys)

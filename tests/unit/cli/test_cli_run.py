@@ -363,6 +363,10 @@ def test_explain(flinklike: RunCommand, jobs: str) -> None:
         (["run", "etl.py"], "script 'etl.py' does not exist"),
         (["run", "--conf", "a", "{jobs}.py"], "--conf 'a': expected key=value"),
         (["run", "-p", "2", "{jobs}.py"], "-p: a script sets its own"),
+        (["run", "--resources", "4g", "{jobs}.py"], "--resources: '4g': expected key=value with cpu_cores, memory"),
+        (["run", "--resources", "memory=4gigs", "{jobs}.py"], "--resources: memory of resources is '4gigs': expected"),
+        (["run", "--resources", "memory=4g,memory=5g", "{jobs}.py"], "--resources: memory is given twice"),
+        (["run", "--resources", "memory=4g", "{jobs}:built"], "is not a script, so it takes no --resources"),
         (
             ["run", "--param", "a=1", "{jobs}.py"],
             "is a script, which takes no --param",
@@ -463,8 +467,11 @@ def test_a_refused_job_is_one_sentence_with_all_problems(flinklike: RunCommand, 
     server.do(lambda: setattr(server.fakes.resource_manager, "offers", [SparkOffer()]))
     done = flinklike("run", "--conf", "spark.jars=a.jar", "--executor-memory", "4g", f"{jobs}.py")
     assert done.code == 1
-    assert "spark_conf spark.executor.memory: static, and no TaskManager offers '4g'" in done.err
-    assert "spark_conf spark.jars: static" in done.err
+    assert "--conf spark.executor.memory: static, and no TaskManager offers '4g'" in done.err
+    assert "--conf spark.jars: static" in done.err
+    assert "spark_conf" not in done.err, "a user of the command line has written --conf"
+    done = flinklike("run", "--executor-memory", "4gigs", f"{jobs}.py")
+    assert (done.code, "'4gigs': expected a size, such as 3g or 1500m" in done.err) == (1, True), done.err
 
 
 def test_a_taken_id_is_one_sentence(flinklike: RunCommand, jobs: str) -> None:

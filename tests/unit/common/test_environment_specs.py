@@ -121,6 +121,15 @@ def test_executors_have_conf_where_they_are_processes_of_a_cluster() -> None:
             [ALONE],
             ["spark_conf spark.driver.memoryOverhead: 'x': expected a"],
         ),
+        (
+            {"spark.executor.memory": "4gigs", "spark.executor.cores": "two", "spark.executor.instances": "3"},
+            [ALONE],
+            [
+                "spark_conf spark.executor.memory: '4gigs': expected a size, such as 3g or 1500m",
+                "spark_conf spark.executor.cores: 'two': expected a number, such as 4",
+            ],
+        ),
+        ({"spark.executor.memory": "4294967296b", "spark.executor.memoryOverhead": "512"}, [SparkOffer(LOCAL)], []),
         ({"spark.driver.memory": "2g"}, [ALONE], ["spark_conf spark.driver.memory: no TaskManager starts a Spark env"]),
         (
             {**KRYO, "spark.local.dir": "/d"},

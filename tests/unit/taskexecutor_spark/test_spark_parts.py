@@ -14,6 +14,7 @@ from runtime.common.stream_progress import StreamProgress
 from runtime.taskexecutor.slot_process.job_files import copy_into
 from runtime.taskexecutor.slot_process.static_conf import (
     ConfJudge,
+    OtherSparkNeededError,
     StaticConfError,
     StaticConfPolicy,
     StaticConfWarning,
@@ -173,6 +174,16 @@ def test_static_keys_can_be_refused_all_at_once() -> None:
         judge.settable(CONF)
     assert refused.value.problems == ("spark.executor.memory", "spark.sql.warehouse.dir")
     assert judge.settable({"spark.executor.memory": "1024m"}) == {}
+
+
+@pytest.mark.parametrize("policy", StaticConfPolicy)
+def test_a_catalog_that_the_job_has_chosen_is_not_that_of_its_code(policy: StaticConfPolicy) -> None:
+    key = "spark.sql.catalogImplementation"
+    judge = ConfJudge(policy, {}, {key: "in-memory"})
+    with pytest.warns(StaticConfWarning, match=f"{key}=in-memory of the job wins over what its code sets"):
+        assert judge.settable({key: "hive"}, is_first=True) == {}
+    with pytest.raises(OtherSparkNeededError):
+        ConfJudge(StaticConfPolicy.ENVIRONMENT, {}).settable({key: "hive"}, is_first=True)
 
 
 def test_only_local_files_can_be_added(tmp_path: Path) -> None:
