@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Mapping
 from types import TracebackType
@@ -21,6 +22,8 @@ from airflow_flinklike.client import (
 from airflow_flinklike.client.model import NO_PLACE, QueuePlace
 from airflow_flinklike.client.retrying import needs_tls
 from runtime.common.ids import JobId, parse_job_id
+
+logger = logging.getLogger(__name__)
 
 
 class JobHandle:
@@ -83,7 +86,9 @@ def submit_program(
     found = token if token is not None else find_credential(token_file=token_file, certificate=certificate)
     client = FlinklikeClient(addresses, found, tls=tls)
     try:
-        client.submit(program.graph, job_id=chosen, contents=program.uploads, client="python", place=place)
+        submitted = client.submit(program.graph, job_id=chosen, contents=program.uploads, client="python", place=place)
+        for warning in submitted.warnings:
+            logger.warning("%s", warning)
     except BaseException:
         client.close()
         raise

@@ -163,7 +163,7 @@ _SHAPES: Mapping[str, Shape] = {
     "/overview": {**_OVERVIEW, "flink-version?": TEXT},
     "/changes": {"revision": TEXT},
     "/events": {"events": [_EVENT], "next": TEXT},
-    "/jobs": {"outcome?": TEXT},
+    "/jobs": {"outcome?": TEXT, "warnings?": [TEXT]},
     "/jobs/overview": {"jobs": [_JOB]},
     "/jobs/wait": {"jobs": [_NEWS], "unknown": [JOB_ID]},
     f"/jobs/{_ID}": _DETAILS,

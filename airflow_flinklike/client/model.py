@@ -19,10 +19,14 @@ def new_job_id() -> JobId:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedJob:
-    """A job that the cluster has made durable. `is_new` is False when an earlier submit has done so."""
+    """A job that the cluster has made durable. `is_new` is False when an earlier submit has done so.
+
+    `warnings`: what looks like a slip to the cluster, in one sentence each.
+    """
 
     job_id: JobId
     is_new: bool
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from airflow_flinklike.client.protocol import (
 )
 from airflow_flinklike.exceptions import ClusterUnavailableError, JobNotFoundError
 from runtime.common.ids import JobId
+from runtime.common.printable import printable
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import Artifact, JobGraph
 
@@ -34,6 +35,7 @@ LONG_POLL_SECONDS = 20.0
 _ANSWER_SECONDS = 30.0
 _LOST_ANSWERS_MAX = 6
 _REASON_MAX = 10_000
+_WARNINGS_MAX, _WARNING_MAX = 20, 2_000
 _LOST_ANSWER_PAUSE = 0.2
 _STATUS_OF_APPLICATION = {
     "SUCCEEDED": JobStatus.FINISHED,
@@ -74,9 +76,15 @@ def submit(
             reason = str(lost)
             yield Pause(_LOST_ANSWER_PAUSE * (1 << tried))
         else:
-            return SubmittedJob(job_id, is_new=told(request, response).get("outcome") != "ALREADY_SUBMITTED")
+            answer = told(request, response)
+            is_new = answer.get("outcome") != "ALREADY_SUBMITTED"
+            return SubmittedJob(job_id, is_new, _warnings(answer))
     message = f"submitting job {job_id}: the connection broke {_LOST_ANSWERS_MAX} times before an answer came: {reason}"
     raise ClusterUnavailableError(message)
+
+
+def _warnings(answer: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(printable(one[:_WARNING_MAX]) for one in answer.get("warnings", ())[:_WARNINGS_MAX])
 
 
 def _options(namespace: str, place: QueuePlace) -> dict[str, str | int]:

@@ -402,7 +402,7 @@ class JobRun:
     def _send(self, job_id: JobId, program: JobProgram, label: str, traceparent: str) -> None:
         try:
             namespace = self.settings.namespace or self.access.namespace
-            self.client.submit(
+            submitted = self.client.submit(
                 program.graph,
                 job_id=job_id,
                 contents=program.uploads,
@@ -411,6 +411,8 @@ class JobRun:
                 place=self.settings.place,
                 traceparent=traceparent,
             )
+            for warning in submitted.warnings:
+                self._log.warning("%s", warning)
         finally:
             self._is_sent.set()
 

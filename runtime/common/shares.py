@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 from runtime.common.errors import ForbiddenError, InvalidInputError
-from runtime.common.namespaces import ALL_NAMESPACES
+from runtime.common.namespaces import ALL_NAMESPACES, DEFAULT_NAMESPACE
 
 DEFAULT_QUEUE = "default"
 """The queue of jobs that name none and have no submitter, and of jobs of earlier releases."""
@@ -78,6 +79,11 @@ def in_slots(share: float) -> str:
     return "1 slot" if share == 1 else f"{share:.4g} slots"
 
 
+def _meant(name: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f" (is {near[0]} meant?)" if near else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Submitter:
     """Who submits a job: `name` is "" for the admin. `is_of_all`: it may act in all namespaces."""
@@ -103,6 +109,27 @@ class QueuePolicy:
             self._check(check_queue(asked), submitter)
             return asked
         return next((one for one in (team, submitter.name) if self.may_be(one, submitter)), DEFAULT_QUEUE)
+
+    def doubts(self, submitter: Submitter, asked: str, asked_namespace: str) -> list[str]:
+        """What looks like a slip in a submit that is taken: a name without options, where others have some.
+
+        It names only what the submitter may use.
+        """
+        known = sorted(one for one in self.queues if self.may_be(one, submitter))
+        doubts: list[str] = []
+        if asked and asked not in {DEFAULT_QUEUE, submitter.name, *self.queues} and known:
+            doubts.append(
+                f"queue {asked}: it has no options, so it is a new one with weight 1{_meant(asked, known)}; "
+                f"queues with options are {', '.join(known[:20])}"
+            )
+        of_queues = {one for settings in self.queues.values() for one in settings.namespaces} - {ALL_NAMESPACES}
+        served = sorted(of_queues) if submitter.is_of_all else []
+        if asked_namespace and served and asked_namespace not in {DEFAULT_NAMESPACE, *served}:
+            doubts.append(
+                f"namespace {asked_namespace}: no queue with options is for it{_meant(asked_namespace, served)}; "
+                f"there are queues for {', '.join(served[:20])}"
+            )
+        return doubts
 
     def _check(self, name: str, submitter: Submitter) -> None:
         if self.may_be(name, submitter):

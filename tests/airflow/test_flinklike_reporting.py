@@ -72,6 +72,12 @@ def test_a_failure_names_the_page_of_its_job(rest: FakeCluster, heard: Heard) ->
     assert line.endswith(f"\nAttempts and logs: {rest.url}/ui/jobs/{job_id}")
 
 
+def test_what_the_cluster_warns_of_is_in_the_log(rest: FakeCluster, heard: Heard) -> None:
+    rest.warnings = ["queue elt: it has no options"]
+    submit("finish").execute(context())
+    assert heard.warnings.count(rest.warnings[0]) == 1
+
+
 def test_a_short_job_costs_one_request_for_its_log(rest: FakeCluster, heard: Heard) -> None:
     rest.outputs["finish"] = b"hello\n"
     operator = submit("finish")

@@ -133,7 +133,7 @@ def _seeds() -> Sequence[bytes]:
     result = {"application-status": "FAILED", "result": None, "failure-cause": failure, "net-runtime": 5}
     manager = {"id": "tm", "freeSlots": 2, "spark": True, "state": "ready"}
     documents = {
-        0: {"outcome": "SUBMITTED", "jobUrl": "/jobs/x"},
+        0: {"outcome": "SUBMITTED", "jobUrl": "/jobs/x", "warnings": ["a queue without options"]},
         1: {"status": "RUNNING", "last-modification": 7, "pending-reason": "slots"},
         2: {"status": {"id": "COMPLETED"}, "job-execution-result": result},
         3: {"errors": ["it is over", "since long"]},

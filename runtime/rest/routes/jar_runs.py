@@ -24,12 +24,13 @@ CLIENT_OF_PLANS = "jars/plan"
 
 
 class RunBy(NamedTuple):
-    """Whose run it is, the queue of its job, and its priority there."""
+    """Whose run it is, the queue of its job, and its priority there. `doubts`: what looks like a slip in these."""
 
     submitter: str
     namespace: str
     queue: str
     priority: int = 0
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

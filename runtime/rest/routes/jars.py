@@ -165,7 +165,7 @@ async def _run(context: RestContext, runs: JarRuns, jar_id: str, request: Reques
     made = await runs.graph(record, wish, job_id, by)
     check_still_signed_in(request.scope)  # the plan may have taken long
     await runs.submit(made.graph, job_id, by, client="jars", program_run=program_run)
-    return job_id, made.warnings
+    return job_id, (*made.warnings, *by.doubts)
 
 
 def _library(context: RestContext) -> Library:
@@ -204,7 +204,8 @@ def _run_by(context: RestContext, request: Request, record: JarRecord, asked: Ja
         message = f"{unread[0]}: name it in the body of the request, {{{unread[0]!r}: ...}}"
         raise InvalidInputError(message)
     queue = context.queues.queue_for(submitter, asked.queue or "")
-    return RunBy(submitter.name, namespace, queue, asked.priority or 0)
+    doubts = context.queues.doubts(submitter, asked.queue or "", "")
+    return RunBy(submitter.name, namespace, queue, asked.priority or 0, tuple(doubts))
 
 
 async def _asked(request: Request) -> JarRunBody:

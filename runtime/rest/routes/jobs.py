@@ -16,7 +16,7 @@ from runtime.common.shares import Submitter
 from runtime.common.states import JobStatus
 from runtime.common.waiting import WaitingKind
 from runtime.executiongraph.archived import ArchivedExecutionGraph
-from runtime.gateways.dispatcher import JobRequest, JobSummary
+from runtime.gateways.dispatcher import JobRequest, JobSummary, SubmitJobResponse
 from runtime.gateways.overview import DispatcherView
 from runtime.rest.access.authorized_routes import (
     authorized_router,
@@ -136,6 +136,17 @@ def jobs_router(context: RestContext) -> APIRouter:
     return router
 
 
+def _submitted(job_id: JobId, response: SubmitJobResponse, doubts: list[str]) -> schema.Submitted:
+    answer: schema.Submitted = {
+        "jobUrl": f"/jobs/{job_id}",
+        "status": response.status.value,
+        "outcome": response.outcome.value,
+    }
+    if doubts:
+        answer["warnings"] = doubts
+    return answer
+
+
 def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
     @router.post("/jobs", status_code=202, responses=answers(schema.Submitted, 202), openapi_extra=takes(Submission))
     async def submit(request: Request) -> Response:
@@ -158,18 +169,13 @@ def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
         namespace = check_namespace_of_submit(principal, submission.namespace)
         submitter = Submitter(principal.submitter, namespace, principal.is_of_all)
         queue = context.queues.queue_for(submitter, submission.queue, verified.team)
+        doubts = context.queues.doubts(submitter, submission.queue, submission.namespace)
         set_more(request, namespace=namespace, queue=queue)
         trace = context.new_trace(submission.job_id, request.headers.get("traceparent", ""))
         submission = replace(submission, submitter=submitter.name, namespace=namespace, trace=trace, queue=queue)
         await check_savepoint(verified.graph, submission.job_id, context.dispatcher)
         response = await context.dispatcher.submit_verified(submission, verified.graph)
-        url = f"/jobs/{submission.job_id}"
-        answer: schema.Submitted = {
-            "jobUrl": url,
-            "status": response.status.value,
-            "outcome": response.outcome.value,
-        }
-        return JsonAnswer(answer, status_code=202)
+        return JsonAnswer(_submitted(submission.job_id, response, doubts), status_code=202)
 
     @router.post("/jobs/wait", responses=answers(schema.ChangedJobs), openapi_extra=takes(WaitRequest))
     async def wait_for_many(request: Request) -> Response:

@@ -59,6 +59,8 @@ class FakeCluster:
         self.task_managers: list[dict[str, Any]] = [{"id": "tm-1", "freeSlots": 3, "spark": True, "state": "ready"}]
         self.now = 0
         self.url = ""
+        self.warnings: list[str] = []
+        """What each answer to a submit warns of."""
         self.savepoint_outcomes: list[str] = []
         """The outcomes of the next savepoints and stops: "" completes one, "-" leaves it under way, a text fails it."""
 
@@ -80,7 +82,8 @@ class FakeCluster:
                 "kind": "USER",
             }
             self._end(job, "FAILED", None)
-        return 202, {"jobUrl": f"/jobs/{job_id}", "outcome": "ACCEPTED", "status": job.status}
+        answer = {"jobUrl": f"/jobs/{job_id}", "outcome": "ACCEPTED", "status": job.status}
+        return 202, answer | ({"warnings": self.warnings} if self.warnings else {})
 
     def finish(self, job_id: str, value: Any = None) -> None:
         """End a hanging job."""

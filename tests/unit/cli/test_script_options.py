@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.common.shares import QueuePolicy, QueueSettings
 from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import ResourceSpec, ScriptCode
 from tests.kit.host.command_line import RunCommand
@@ -71,3 +72,16 @@ def test_what_a_script_needs_of_its_slot(flinklike: RunCommand, server: RestThre
     assert flinklike("run", "-d", *needs, f"{jobs}.py").code == 0
     (vertex,) = server.dispatcher.graph().vertices
     assert vertex.resources == ResourceSpec(cpu_cores=1.5, memory_bytes=4 << 30, spark_profile="big")
+
+
+def test_a_slip_that_the_cluster_sees_is_a_note(
+    flinklike: RunCommand, jobs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = QueuePolicy({"etl": QueueSettings(weight=2)})
+    monkeypatch.setattr(QueuePolicy, "doubts", lambda _, *asked: queues_doubts(queues, *asked))
+    done = flinklike("run", "-d", "--queue", "elt", f"{jobs}:built")
+    assert done.code == 0
+    assert "note: queue elt: it has no options, so it is a new one with weight 1 (is etl meant?)" in done.err
+
+
+queues_doubts = QueuePolicy.doubts

@@ -62,6 +62,30 @@ async def test_a_queue_of_others_is_refused_and_that_is_audited(as_: Connect, fa
     assert (await submit(as_, "submitter-of-all", 1, queue=queue)).status_code == 202
 
 
+async def test_a_name_without_options_where_others_have_some_is_worth_a_warning(fakes: RestFakes, as_: Connect) -> None:
+    async def warnings(who: str, number: int, **options: object) -> list[str]:
+        answer = await submit(as_, who, number, **options)
+        assert answer.status_code == 202, answer.text
+        return list(answer.json().get("warnings", []))
+
+    (told,) = await warnings("submitter-of-all", 1, queue="report")
+    assert told == (
+        "queue report: it has no options, so it is a new one with weight 1 (is reports meant?); queues with options "
+        "are etl, reports"
+    )
+    (told,) = await warnings("submitter-of-all", 2, namespace="tema-a")
+    assert (
+        told
+        == "namespace tema-a: no queue with options is for it (is team-a meant?); there are queues for team-a, team-b"
+    )
+    known: list[dict[str, object]] = [{}, {"queue": "etl"}, {"queue": "default"}, {"namespace": "team-b"}]
+    for number, options in enumerate(known, 3):
+        assert await warnings("submitter-of-all", number, **options) == []
+    assert await warnings("submitter", 7, queue="sam") == [], "a submitter has a queue of its own"
+    unset = await submit(connecting(RestFakes()), "submitter-of-all", 8, queue="report", namespace="tema-a")
+    assert "warnings" not in unset.json(), "no queue has options"
+
+
 @pytest.mark.parametrize(
     "options", [{"queue": "a b"}, {"queue": "a" * 128}, {"priority": 1 << 31}, {"priority": "7"}, {"priority": 0.5}]
 )

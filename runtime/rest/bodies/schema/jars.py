@@ -44,7 +44,7 @@ class UploadedJar(TypedDict):
 
 
 class StartedJar(TypedDict):
-    """The job that runs. `warnings`: what its plan has warned of; not in the answer to a repeat."""
+    """The job that runs. `warnings`: what its plan has warned of, and slips; not in the answer to a repeat."""
 
     jobid: str
     applicationId: str

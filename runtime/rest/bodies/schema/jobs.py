@@ -13,11 +13,12 @@ from runtime.rest.bodies.schema.streams import StreamSums
 
 
 class Submitted(TypedDict):
-    """A submit that is durable. `outcome` says whether the job was known already."""
+    """A submit that is durable. `outcome` says whether the job was known; `warnings`, what looks like a slip."""
 
     jobUrl: str
     status: str
     outcome: str
+    warnings: NotRequired[list[str]]
 
 
 class JobIdAndStatus(TypedDict):
