@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
 import os
 import sys
 import traceback
@@ -26,6 +27,8 @@ from runtime.config.job_configuration import job_configuration_problems
 from runtime.jobgraph.graph import JobGraph, ResourceSpec
 from runtime.jobgraph.parsing import parse_job_graph
 from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strategy_problems, user_failures_of
+
+logger = logging.getLogger(__name__)
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 _NO_SCRIPTS: Mapping[str, str] = {
@@ -191,7 +194,19 @@ def _read_graph(path: Path) -> JobGraph:
         raise PipelineError(message) from error
 
 
+def _tell_of_pythons() -> None:
+    """Under spark-submit the shell chooses the interpreter; `python` and `python3` choose none in particular."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        if os.environ.get(name, "python") not in {"", "python", "python3"}:
+            logger.info(
+                "%s=%s of this shell has no effect: a script runs on the interpreter of the TaskManagers",
+                name,
+                os.environ[name],
+            )
+
+
 def _script(target: str, options: ScriptOptions) -> JobProgram:
+    _tell_of_pythons()
     job = application_job(
         target,
         main_class=options.main_class,

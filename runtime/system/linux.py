@@ -237,6 +237,14 @@ def name_of(pid: int) -> str:
         return "?"
 
 
+def command_line(pid: int) -> bytes:
+    """The arguments of a process, each ended by a null byte; empty when it has ended, or has none."""
+    try:
+        return _read(f"/proc/{pid}/cmdline")
+    except OSError:
+        return b""
+
+
 def is_descendant(pid: int, ancestor: int) -> bool:
     """True while `pid` runs below `ancestor`."""
     while pid > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -246,6 +247,25 @@ async def test_the_log_names_what_was_left(bench: SlotBench) -> None:
     log = bench.log(report, "stderr")
     assert log.startswith("left when the task had returned, and ended with its process: timer ITIMER_REAL, process ")
     assert log.endswith(" (sleep)\n")
+
+
+async def test_helpers_that_python_keeps_end_with_the_process_and_are_no_slip(bench: SlotBench) -> None:
+    def run(_ctx: Any) -> list[int]:
+        import multiprocessing
+        import os
+        from multiprocessing import forkserver, resource_tracker
+
+        worker = multiprocessing.get_context("forkserver").Process(target=os.getpid)
+        worker.start()
+        worker.join()
+        return [os.getpid(), forkserver._forkserver._forkserver_pid, resource_tracker._resource_tracker._pid]  # type: ignore[attr-defined]
+
+    report = await bench.run(run)
+    assert report.state is ExecutionState.FINISHED, report.failure
+    assert bench.log(report, "stderr") == ""
+    pids = json.loads(report.value)
+    assert len(set(pids)) == 3
+    assert [pid for pid in pids if is_alive(pid)] == [], "nothing of the task runs when its end is told"
 
 
 async def test_each_thread_is_named_once(bench: SlotBench) -> None:

@@ -14,6 +14,7 @@ import threading
 # Those of `signal` make enums of all numbers, which takes longer than all else here.
 from _signal import getsignal, pthread_sigmask  # type: ignore[import-not-found]
 from collections.abc import Collection
+from typing import NamedTuple
 
 from runtime.system import linux
 
@@ -35,6 +36,18 @@ others may have the processors; without a busy thread nothing waits."""
 _Handling = tuple[list[object], int, int]
 
 
+_HELPERS = (b"from multiprocessing.forkserver import main", b"resource_tracker import main")
+"""In the command lines of processes that Python's multiprocessing, and loky, start once and keep for later: they end
+when the process has ended that started them."""
+
+
+class Left(NamedTuple):
+    """One leftover in words. `is_kept`: a helper that Python itself keeps, and no slip of the user's code."""
+
+    words: str
+    is_kept: bool = False
+
+
 class Leftovers:
     """Made before user code begins, in the main thread, and asked there when it has returned."""
 
@@ -44,8 +57,8 @@ class Leftovers:
         self._blocked = pthread_sigmask(signal.SIG_BLOCK, ())
         self._handling, _ = _signal_handling()
 
-    def found(self, ours: Collection[threading.Thread] = ()) -> list[str]:
-        """The leftovers in words; empty if nothing that user code has started can run any more. `ours`: threads of the
+    def found(self, ours: Collection[threading.Thread] = ()) -> list[Left]:
+        """The leftovers; empty if nothing that user code has started can run any more. `ours`: threads of the
         runtime.
 
         No signal is delivered during the look: a handler could start a thread of a kind that was already looked for.
@@ -53,12 +66,9 @@ class Leftovers:
         """
         blocked = pthread_sigmask(signal.SIG_BLOCK, _VALID)
         try:
-            return [
-                *threads_left({*self._python_threads, *ours}, self._threads),
-                *timers_left(),
-                *self._signals_changed(blocked),
-                *_processes_left(),
-            ]
+            threads = threads_left({*self._python_threads, *ours}, self._threads)
+            acting = [Left(words) for words in (*threads, *timers_left(), *self._signals_changed(blocked))]
+            return [*acting, *_processes_left()]
         finally:
             pthread_sigmask(signal.SIG_SETMASK, blocked)
 
@@ -113,8 +123,8 @@ def timers_left() -> list[str]:
     return [*found, "a POSIX timer"] if linux.has_posix_timers() else found
 
 
-def _processes_left() -> list[str]:
-    """The living descendants of this process, in words.
+def _processes_left() -> list[Left]:
+    """The living descendants of this process.
 
     A living descendant is a child of this process, or lies below a living child: the children of a process that ends
     become ours before that process is a zombie. So if all of one list are zombies, and the next list has no new
@@ -123,9 +133,14 @@ def _processes_left() -> list[str]:
     seen: set[int] = set()
     while new := set(linux.children_of(os.getpid())) - seen:
         if alive := [pid for pid in new if linux.is_alive(pid)]:
-            return [f"process {pid} ({linux.name_of(pid)})" for pid in alive]
+            return [Left(f"process {pid} ({linux.name_of(pid)})", is_kept=_is_helper(pid)) for pid in alive]
         seen |= new
     return []
+
+
+def _is_helper(pid: int) -> bool:
+    command = linux.command_line(pid)
+    return any(helper in command for helper in _HELPERS)
 
 
 def _signal_handling() -> tuple[_Handling, int]:

@@ -229,6 +229,7 @@ class AttachedSpark:
     def _judged(self, conf: Mapping[str, str], *, is_first: bool) -> dict[str, str]:
         if self._judge is None:
             self._judge = ConfJudge(self.binding.static_conf, self.session.conf, self.binding.spark_conf)
+        self._judge.look_for_pythons(os.environ)
         return self._judge.settable(conf, is_first=is_first)
 
     def use_own_workers(self) -> None:

@@ -7,12 +7,16 @@ per job, or fail the job. Keys that only name or place an application are ignore
 from __future__ import annotations
 
 import logging
+import shutil
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import (
+    EXECUTOR_ENV,
     ISOLATION,
     JVM,
     OWNED,
@@ -29,6 +33,16 @@ logger = logging.getLogger(__name__)
 
 
 _PLACE = "Spark conf"
+
+
+_PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+
+def _is_this_python(name: str) -> bool:
+    """False for another environment of the same interpreter: it has other packages."""
+    found = shutil.which(name)
+    own = Path(sys.executable)
+    return found is not None and Path(found).parent == own.parent and own.samefile(found)
 
 
 class StaticConfPolicy(Enum):
@@ -103,7 +117,21 @@ class ConfJudge:
         self._refuse(list(refused))
         self._warn(vain, self._of_executors)
         self._warn(overruled, self._of_given)
+        self.look_for_pythons({key.removeprefix(EXECUTOR_ENV): conf_text(value) for key, value in conf.items()})
         return taken
+
+    def look_for_pythons(self, environment: Mapping[str, str]) -> None:
+        """Warn of variables that would choose an interpreter under spark-submit, where they name another one."""
+        others = {key: value for key in _PYTHONS if (value := environment.get(key, "")) and not _is_this_python(value)}
+        self._warn(
+            others,
+            lambda keys: (
+                f"{', '.join(f'{key}={others[key][:200]}' for key in keys)} has no effect: user code and the Python "
+                f"functions of Spark run on the TaskManager's interpreter ({sys.executable}, Python "
+                f"{sys.version_info.major}.{sys.version_info.minor}). Send packages with the job: --py-files takes "
+                "wheels too, and archives unpack into the working directory"
+            ),
+        )
 
     def _refuse(self, keys: list[str]) -> None:
         if keys and self._policy is StaticConfPolicy.FAIL:

@@ -229,8 +229,8 @@ class TaskRunner:
         is_spark_clean = self._attachment.end_attempt()
         called_by = self._attachment.callback_threads()
         left = leftovers.found((*self._attachment.threads, *called_by))
-        if left:
-            _warn(order, f"left when the task had returned, and ended with its process: {', '.join(left)}")
+        if told := [one.words for one in left if not one.is_kept]:
+            _warn(order, f"left when the task had returned, and ended with its process: {', '.join(told)}")
         return is_spark_clean and not left and not called_by
 
     def _outcome(

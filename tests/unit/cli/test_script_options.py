@@ -67,6 +67,17 @@ def test_the_line_of_a_script_that_costs_a_jvm_is_named(
     assert "note: " not in flinklike("run", "-d", "--quiet", str(script)).err
 
 
+def test_an_interpreter_of_the_shell_is_said_to_have_no_effect(
+    flinklike: RunCommand, jobs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/env/bin/python")
+    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "python3")
+    told = [line for line in flinklike("run", "-d", f"{jobs}.py").err.splitlines() if line.startswith("note: ")]
+    assert len(told) == 1
+    assert told[0].startswith("note: PYSPARK_PYTHON=/opt/env/bin/python of this shell has no effect")
+    assert "note: " not in flinklike("run", "-d", f"{jobs}:built").err, "a pipeline is built on this one"
+
+
 def test_what_a_script_needs_of_its_slot(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
     needs = ("--resources", "memory=4g,cpu_cores=1.5", "--resources", "spark_profile=big")
     assert flinklike("run", "-d", *needs, f"{jobs}.py").code == 0

@@ -186,6 +186,22 @@ def test_a_catalog_that_the_job_has_chosen_is_not_that_of_its_code(policy: Stati
         ConfJudge(StaticConfPolicy.ENVIRONMENT, {}).settable({key: "hive"}, is_first=True)
 
 
+def test_another_interpreter_is_said_to_have_no_effect() -> None:
+    judge = ConfJudge(StaticConfPolicy.FAIL, {})
+    other = {"PYSPARK_PYTHON": "/opt/env/bin/python", "PYSPARK_DRIVER_PYTHON": sys.executable}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        judge.look_for_pythons(other)
+        judge.look_for_pythons(other)
+        assert judge.settable({"spark.executorEnv.PYSPARK_DRIVER_PYTHON": "./env/bin/python"}) != {}
+    told = [str(one.message) for one in caught]
+    assert [one.partition(" has no effect")[0] for one in told] == [
+        "PYSPARK_PYTHON=/opt/env/bin/python",
+        "PYSPARK_DRIVER_PYTHON=./env/bin/python",
+    ]
+    assert sys.executable in told[0]
+
+
 def test_only_local_files_can_be_added(tmp_path: Path) -> None:
     job, source = tmp_path / "job", tmp_path / "a b.py"
     job.mkdir()
