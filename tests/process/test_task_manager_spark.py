@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,33 @@ async def test_spark_is_ready_used_lost_and_back(tmp_path: Path, class_archive: 
 
 def end(job: int) -> tuple[Any, ...]:
     return acknowledge(0, job=job), free_slots(job, job=job), end_job(job)
+
+
+def starting_jvms(manager: TaskManager, *, has_gateway: bool) -> list[int]:
+    """Driver JVMs, not those that are asked for their version."""
+    found = []
+    for pid in manager.descendants():
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            is_driver = process.name() == "java" and any(one.endswith(".SparkSubmit") for one in process.cmdline())
+            if is_driver and (not has_gateway or process.net_connections()):
+                found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize("has_gateway", [False, True])
+async def test_a_jvm_that_is_killed_while_it_starts_is_started_once_more(
+    tmp_path: Path, class_archive: Path | None, has_gateway: bool
+) -> None:
+    """At once, and when it has begun to talk to the Spark host."""
+    async with spark_task_manager(tmp_path, class_archive) as manager:
+        while not (java := starting_jvms(manager, has_gateway=has_gateway)):
+            await asyncio.sleep(0.01)
+        os.kill(java[0], signal.SIGKILL)
+        await manager.wait_slots(2)
+        assert jvm_of(manager) != java[0]
+        await manager.run_job(count, job=1)
+        assert manager.job_master.reports[-1].value == b"1000"
 
 
 async def test_a_killed_main_process_takes_the_jvm_along(tmp_path: Path, class_archive: Path | None) -> None:

@@ -15,7 +15,7 @@ from runtime.taskexecutor.driver_jvm.archive import ClassArchive
 from runtime.taskexecutor.driver_jvm.java import find_java
 from runtime.taskexecutor.spark.environment import SparkLostError
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark.host_process import SparkStartError
+from runtime.taskexecutor.spark.host_process import SparkKilledError, SparkStartError
 from runtime.taskexecutor.spark_host.archive_builder import archive_for
 from runtime.taskexecutor.spark_protocol.sessions import SparkProgress
 from tests.kit.spark.spark_box import ROOT, SparkBox, is_alive, spark_settings, wait_until
@@ -58,7 +58,11 @@ def lose(box: SparkBox, code: str) -> str:
 def test_pitfall_17_a_lost_jvm_can_be_replaced_in_the_same_task_manager(own_box: SparkBox) -> None:
     before = own_box.environment.process_ids
     os.kill(before[1], signal.SIGKILL)
+    with pytest.raises(SparkLostError, match="the JVM was killed by SIGKILL"):  # a savepoint says it in these words
+        own_box.run(own_box.environment.look_at_stream("slot-0-1", "", drains=False), 30)
     assert "code -9" in own_box.run(own_box.environment.wait_lost(), 30).reason
+    with pytest.raises(SparkLostError, match="the JVM was killed by SIGKILL"):
+        own_box.run(own_box.environment.look_at_stream("slot-0-1", "", drains=False), 30)
     own_box.run(own_box.environment.restart())
     assert own_box.evaluate(COUNT) == 3
     assert not set(before) & set(own_box.environment.process_ids)
@@ -310,8 +314,9 @@ def test_a_jvm_that_does_not_start_is_one_error_with_the_log(tmp_path: Path) -> 
     settings = spark_settings(tmp_path, spark_conf={"spark.driver.extraJavaOptions": "-Xmx1k"})
     box = SparkBox(settings, tmp_path)
     try:
-        with pytest.raises(SparkStartError, match="Too small"):
+        with pytest.raises(SparkStartError, match="Too small") as refused:
             box.run(box.environment.start())
+        assert not isinstance(refused.value, SparkKilledError), "it would not help to try again"
     finally:
         box.shut()
 
@@ -329,6 +334,7 @@ def test_what_spark_refuses_at_its_start_is_the_error(tmp_path: Path, conf: dict
     try:
         with pytest.raises(SparkStartError, match=reason) as refused:
             box.run(box.environment.start())
+        assert not isinstance(refused.value, SparkKilledError)
         assert "; logs in " in str(refused.value)
         assert "Traceback" not in str(refused.value)
     finally:

@@ -238,29 +238,25 @@ class ProcessSparkEnvironment:
             logger.debug("what Spark has done is not known: %s", error)
             return None
 
+    def _ready_host(self) -> HostProcess:
+        if self._host is None or not self._host.is_ready:
+            raise SparkLostError("the JVM is not ready" if self._host is None else self._host.absence)
+        return self._host
+
     async def stream_positions(self, session_id: str) -> tuple[StreamPosition, ...]:
         """A JVM that does not tell them in time stays: its supervisor decides about it."""
-        host = self._host
-        if host is None or not host.is_ready:
-            message = "the JVM is not ready"
-            raise SparkLostError(message)
+        host = self._ready_host()
         return await host.ask("positions", _POSITIONS_TIMEOUT, read_positions, {"tag": session_id})
 
     async def look_at_stream(self, session_id: str, hold: str, *, drains: bool) -> StreamLook:
         """A JVM that does not tell it in time stays: its supervisor decides about it."""
-        host = self._host
-        if host is None or not host.is_ready:
-            message = "the JVM is not ready"
-            raise SparkLostError(message)
+        host = self._ready_host()
         asked = {"tag": session_id, "hold": hold, "drains": drains}
         return await host.ask("stream", _POSITIONS_TIMEOUT, read_look, asked)
 
     async def look_at_script(self, session_id: str, hold: str) -> ScriptLook:
         """A JVM that does not tell it in time stays: its supervisor decides about it."""
-        host = self._host
-        if host is None or not host.is_ready:
-            message = "the JVM is not ready"
-            raise SparkLostError(message)
+        host = self._ready_host()
         asked = {"tag": session_id, "hold": hold}
         return await host.ask("script", _POSITIONS_TIMEOUT, read_script_look, asked)
 

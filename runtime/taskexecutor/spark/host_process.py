@@ -41,6 +41,10 @@ class SparkStartError(FlinklikeError):
     """Host or JVM did not come up. The message carries the reason, or where the logs are."""
 
 
+class SparkKilledError(SparkStartError):
+    """Somebody has ended host or JVM while they started: another start may succeed."""
+
+
 def as_it_is(value: Any) -> Any:
     """Read an answer of any shape."""
     return value
@@ -78,6 +82,8 @@ class HostProcess:
         self.is_warm = False
         self.is_refused = False
         """True when Spark does not start with this conf."""
+        self._has_failed = False
+        """True when the start has failed by itself: nobody has ended the host or the JVM."""
         self.is_changed = False
         """R45: no session begins in the JVM until those that work in it have ended, or the change is put back."""
 
@@ -90,6 +96,11 @@ class HostProcess:
     def is_ready(self) -> bool:
         """True between the self-test and the loss."""
         return self._ready.is_set() and self._loss is None and not self._lost.is_set()
+
+    @property
+    def absence(self) -> str:
+        """Why no session can be asked about, in words."""
+        return "the JVM is not ready" if self._loss is None else self._loss.reason
 
     def knows(self, session: SlotSession) -> bool:
         """True for sessions opened here and not closed."""
@@ -130,7 +141,7 @@ class HostProcess:
             raise SparkStartError(message) from error
         if not self.is_ready:
             message = f"starting Spark: {self._loss}; logs in {self._settings.log_directory}"
-            raise SparkStartError(message)
+            raise SparkStartError(message) if self._has_failed else SparkKilledError(message)
 
     async def _ready_or_lost(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -219,6 +230,7 @@ class HostProcess:
                 self._note(SparkLoss(str(message["reason"]), culprit, is_deed=bool(culprit)))
             case "failed":
                 self.is_refused = bool(message["is_refusal"])
+                self._has_failed = not message["is_killed"]
                 self._note(SparkLoss(str(message["reason"])))
             case other:
                 logger.warning("the Spark host says %r, which means nothing here", other)
@@ -242,7 +254,7 @@ class HostProcess:
         if future is None or future.done():
             return
         if "error" in message:
-            future.set_exception(SparkLostError(f"{message['kind']}: {message['error']}"))
+            future.set_exception(SparkLostError(str(message["error"])))
         else:
             future.set_result(message["value"])
 

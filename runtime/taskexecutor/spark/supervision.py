@@ -14,6 +14,7 @@ from runtime.aio.retry import RetryPolicy
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError
 from runtime.taskexecutor.spark.environment import SparkLoss
+from runtime.taskexecutor.spark.host_process import SparkKilledError
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,16 @@ class RestartableSpark(Protocol):
 async def supervise_spark(spark: RestartableSpark, policy: RetryPolicy, entropy: Entropy) -> None:
     """Start Spark and bring it back whenever it is lost, until cancelled. Raises what the first start failed with.
 
-    A later start that fails is tried again without limit: the slots stay away meanwhile, and that can be seen.
+    A first start that somebody has ended is tried once more, as who kills a process may not mean the TaskManager. A
+    later start that fails is tried again without limit: the slots stay away meanwhile, and that can be seen.
     """
-    await spark.start()
+    try:
+        await spark.start()
+    except SparkKilledError as error:
+        delay = policy.delay(0, entropy)
+        logger.warning("Spark was ended while it started, one more try in %.1f s: %s", delay, error)
+        await asyncio.sleep(delay)
+        await spark.restart()
     while True:
         loss = await spark.wait_lost()
         level = logging.INFO if loss.is_planned else logging.ERROR

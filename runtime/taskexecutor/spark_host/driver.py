@@ -24,7 +24,7 @@ from runtime.taskexecutor.driver_jvm.command import PATIENT_COMPILER, command_li
 from runtime.taskexecutor.driver_jvm.java import JavaRuntime
 from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, kept_classes, load_classes
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
-from runtime.taskexecutor.spark_host.launch import JvmProcess, JvmStartError
+from runtime.taskexecutor.spark_host.launch import GatewayAddress, JvmProcess, JvmStartError
 from runtime.taskexecutor.spark_host.secret_file import read_secret
 from runtime.taskexecutor.spark_protocol import pages
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
@@ -35,6 +35,9 @@ from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 logger = logging.getLogger(__name__)
 
 HOST_TAG = "flinklike-host"
+
+_END_SEEN_TIMEOUT = 5.0
+"""A connection to the JVM breaks before the kernel has ended it."""
 
 THREAD_DUMP_MAX = 512 << 10
 """Characters, which fit into a frame however they are escaped."""
@@ -258,14 +261,29 @@ def start_driver(
         process.kill()
         raise
     connection_file.unlink()
-    gateway = connect(address.port, address.secret)
     try:
-        load_classes(gateway, settings.cds_directory, pyspark_version(), are_there=jar is not None)
-        gateway.jvm.org.apache.hadoop.fs.SlotLocalFiles.install()
-        gateway.jvm.org.apache.hadoop.fs.SlotFileSystems.install()
+        spark, scala_context = _begin(address, settings, conf, secret, has_own_jar=jar is not None)
     except UnsupportedSparkError:
         process.kill()
         raise
+    except Exception as error:
+        # py4j has several errors for a JVM that does not answer, and one for what Java has thrown.
+        code = process.wait(0 if type(error).__name__ == "Py4JJavaError" else _END_SEEN_TIMEOUT)
+        if code is None:
+            raise
+        message = f"the JVM ended with code {code} while Spark started; log: {log_file}{process.log_tail()}"
+        raise JvmStartError(message, code) from error
+    return Driver(process, spark, scala_context, settings)
+
+
+def _begin(
+    address: GatewayAddress, settings: SparkSettings, conf: dict[str, str], secret: str, *, has_own_jar: bool
+) -> tuple[Any, Any]:
+    """Our classes, and the SparkContext, in a JVM that has its gateway."""
+    gateway = connect(address.port, address.secret)
+    load_classes(gateway, settings.cds_directory, pyspark_version(), are_there=has_own_jar)
+    gateway.jvm.org.apache.hadoop.fs.SlotLocalFiles.install()
+    gateway.jvm.org.apache.hadoop.fs.SlotFileSystems.install()
     gateway.jvm.org.apache.spark.SlotContext.setUiAddress(settings.ui_address)
     if settings.has_pages:
         # It sets a property of the system, which would look like the deed of a job when pages are shown first (R45).
@@ -273,8 +291,7 @@ def start_driver(
     gateway.jvm.org.apache.spark.ExitWitness.install(str(witness_file(settings)))
     if secret:
         _give_secret(gateway, secret)
-    spark, scala_context = _start_context(gateway, conf)
-    return Driver(process, spark, scala_context, settings)
+    return _start_context(gateway, conf)
 
 
 def import_pyspark() -> None:

@@ -110,9 +110,16 @@ class SparkHost:
             value = self._perform(request["operation"], request["arguments"])
         except Exception as error:  # noqa: BLE001 - the endpoint's boundary: every failure is an answer
             logger.warning("request %s failed: %s", request["operation"], error)
-            self._send({"id": request["id"], "error": str(error), "kind": type(error).__name__})
+            self._send({"id": request["id"], "error": self._why(error)})
         else:
             self._send({"id": request["id"], "value": value})
+
+    def _why(self, error: Exception) -> str:
+        """A connection that broke, or was refused, says nothing: how the JVM has ended does, if it has."""
+        said = f"{type(error).__name__}: {error}"
+        if not says_that_the_jvm_is_lost(error) or (code := self._exit_code()) is None:
+            return said
+        return end_of(self._driver, said, code).reason
 
     def _perform(self, operation: str, arguments: dict[str, Any]) -> Any:
         match operation:

@@ -106,15 +106,15 @@ def _serve(settings: SparkSettings, connection: socket.socket) -> int:
         hold_metastore(settings.warehouse, settings.spark_conf, clock, threading.Event().wait)
         driver = start(settings, java, archive, clock)
     except (FlinklikeError, OSError) as error:
-        is_refusal, reason = isinstance(error, _AbsentJarError), str(error)
+        is_refusal, is_killed, reason = isinstance(error, _AbsentJarError), False, str(error)
         if isinstance(error, JvmStartError):
-            is_refusal, reason = error.is_of_itself(), in_words(error.thrown) or reason
-        connection.sendall(frames.encode({"event": "failed", "reason": reason, "is_refusal": is_refusal}))
+            is_refusal, is_killed, reason = error.is_of_itself(), error.is_killed, in_words(error.thrown) or reason
+        _tell_failure(connection, reason, is_refusal=is_refusal, is_killed=is_killed)
         return 1
     except Exception as error:
         # The boundary of the start: what Spark refuses is told where the TaskManager was started, and not only here.
         logger.exception("Spark does not start")
-        connection.sendall(frames.encode({"event": "failed", "reason": refusal(error), "is_refusal": True}))
+        _tell_failure(connection, refusal(error), is_refusal=True)
         return 1
     logger.info("Spark %s on Java %d (%s), JVM %d", driver.spark.version, java.version, java.source, driver.process.pid)
     started = {"event": "started", "jvm_pid": driver.process.pid, "java": java.source, "java_version": java.version}
@@ -124,6 +124,11 @@ def _serve(settings: SparkSettings, connection: socket.socket) -> int:
 
     SparkHost(driver, archive, connection, clock, SystemEntropy()).serve()
     return 0
+
+
+def _tell_failure(connection: socket.socket, reason: str, *, is_refusal: bool, is_killed: bool = False) -> None:
+    failed = {"event": "failed", "reason": reason, "is_refusal": is_refusal, "is_killed": is_killed}
+    connection.sendall(frames.encode(failed))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ _OBEYED_SIGNALS = frozenset(128 + number for number in (signal.SIGHUP, signal.SI
 
 
 class JvmStartError(FlinklikeError):
-    """The JVM ended, with exit code `code`, or did not answer in time (None), before its gateway was there.
+    """The JVM ended, with exit code `code`, or did not answer in time (None), before Spark was there.
 
     `thrown`: the exception of Java that has ended it, as Java writes it; "" where none is known.
     """
@@ -43,7 +43,12 @@ class JvmStartError(FlinklikeError):
 
     def is_of_itself(self) -> bool:
         """True if the JVM has ended by itself: not by a signal, nor with Java's exit code for an obeyed signal."""
-        return self.code is not None and self.code != -signal.SIGKILL and self.code not in _OBEYED_SIGNALS
+        return self.code is not None and not self.is_killed
+
+    @property
+    def is_killed(self) -> bool:
+        """True if somebody else has ended it."""
+        return self.code == -signal.SIGKILL or self.code in _OBEYED_SIGNALS
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,22 @@ def test_a_stop_lets_queries_finish_when_its_savepoint_is_durable() -> None:
     assert job.core.status is JobStatus.FINISHED
 
 
+def test_a_cancel_behind_a_completed_stop_ends_the_job_canceled_and_the_savepoint_stays() -> None:
+    job = Operated()
+    job.want(ONE, STOP)
+    job.written()
+    job.copied(ONE, 0, 1)
+    job.finished(ONE)
+    assert job.written().state is OperationState.COMPLETED
+    job.handle(ev.CancelWanted(job.at()))
+    for attempt_id in job.running():
+        job.report(attempt_id, E.CANCELED)
+    settle(job)
+    job.result_durable()
+    assert job.status() is JobStatus.CANCELED
+    assert job.pending_operations == [], "the record of the stop says COMPLETED for good"
+
+
 def test_what_fails_a_stop_lets_queries_go_on() -> None:
     def declined(job: Operated) -> None:
         job.copied(ONE, 0, declined="no space")

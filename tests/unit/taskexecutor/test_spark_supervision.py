@@ -14,6 +14,7 @@ from runtime.aio.retry import RetryPolicy
 from runtime.aio.watch import Watch
 from runtime.common.errors import PermanentError, UnavailableError
 from runtime.taskexecutor.spark.environment import SparkLoss, SparkLostError
+from runtime.taskexecutor.spark.host_process import SparkKilledError
 from runtime.taskexecutor.spark.supervision import supervise_spark
 
 pytestmark = pytest.mark.asyncio
@@ -71,3 +72,16 @@ async def test_a_restart_that_fails_is_tried_again_without_limit() -> None:
 async def test_a_first_start_that_fails_is_the_end() -> None:
     with pytest.raises(PermanentError, match="no java"):
         await supervise_spark(FakeSpark(PermanentError("no java")), POLICY, SeededEntropy(1))
+
+
+async def test_a_first_start_that_somebody_has_ended_is_tried_once_more() -> None:
+    spark = FakeSpark(SparkKilledError("code -9"))
+    async with asyncio.TaskGroup() as tasks:
+        supervision = tasks.create_task(supervise_spark(spark, POLICY, SeededEntropy(1)))
+        await spark.starts.wait_until(lambda count: count == 2)
+        spark.lost.set()
+        await spark.starts.wait_until(lambda count: count == 3)
+        supervision.cancel()
+    twice = FakeSpark(SparkKilledError("code -9"), SparkKilledError("again"))
+    with pytest.raises(SparkKilledError, match="again"):
+        await supervise_spark(twice, POLICY, SeededEntropy(1))

@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from runtime.aio.clock import SystemClock
 from runtime.aio.entropy import SeededEntropy
 from runtime.taskexecutor.spark_host.host import SparkHost, says_that_the_jvm_is_lost
+from runtime.taskexecutor.spark_protocol import frames
 from runtime.taskexecutor.worker_protocol.worker_environment import JOB_ID_VARIABLE
 from tests.kit.spark.spark_box import spark_settings
 
@@ -73,3 +74,31 @@ def test_workers_of_a_job_end_even_when_its_catalog_stays(tmp_path: Path, daemon
         with pytest.raises(Py4JJavaError):
             host._end_job("j" * 32)
     assert daemon.wait(100) == -9
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), -9, "the JVM was killed by SIGKILL (code -9)"),
+        (ConnectionRefusedError(111, "Connection refused"), None, "ConnectionRefusedError: [Errno 111]"),
+        (KeyError("tag"), -9, "KeyError: 'tag'"),
+    ],
+)
+def test_a_question_that_a_lost_jvm_does_not_answer_is_told_how_it_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int | None, said: str
+) -> None:
+    driver: Any = _Driver(tmp_path)
+    driver.process = SimpleNamespace(pid=1, wait=lambda _timeout: code, last_output=lambda _size: "")
+
+    def ask(*_asked: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(SparkHost, "_looked", ask)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        host = SparkHost(driver, SimpleNamespace(), ours, SystemClock(), SeededEntropy(1))  # type: ignore[arg-type]  # no archive
+        host._answer({"id": 7, "operation": "stream", "arguments": {}})
+        answer = frames.receive_frame(theirs)
+    assert answer is not None
+    assert answer["id"] == 7
+    assert answer["error"].startswith(said)
