@@ -263,14 +263,12 @@ def start_driver(
     connection_file.unlink()
     try:
         spark, scala_context = _begin(address, settings, conf, secret, has_own_jar=jar is not None)
-    except UnsupportedSparkError:
-        process.kill()
-        raise
     except Exception as error:
-        # py4j has several errors for a JVM that does not answer, and one for what Java has thrown.
-        code = process.wait(0 if type(error).__name__ == "Py4JJavaError" else _END_SEEN_TIMEOUT)
+        code = process.wait(0 if _is_of_java(error) else _END_SEEN_TIMEOUT)
         if code is None:
-            raise
+            if isinstance(error, UnsupportedSparkError):
+                process.kill()
+            raise  # what Java has thrown is still read from the JVM
         message = f"the JVM ended with code {code} while Spark started; log: {log_file}{process.log_tail()}"
         raise JvmStartError(message, code) from error
     return Driver(process, spark, scala_context, settings)
@@ -292,6 +290,12 @@ def _begin(
     if secret:
         _give_secret(gateway, secret)
     return _start_context(gateway, conf)
+
+
+def _is_of_java(error: Exception) -> bool:
+    """True for what Java has thrown. py4j has several errors for a JVM that does not answer."""
+    cause = error.__cause__ if isinstance(error, UnsupportedSparkError) else error
+    return type(cause).__name__ == "Py4JJavaError"
 
 
 def import_pyspark() -> None:
