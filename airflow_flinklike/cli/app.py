@@ -215,11 +215,11 @@ def run(
         place = QueuePlace(queue, priority)
         with words_of_options(is_script=is_script(target)):
             submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, place=place, **origin)
-        for warning in submitted.warnings:
-            sys.stderr.write(f"note: {warning}\n")
         sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")
         # From here on the job runs on, also without a JobManager or a reader of this output.
         with lasting_streams():
+            for warning in submitted.warnings:
+                sys.stderr.write(f"note: {warning}\n")
             if detached:
                 show({"job_id": chosen, "is_new": submitted.is_new}, sentence, as_json=as_json)
                 return
