@@ -91,6 +91,7 @@ class ContainerSettings:
     without a stream. `stops_jobs`: when this process leaves, cancel the jobs that no other process takes.
     `savepoints`: the directory for savepoints of streaming jobs that are cancelled so, "" for none, which are given up
     after `savepoints_time` seconds. `metrics_address`: where this process serves its metrics, "" where it does not.
+    `worker_id`: the label of one that a driver has started (R65), "" for others.
     """
 
     incarnation: Incarnation
@@ -101,6 +102,7 @@ class ContainerSettings:
     savepoints: str = ""
     savepoints_time: float = 0.0
     metrics_address: str = ""
+    worker_id: str = ""
 
 
 class StorageAnswers(Protocol):
@@ -163,6 +165,7 @@ class JobMasterContainerRunner:
         try:
             async with Scope("container") as scope:
                 scope.spawn_eternal("jobs", self._jobs.wait_failed())
+                scope.spawn_eternal("event-loop", self.dispatcher.watch_load())
                 reason = await self._follow()
                 scope.cancel_all()
             raise JobMasterRefusedError(reason)
@@ -309,6 +312,7 @@ class JobMasterContainerRunner:
                 settings.capacity,
                 self.dispatcher.is_draining.value,
                 settings.metrics_address,
+                settings.worker_id,
             )
         )
         async with asyncio.timeout(settings.timeout):

@@ -194,6 +194,7 @@ class JobMasterEntryPoint:
                 savepoints=context.configuration.get(SAVEPOINTS_DIR),
                 savepoints_time=LEAVE_TIMEOUT - 2.0,
                 metrics_address=context.reporting.address(context.configuration.get(jm.JOBMASTER_ADDRESS)),
+                worker_id=context.configuration.get(jm.JOBMASTER_WORKER_ID),
             ),
             rpc=rpc,
             heartbeats=heartbeats,

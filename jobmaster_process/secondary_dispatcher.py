@@ -62,10 +62,11 @@ PUSH_DELAY = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ProcessLoad:
-    """What the process uses now; `cpu_fraction` 1.0 is one core."""
+    """What the process uses now; `cpu_fraction` 1.0 is one core. `loop_lag`: how late its event loop is, in seconds."""
 
     cpu_fraction: float
     memory_bytes: int
+    loop_lag: float = 0.0
 
 
 class LoadProbe(Protocol):
@@ -73,6 +74,9 @@ class LoadProbe(Protocol):
 
     def sample(self) -> ProcessLoad:
         """The load since the last sample."""
+
+    async def watch(self) -> None:
+        """Measure what a sample alone cannot tell. Eternal."""
 
 
 class JobMasterSecondaryDispatcher:
@@ -153,8 +157,17 @@ class JobMasterSecondaryDispatcher:
         """The complete inventory (R5), and the load."""
         load = self._load.sample()
         return JobMasterHeartbeat(
-            self.inventory(), self._assignment, load.cpu_fraction, load.memory_bytes, self.is_draining.value
+            self.inventory(),
+            self._assignment,
+            load.cpu_fraction,
+            load.memory_bytes,
+            self.is_draining.value,
+            load.loop_lag,
         )
+
+    async def watch_load(self) -> None:
+        """Measure what heartbeats tell of the load. Eternal."""
+        await self._load.watch()
 
     def inventory(self) -> tuple[JobInventoryEntry, ...]:
         """Every job that runs here, and those that ended and have not been dropped."""

@@ -387,6 +387,12 @@ def string_option(key: str, default: str, description: str, *, default_text: str
     return ConfigOption(key, parse_string, default, description, "String", default_text or default or "(none)")
 
 
+def worker_id_option(key: str, description: str) -> ConfigOption[str]:
+    """The label of a process that a driver starts."""
+    parse = matching(r"(w-[0-9a-f]{12})?", "what a driver gives it: leave it out")
+    return ConfigOption(key, parse, "", description, "String", "none")
+
+
 def host_option(key: str, default: str, description: str) -> ConfigOption[str]:
     """A host name or an address."""
     return ConfigOption(key, matching(_HOST, "a host name or an address"), default, description, "String")

@@ -10,10 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from runtime.common.spark_conf import ISOLATION, JVM, OWNED
-from runtime.config import queue_options
+from runtime.config import queue_options, worker_options
 from runtime.config.configuration import Configuration
 from runtime.config.option import ConfigOption
-from runtime.config.options import resourcemanager as rm
 from runtime.config.options import slotmanager
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from runtime.config.options.failures import EXPONENTIAL_DELAY_INITIAL, EXPONENTIAL_DELAY_MAX
@@ -113,22 +112,11 @@ def conflicts(configuration: Configuration) -> list[str]:
         *_spark(configuration),
         *_slot_users(configuration),
         *_restarts(configuration),
-        *_workers(configuration),
+        *worker_options.conflicts(configuration),
         *_preemption(configuration),
         *_metrics(configuration),
         *_traces(configuration),
     ]
-
-
-def _workers(configuration: Configuration) -> Iterator[str]:
-    """Without a driver no option of TaskManagers on demand has an effect."""
-    get = configuration.get
-    if get(rm.DRIVER) == "standalone":
-        for option in (one for one in vars(rm).values() if isinstance(one, ConfigOption) and one is not rm.DRIVER):
-            if get(option) != option.default:
-                yield f"{option.key} has no effect with {rm.DRIVER.key}: standalone: set that to process, or remove it"
-    elif (most := get(rm.SLOTS_MAX)) is not None and get(rm.SLOTS_MIN) > most:
-        yield f"{rm.SLOTS_MIN.key}: {get(rm.SLOTS_MIN)} is above {rm.SLOTS_MAX.key}: {most}"
 
 
 def _preemption(configuration: Configuration) -> Iterator[str]:

@@ -52,7 +52,7 @@ from runtime.gateways.dispatcher import (
     SubmitOutcome,
 )
 from runtime.gateways.operations import OperationState, StreamOperation, TriggerOperation
-from runtime.gateways.overview import JobActivity, JobMasterInfo
+from runtime.gateways.overview import JobActivity, JobMasterInfo, JobMasterLoad
 from runtime.highavailability.disposals import DisposalStore
 from runtime.jobgraph.graph import JobGraph
 
@@ -484,6 +484,9 @@ class Dispatcher(ABC):
             memory_bytes=process.memory_bytes,
             last_heard_millis=self._last_heard_millis(process.incarnation),
             metrics_address=process.metrics_address,
+            worker_id=process.worker_id,
+            loop_lag=process.loop_lag,
+            is_draining=process.is_draining,
         )
 
     @abstractmethod
@@ -504,6 +507,14 @@ class Dispatcher(ABC):
     def owner_cut_off(self, job_id: JobId, epoch: int) -> None:
         """The owner under that epoch cannot reach TaskManagers that the job needs (R7)."""
         self._post(ev.OwnerCutOff(job_id, epoch))
+
+    def job_master_load(self) -> JobMasterLoad | None:
+        """The JobMaster processes, and what waits for one (R65); None while this Dispatcher does not serve."""
+        return JobMasterLoad(self.job_masters(), self._registry.waiting_count) if self._is_open else None
+
+    def advise_job_masters(self, advice: str) -> None:
+        """What jobs are to say that wait for a JobMaster process."""
+        self._post(ev.ProcessesAdvised(advice))
 
     def is_unfinished(self, job_id: JobId) -> bool:
         """True if the job is known and has no result."""

@@ -28,6 +28,7 @@ from runtime.dispatcher.primary import JobMasterPrimaryDispatcher
 from runtime.dispatcher.services import DispatcherServices, unsettled
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.dispatcher.standalone import StandaloneDispatcher
+from runtime.gateways.cluster_events import ClusterEvents
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
 from runtime.heartbeat.service import HeartbeatService
@@ -42,6 +43,8 @@ from runtime.highavailability.store_mark import StoreMark
 from runtime.history.writer import HistoryWriter
 from runtime.jobmaster.connections import TaskManagerConnections
 from runtime.metrics.registry import NO_METRICS, MetricRegistry
+from runtime.resourcemanager.active_job_masters import ActiveJobMasters
+from runtime.resourcemanager.core.job_master_workers import JobMasterWorkerSettings
 from runtime.resourcemanager.driver import ResourceManagerDriver
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.resourcemanager.settings import ResourceManagerSettings
@@ -71,6 +74,8 @@ class JobManagerServices:
     entropy: Entropy
     driver: ResourceManagerDriver | None
     """What starts TaskManagers; None: people and scripts do."""
+    job_master_driver: ResourceManagerDriver | None
+    """The same of JobMaster processes."""
     tell_cancel: Callable[[JobId, str], None]
     """As in DispatcherServices."""
     metrics: MetricRegistry = NO_METRICS
@@ -86,6 +91,8 @@ class JobManagerSettings:
     isolation_timeout: float
     token_renewal: RenewalSettings = field(default_factory=RenewalSettings)
     checkpointing: Callable[[bytes], CheckpointSettings | None] = unsettled
+    job_masters: JobMasterWorkerSettings | None = None
+    """Of JobMaster processes that a driver starts; None where it starts none."""
 
 
 class DispatcherResourceManagerComponentFactory(ABC):
@@ -154,8 +161,22 @@ class DispatcherResourceManagerComponentFactory(ABC):
             entropy=services.entropy,
             events=dispatcher_services.events,
             driver=services.driver,
+            job_masters=self._active_job_masters(dispatcher_services.events),
         )
         return TermComponents(self._create_dispatcher(dispatcher_services, resource_manager), resource_manager)
+
+    def _active_job_masters(self, events: ClusterEvents) -> ActiveJobMasters | None:
+        services, settings = self._services, self._settings.job_masters
+        if services.job_master_driver is None or settings is None:
+            return None
+        return ActiveJobMasters(
+            settings,
+            services.job_master_driver,
+            lambda: services.heartbeats.may_judge,
+            clock=services.clock,
+            entropy=services.entropy,
+            events=events,
+        )
 
     @abstractmethod
     def _create_dispatcher(self, services: DispatcherServices, resources: ResourceManager) -> Dispatcher:

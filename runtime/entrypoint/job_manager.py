@@ -42,12 +42,14 @@ from runtime.entrypoint.component_factories import (
     JobMasterPrimaryComponentFactory,
     StandaloneComponentFactory,
 )
+from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER, DaemonKind
 from runtime.entrypoint.job_manager_events import HISTORY_PERIOD, JobManagerEvents
 from runtime.entrypoint.job_manager_metrics import JobManagerMetrics
 from runtime.entrypoint.job_manager_options import (
     audit_log,
     dispatcher_settings,
     forward_seal,
+    job_master_worker_settings,
     jwt_sign_in,
     limit_settings,
     page_cookie,
@@ -59,6 +61,7 @@ from runtime.entrypoint.job_manager_options import (
     spark_ui,
     token_providers,
     token_renewal,
+    worker_options,
 )
 from runtime.entrypoint.job_master_options import settled_checkpointing
 from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
@@ -177,7 +180,6 @@ class ClusterEntrypoint:
                 await patiently(mark.check, context.entropy)  # R35
             await rpc.start()
             audit = audit_log(configuration, context.layout, context.environment, context.clock)
-            driver = self._driver(context)
             services = JobManagerServices(
                 incarnation=context.incarnation,
                 rpc=rpc,
@@ -193,7 +195,8 @@ class ClusterEntrypoint:
                 token_providers=token_providers(configuration, SystemClock()),
                 clock=context.clock,
                 entropy=context.entropy,
-                driver=driver,
+                driver=self._driver(context, TASKMANAGER),
+                job_master_driver=self._driver(context, JOBMASTER),
                 tell_cancel=audit.tell_cancel,
                 metrics=context.reporting.registry,
                 traces=context.tracing.reporter,
@@ -208,10 +211,12 @@ class ClusterEntrypoint:
             await ha.close()
             io.close()
 
-    def _driver(self, context: ProcessContext) -> ResourceManagerDriver | None:
-        if context.configuration.get(DRIVER) == "standalone":
+    def _driver(self, context: ProcessContext, kind: DaemonKind) -> ResourceManagerDriver | None:
+        get = context.configuration.get
+        if get(DRIVER) == "standalone" or (kind is JOBMASTER and get(jm.AUTOSCALE_MAX) is None):
             return None
-        return ProcessDriver(context.layout, context.environment, parse_dynamic(self._arguments))
+        dynamic = worker_options(context.configuration, kind, parse_dynamic(self._arguments))
+        return ProcessDriver(kind, context.layout, context.environment, dynamic)
 
     async def _serve(
         self, context: ProcessContext, services: JobManagerServices, token: Token | None, audit: AuditLog
@@ -278,6 +283,7 @@ class ClusterEntrypoint:
             options.seconds(configuration, tm.ISOLATION_TIMEOUT),
             token_renewal(configuration),
             partial(settled_checkpointing, configuration),
+            job_master_worker_settings(configuration),
         )
         if configuration.get(jm.SINGLE_JOBMASTER):
             return JobMasterPrimaryComponentFactory(services, settings)

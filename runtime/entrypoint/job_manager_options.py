@@ -27,8 +27,9 @@ from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.entrypoint import process_options as options
-from runtime.entrypoint.control.daemon import LOG_FILE_VARIABLE
+from runtime.entrypoint.control.daemon import JOBMASTER, LOG_FILE_VARIABLE, TASKMANAGER, DaemonKind
 from runtime.gateways.task_executor import TaskExecutorGateway
+from runtime.resourcemanager.core.job_master_workers import JobMasterWorkerSettings
 from runtime.resourcemanager.core.workers import WorkerSettings
 from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rest.access.audit import AuditLog
@@ -51,7 +52,8 @@ from runtime.security.token_providers import load_providers
 logger = logging.getLogger(__name__)
 
 LEAVE_SECONDS = 60.0
-"""Of a TaskManager whose drain is over."""
+"""Of a TaskManager whose drain is over, and of a JobMaster process without jobs."""
+_WORKER_ADDRESSES = {JOBMASTER: jm.JOBMASTER_ADDRESS, TASKMANAGER: tm.TASKMANAGER_HOST}
 ARCHIVE_PACK_BYTES = 8 * 1024 * 1024
 
 
@@ -115,17 +117,46 @@ def worker_settings(configuration: Configuration) -> WorkerSettings | None:
         )
         raise InvalidInputError(message)
     return WorkerSettings(
-        slots,
-        get(rm.SLOTS_MIN),
-        most,
-        get(rm.REDUNDANT),
-        options.seconds(configuration, rm.IDLE_TIMEOUT),
-        options.seconds(configuration, rm.REGISTRATION_TIMEOUT),
-        get(rm.START_FAILURES_MAX),
-        options.seconds(configuration, rm.START_RETRY_INTERVAL),
-        options.seconds(configuration, rm.RECOVERY_TIMEOUT),
-        options.seconds(configuration, tm.DRAIN_TIMEOUT) + LEAVE_SECONDS,
+        slots=slots,
+        slots_min=get(rm.SLOTS_MIN),
+        slots_max=most,
+        redundant=get(rm.REDUNDANT),
+        idle_timeout=options.seconds(configuration, rm.IDLE_TIMEOUT),
+        registration_timeout=options.seconds(configuration, rm.REGISTRATION_TIMEOUT),
+        failures_max=get(rm.START_FAILURES_MAX),
+        retry_interval=options.seconds(configuration, rm.START_RETRY_INTERVAL),
+        recovery_timeout=options.seconds(configuration, rm.RECOVERY_TIMEOUT),
+        leave_timeout=options.seconds(configuration, tm.DRAIN_TIMEOUT) + LEAVE_SECONDS,
     )
+
+
+def job_master_worker_settings(configuration: Configuration) -> JobMasterWorkerSettings | None:
+    """Of JobMaster processes that a driver starts; None where it starts none."""
+    get = configuration.get
+    most = get(jm.AUTOSCALE_MAX)
+    if most is None:
+        return None
+    return JobMasterWorkerSettings(
+        minimum=get(jm.AUTOSCALE_MIN),
+        maximum=most,
+        jobs=get(jm.AUTOSCALE_JOBS),
+        lag_max=options.seconds(configuration, jm.AUTOSCALE_LAG),
+        stabilization=options.seconds(configuration, jm.AUTOSCALE_STABILIZATION),
+        scale_down=options.seconds(configuration, jm.AUTOSCALE_DOWN),
+        registration_timeout=options.seconds(configuration, rm.REGISTRATION_TIMEOUT),
+        failures_max=get(rm.START_FAILURES_MAX),
+        retry_interval=options.seconds(configuration, rm.START_RETRY_INTERVAL),
+        recovery_timeout=options.seconds(configuration, rm.RECOVERY_TIMEOUT),
+        leave_timeout=LEAVE_SECONDS,
+    )
+
+
+def worker_options(configuration: Configuration, kind: DaemonKind, dynamic: Sequence[str]) -> Sequence[str]:
+    """The -D options of what a driver starts on this host: those of this JobManager, whose host it is reached at."""
+    own, theirs = configuration.get(jm.JOBMANAGER_ADDRESS), _WORKER_ADDRESSES[kind]
+    if configuration.get(theirs) != theirs.default or own == jm.JOBMANAGER_ADDRESS.default:
+        return dynamic
+    return [*dynamic, f"{theirs.key}={own}"]
 
 
 def limit_settings(configuration: Configuration) -> LimitSettings:

@@ -1,4 +1,4 @@
-"""The driver `process`: TaskManagers on this host, as `bin/taskmanager.sh start` starts them.
+"""The driver `process`: TaskManagers and JobMaster processes on this host, as their scripts start them.
 
 A worker (R65) is a daemon like any other: the scripts list, stop and drain it, and its log files lie beside those of
 others. Its label is an option of its command line, so that a JobManager that starts here later finds it.
@@ -16,8 +16,7 @@ from pathlib import Path
 from runtime.aio.blocking import BlockingIo
 from runtime.aio.thread_calls import in_own_thread
 from runtime.config.layout import Layout
-from runtime.config.options.taskmanager import WORKER_ID
-from runtime.entrypoint.control.daemon import LOG_CONSOLE_VARIABLE, TASKMANAGER, Daemon, Starting
+from runtime.entrypoint.control.daemon import LOG_CONSOLE_VARIABLE, Daemon, DaemonKind, Starting
 from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.pid_file import Record
 from runtime.resourcemanager.driver import DriverError
@@ -27,18 +26,22 @@ logger = logging.getLogger(__name__)
 
 _LAST_WORDS_MAX = 20
 """Ended workers whose last words are kept until somebody asks."""
-_LABEL = f"{WORKER_ID.key}="
 
 
 class ProcessDriver:
-    """Implements `ResourceManagerDriver`. `options`: the -D options of this JobManager, for its workers too."""
+    """Implements `ResourceManagerDriver` for one kind of process.
 
-    def __init__(self, layout: Layout, environment: Mapping[str, str], options: Sequence[str]) -> None:
+    `options`: the -D options of this JobManager, for its workers too.
+    """
+
+    def __init__(
+        self, kind: DaemonKind, layout: Layout, environment: Mapping[str, str], options: Sequence[str]
+    ) -> None:
         self._options = tuple(options)
         own = {name: value for name, value in environment.items() if name != LOG_CONSOLE_VARIABLE}
         self._out = io.StringIO()
-        self._daemon = Daemon(TASKMANAGER, layout, own, self._out)
-        self._io = BlockingIo("worker-look", threads=1)
+        self._daemon = Daemon(kind, layout, own, self._out)
+        self._io = BlockingIo(f"{kind.name}-look", threads=1)
         self._one_start = asyncio.Lock()
         self._children: dict[str, Starting] = {}
 
@@ -63,12 +66,13 @@ class ProcessDriver:
         try:
             # One signal begins a drain (`Daemon.end` waits for its end, and holds the lock of all starts meanwhile).
             if kills:
-                await self._io.run(record.process.send, END_AT_ONCE)
+                at_once = END_AT_ONCE if self._daemon.kind.is_guarded else signal.SIGKILL
+                await self._io.run(record.process.send, at_once)
                 await self._io.run(record.process.send, signal.SIGCONT)  # a stopped one heeds no signal before
             else:
                 await self._io.run(record.process.send, signal.SIGTERM)
         except OSError as error:
-            message = f"TaskManager (pid {record.process.pid}) cannot be signalled: {error}"
+            message = f"{self._daemon.kind.name} (pid {record.process.pid}) cannot be signalled: {error}"
             raise DriverError(message) from error
 
     async def last_words(self, worker_id: str, /) -> str:
@@ -80,7 +84,7 @@ class ProcessDriver:
         try:
             return await self._io.run(self._found)
         except OSError as error:
-            message = f"the TaskManagers of this host cannot be listed: {error}"
+            message = f"the processes of this host cannot be listed ({self._daemon.kind.name}): {error}"
             raise DriverError(message) from error
 
     def _forget_old(self) -> None:
@@ -90,7 +94,7 @@ class ProcessDriver:
 
     async def _started(self, worker_id: str, is_wanted: Callable[[], bool]) -> Starting:
         """In a thread that no end of this process waits for: the lock may be held as long as a TaskManager drains."""
-        options = (*self._options, f"{_LABEL}{worker_id}")
+        options = (*self._options, f"{self._daemon.kind.label}={worker_id}")
         async with self._one_start:
             _, started = in_own_thread("worker-start", lambda: self._daemon.spawn(options, is_wanted=is_wanted))
             return await started
@@ -107,7 +111,7 @@ class ProcessDriver:
             except (OSError, ValueError) as error:
                 logger.debug("the command of process %d cannot be read: %s", record.process.pid, error)
                 continue
-            label = next((text.removeprefix(_LABEL) for text in reversed(options) if text.startswith(_LABEL)), "")
+            label = self._daemon.label_in(options)
             if label:
                 found[label] = record
         return found

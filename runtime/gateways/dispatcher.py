@@ -178,7 +178,7 @@ class DispatcherGateway(Protocol):
 @dataclass(frozen=True, slots=True)
 class RegisterJobMaster:
     """The first message of a JobMaster process on its stream. `metrics_address`: where it serves its metrics (D-110),
-    "" where it does not."""
+    "" where it does not. `worker_id`: the label of one that a driver has started, "" for others."""
 
     incarnation: Incarnation
     address: str
@@ -187,6 +187,7 @@ class RegisterJobMaster:
     capacity: int
     is_draining: bool = False
     metrics_address: str = ""
+    worker_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,8 @@ class JobInventoryEntry:
 class JobMasterHeartbeat:
     """Complete inventory (R5) and load of a process. `assignment` is the highest epoch it has been sent.
 
-    `is_draining`: the process takes no jobs, and others are to take its jobs over.
+    `is_draining`: the process takes no jobs, and others are to take its jobs over. `loop_lag`: how late its event loop
+    was on average since the last one, in seconds.
     """
 
     inventory: tuple[JobInventoryEntry, ...]
@@ -210,6 +212,7 @@ class JobMasterHeartbeat:
     cpu_fraction: float
     memory_bytes: int
     is_draining: bool = False
+    loop_lag: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,11 @@ from runtime.jobgraph.graph import JobGraph
 
 @dataclass(frozen=True, slots=True)
 class JobMasterInfo:
-    """A JobMaster process in the leader's view. `jobs_assigned` counts this leader's assignments, ended jobs too."""
+    """A JobMaster process in the leader's view. `jobs_assigned` counts this leader's assignments, ended jobs too.
+
+    `worker_id`: the label of one that a driver has started, "" for others. `loop_lag`: how late its event loop was on
+    average since its last heartbeat, in seconds. `is_draining`: it has said so, and may be disconnected since.
+    """
 
     incarnation: Incarnation
     address: str
@@ -33,6 +37,17 @@ class JobMasterInfo:
     memory_bytes: int
     last_heard_millis: int
     metrics_address: str = ""
+    worker_id: str = ""
+    loop_lag: float = 0.0
+    is_draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobMasterLoad:
+    """All JobMaster processes with their jobs, and how many jobs wait for one."""
+
+    processes: Sequence[JobMasterInfo]
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from runtime.gateways.resource_manager import (
 )
 from runtime.heartbeat.service import HeartbeatService
 from runtime.resourcemanager.active import ActiveResourceManager
+from runtime.resourcemanager.active_job_masters import ActiveJobMasters
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import SlotManager
 from runtime.resourcemanager.core.slots import TaskManagerSlots
@@ -73,6 +74,7 @@ class ResourceManager:
         entropy: Entropy,
         events: ClusterEvents = NO_EVENTS,
         driver: ResourceManagerDriver | None = None,
+        job_masters: ActiveJobMasters | None = None,
     ) -> None:
         self._settings = settings
         self._tokens = tokens
@@ -118,6 +120,7 @@ class ResourceManager:
                 entropy=entropy,
                 events=events,
             )
+        self._job_masters = job_masters
         self._task_manager_died = task_manager_died
         self._reports: Watch[int] = Watch(0)
         self._ended: dict[JobId, bool] = {}
@@ -139,6 +142,8 @@ class ResourceManager:
                 scope.spawn_eternal("delegation tokens", self._tokens.run(self._distribute))
                 if self._active is not None:
                     scope.spawn_eternal("workers", self._active.run())
+                if self._job_masters is not None:
+                    scope.spawn_eternal("job-masters", self._job_masters.run(jobs))
                 await asyncio.get_running_loop().create_future()
         finally:
             self._is_open = False

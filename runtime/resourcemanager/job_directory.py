@@ -7,6 +7,7 @@ from typing import Protocol
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.shares import JobShare
 from runtime.common.waiting import Waiting
+from runtime.gateways.overview import JobMasterLoad
 
 
 class JobOwnerView(Protocol):
@@ -26,7 +27,7 @@ class JobOwnerView(Protocol):
 
 
 class JobDirectory(Protocol):
-    """The Dispatcher, as far as its ResourceManager needs it. Calls never block."""
+    """The Dispatcher, as far as its ResourceManager needs it. Calls never block, but for `drain_job_master`."""
 
     def owner_of(self, job_id: JobId, /) -> JobOwnerView | None:
         """The owner of the job by the leader's own writing, None while there is none."""
@@ -51,3 +52,14 @@ class JobDirectory(Protocol):
 
     def owner_cut_off(self, job_id: JobId, epoch: int, /) -> None:
         """The owner under that epoch cannot reach TaskManagers that the job needs (R7)."""
+
+    def job_master_load(self) -> JobMasterLoad | None:
+        """The JobMaster processes, and what waits for one; None while the Dispatcher does not serve."""
+
+    def advise_job_masters(self, advice: str, /) -> None:
+        """What jobs are to say that wait for a JobMaster process: who starts one, or why none starts."""
+
+    async def drain_job_master(self, incarnation: Incarnation, /, *, is_draining: bool) -> None:
+        """Have a process give away its jobs and take none, or take jobs again. NotFoundError, ConflictError,
+        UnavailableError.
+        """

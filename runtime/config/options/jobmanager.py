@@ -8,12 +8,14 @@ from runtime.config.option import (
     choice_option,
     duration_option,
     host_option,
+    int_between,
     int_option,
     matching,
     parse_endpoints,
     parse_hosts,
     parse_origins,
     size_option,
+    worker_id_option,
 )
 
 JOBMANAGER_ADDRESS = host_option(
@@ -53,6 +55,52 @@ JOBMASTER_SHUTDOWN = choice_option(
     "with a savepoint in execution.checkpointing.savepoint-dir instead, where that is set and done in 4 s.",
     "wait",
     "stop",
+)
+JOBMASTER_WORKER_ID = worker_id_option(
+    "jobmanager.jobmaster.worker-id",
+    "The label that a driver (resourcemanager.driver) gives to a JobMaster process that it starts.",
+)
+AUTOSCALE_MIN = int_option(
+    "jobmanager.jobmaster.autoscale.min",
+    0,
+    "JobMaster processes that are kept, without jobs too. With jobmanager.jobmaster.autoscale.max.",
+    low=0,
+    high=1000,
+)
+AUTOSCALE_MAX: ConfigOption[int | None] = ConfigOption(
+    "jobmanager.jobmaster.autoscale.max",
+    int_between(1, 1000),
+    None,
+    "Most JobMaster processes, those that people start included, up to which the driver (resourcemanager.driver) "
+    "starts them by jobs and by load; conf/JOB_MASTERS is not read then. Needs jobmanager.jobmaster.single.enable: "
+    "true.",
+    "Integer",
+    "none: scripts start them",
+)
+AUTOSCALE_JOBS = int_option(
+    "jobmanager.jobmaster.autoscale.jobs-per-process",
+    200,
+    "Unfinished jobs of one JobMaster process, above which another one is started.",
+    high=100_000,
+)
+AUTOSCALE_LAG = duration_option(
+    "jobmanager.jobmaster.autoscale.event-loop-lag",
+    "500 ms",
+    "How late the event loop of a JobMaster process with several jobs may be, on average, for "
+    "jobmanager.jobmaster.autoscale.stabilization.interval, before another one is started.",
+    low="10 ms",
+)
+AUTOSCALE_STABILIZATION = duration_option(
+    "jobmanager.jobmaster.autoscale.stabilization.interval",
+    "30 s",
+    "For how long event loops are late before one more JobMaster process is started, and between two such starts.",
+    low="1 s",
+)
+AUTOSCALE_DOWN = duration_option(
+    "jobmanager.jobmaster.autoscale.scale-down.interval",
+    "1 min",
+    "For how long JobMaster processes are too many before the superfluous ones hand their jobs over and end.",
+    low="1 s",
 )
 REBALANCE = bool_option(
     "jobmanager.jobmaster.rebalance",

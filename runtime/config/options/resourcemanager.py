@@ -51,13 +51,14 @@ IDLE_TIMEOUT = duration_option(
 REGISTRATION_TIMEOUT = duration_option(
     "resourcemanager.taskmanager-registration.timeout",
     "5 min",
-    "A TaskManager of a driver that has given no slots for this long is ended.",
+    "A TaskManager of a driver that has given no slots for this long is ended; so is a JobMaster process that has not "
+    "registered.",
     low="1 s",
 )
 START_FAILURES_MAX = float_option(
     "resourcemanager.start-worker.max-failure-rate",
     10.0,
-    "TaskManagers that may fail to start within a minute before a driver pauses.",
+    "TaskManagers that may fail to start within a minute before a driver pauses; the same of JobMaster processes.",
     low=0.0,
     high=10_000.0,
 )
@@ -65,6 +66,6 @@ START_RETRY_INTERVAL = duration_option("resourcemanager.start-worker.retry-inter
 RECOVERY_TIMEOUT = duration_option(
     "resourcemanager.previous-worker.recovery.timeout",
     "3 s",
-    "A new leader has a driver start none for this long: TaskManagers of other hosts register meanwhile.",
+    "A new leader has a driver start none for this long: what served the last leader registers meanwhile.",
     low="0 ms",
 )

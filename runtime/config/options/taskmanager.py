@@ -18,6 +18,7 @@ from runtime.config.option import (
     parse_variables,
     size_option,
     string_option,
+    worker_id_option,
 )
 
 TASKMANAGER_HOST = host_option(
@@ -35,13 +36,9 @@ TASKMANAGER_RESOURCE_ID: ConfigOption[str] = ConfigOption(
     "String",
     "<host>-<8 hex>",
 )
-WORKER_ID: ConfigOption[str] = ConfigOption(
+WORKER_ID = worker_id_option(
     "taskmanager.worker-id",
-    matching(r"(w-[0-9a-f]{12})?", "what a driver gives it: leave it out"),
-    "",
     "The label that a driver (resourcemanager.driver) gives to a TaskManager that it starts.",
-    "String",
-    "none",
 )
 SLOTS: ConfigOption[int | None] = ConfigOption(
     "taskmanager.numberOfTaskSlots",

@@ -76,6 +76,16 @@ class Assignments:
             effects += self._jobs.publish(entry)
         return effects + ending
 
+    def advise(self, advice: str) -> Effects:
+        """Have the jobs that wait say who starts a process, or why none starts."""
+        self._processes.advice = advice
+        effects: Effects = []
+        for entry in [self._jobs[job_id] for job_id in self._jobs.waiting]:
+            waiting = Waiting(WaitingKind.JOB_MASTERS, self._processes.shortage())
+            if not entry.refused_by and entry.shown.wait(waiting):
+                effects += self._jobs.publish(entry)
+        return effects
+
     def forget_refusals(self) -> list[JobEntry]:
         """Forget refusals that were not for good. Returns the waiting jobs that no process will ever run."""
         waiting = [self._jobs[job_id] for job_id in self._jobs.waiting]

@@ -325,6 +325,13 @@ class PromiseFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessesAdvised:
+    """Who starts a JobMaster process for jobs that wait for one, or why none starts (R65)."""
+
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time passed. `now_millis` is the wall clock since 1970, `now` the monotonic clock in seconds."""
 
@@ -342,4 +349,14 @@ ProcessEvent = (
 MoveEvent = DrainRequested | MoveRequested | OwnerCutOff | MoveWishStored | MoveWishFailed
 PromiseEvent = HeartbeatRequested | PromiseStored | PromiseFailed
 
-DispatcherEvent = SubmitEvent | CancelEvent | EndEvent | OwnerEvent | ProcessEvent | MoveEvent | PromiseEvent | Ticked
+DispatcherEvent = (
+    SubmitEvent
+    | CancelEvent
+    | EndEvent
+    | OwnerEvent
+    | ProcessEvent
+    | MoveEvent
+    | PromiseEvent
+    | ProcessesAdvised
+    | Ticked
+)

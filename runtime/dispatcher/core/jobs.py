@@ -98,6 +98,8 @@ class JobRegistry:
                 effects = self._on_move_wish_settled(event)
             case ev.OwnerStored() | ev.OwnerNotStored() | ev.AssignmentRefused() | ev.JobReloaded():
                 effects = self._on_owner(event)
+            case ev.ProcessesAdvised(advice):
+                effects = self._assignments.advise(advice)
             case ev.Ticked():
                 effects = self._on_ticked(event)
             case _:
@@ -131,6 +133,11 @@ class JobRegistry:
         """The owner that runs the job now; None without one, and after the job has ended."""
         entry = self._jobs.get(job_id)
         return None if entry is None else entry.runner
+
+    @property
+    def waiting_count(self) -> int:
+        """How many jobs wait for a JobMaster process."""
+        return len(self._jobs.waiting)
 
     def dirty_count(self) -> int:
         """How many jobs have a stored result and are not cleaned."""
@@ -187,6 +194,7 @@ class JobRegistry:
         process = self.processes.known(registration.incarnation, registration.address, registration.capacity)
         process.version = registration.version
         process.metrics_address = registration.metrics_address
+        process.worker_id = registration.worker_id
         process.is_connected = True
         process.sent.clear()
         self._drops.pop(registration.incarnation, None)
@@ -222,6 +230,7 @@ class JobRegistry:
         heartbeat = event.heartbeat
         process.cpu_fraction = heartbeat.cpu_fraction
         process.memory_bytes = heartbeat.memory_bytes
+        process.loop_lag = heartbeat.loop_lag
         effects = self._moves.told(process, is_draining=heartbeat.is_draining)
         present = {(held.job_id, held.epoch) for held in heartbeat.inventory}
         for job_id in sorted(process.jobs):

@@ -24,6 +24,7 @@ class JobMasterProcess:
     capacity: int
     version: str = ""
     metrics_address: str = ""
+    worker_id: str = ""
     is_connected: bool = False
     is_draining: bool = False
     is_new: bool = True
@@ -32,6 +33,7 @@ class JobMasterProcess:
     sent: set[JobId] = field(default_factory=set)
     cpu_fraction: float = 0.0
     memory_bytes: int = 0
+    loop_lag: float = 0.0
     last_assigned: int = 0
     jobs_assigned: int = 0
 
@@ -59,6 +61,8 @@ class ProcessTable:
     def __init__(self) -> None:
         self._processes: dict[Incarnation, JobMasterProcess] = {}
         self._assignments = 0
+        self.advice = ""
+        """Who starts a process, or why none starts; "" without a driver."""
 
     def __iter__(self) -> Iterator[JobMasterProcess]:
         return iter(self._processes.values())
@@ -117,7 +121,9 @@ class ProcessTable:
         """Why no process can take a job."""
         connected = [process for process in self._processes.values() if process.is_connected]
         if not connected:
-            return "no JobMaster process is registered: start one with bin/start-jobmaster.sh start"
+            advice = self.advice or "start one with bin/start-jobmaster.sh start"
+            return f"no JobMaster process is registered: {advice}"
         if all(process.is_draining for process in connected):
-            return f"all {len(connected)} JobMaster processes are draining: undrain one, or start another one"
-        return f"all {len(connected)} JobMaster processes are full"
+            advice = self.advice or "undrain one, or start another one"
+            return f"all {len(connected)} JobMaster processes are draining: {advice}"
+        return f"all {len(connected)} JobMaster processes are full{self.advice and f': {self.advice}'}"

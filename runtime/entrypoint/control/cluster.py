@@ -23,7 +23,7 @@ from runtime.config.layout import Layout
 from runtime.config.loading import InvalidConfigurationError, load
 from runtime.config.options.cluster import SSH_OPTS
 from runtime.config.options.high_availability import ETCD_EMBEDDED, ETCD_EMBEDDED_PORT
-from runtime.config.options.jobmanager import REST_ADDRESS, REST_BIND_ADDRESS, REST_PORT
+from runtime.config.options.jobmanager import AUTOSCALE_MAX, REST_ADDRESS, REST_BIND_ADDRESS, REST_PORT
 from runtime.config.options.resourcemanager import DRIVER
 from runtime.config.options.security import (
     SECURITY_AUTHENTICATION,
@@ -90,6 +90,11 @@ class ClusterControl:
                 f"TaskManagers start when jobs wait for slots ({DRIVER.key}: {configuration.get(DRIVER)}): "
                 f"conf/{FILES[TASKMANAGER]} is not read."
             )
+        if configuration.get(AUTOSCALE_MAX) is not None:
+            self._say(
+                f"JobMaster processes start when jobs need them "
+                f"({AUTOSCALE_MAX.key}: {configuration.get(AUTOSCALE_MAX)}): conf/{FILES[JOBMASTER]} is not read."
+            )
         if len(absent) < len(here):
             self._say(f"Reusing {len(here) - len(absent)} running process(es) of this cluster, as they were started.")
         _check_rest_ports(configuration, absent)
@@ -124,10 +129,11 @@ class ClusterControl:
         asked = hosts.known() | self._remote_in_files()
         failures: dict[str, list[str]] = {}
         kinds = [TASKMANAGER, JOBMASTER, JOBMANAGER]
-        if configuration is None or configuration.get(DRIVER) != "standalone" or self._daemon(TASKMANAGER).has_labels():
+        for kind, has_driver in self._started_by_drivers(configuration).items():
             # A JobManager has started some on its host, and may do so until it has ended.
-            asked |= {(name, TASKMANAGER) for name, kind in asked if kind is JOBMANAGER}
-            kinds.append(TASKMANAGER)
+            if has_driver or self._daemon(kind).has_labels():
+                asked |= {(name, kind) for name, of in asked if of is JOBMANAGER}
+                kinds.append(kind)
         for kind in kinds:
             # A host that cannot be reached is asked once.
             names = sorted(name for name, of in asked if of is kind and name not in failures)
@@ -143,6 +149,15 @@ class ClusterControl:
         _attempt(self._stop_etcd, failures[""])
         if told := [problem for problems in failures.values() for problem in problems]:
             raise DaemonError("\n".join(told))
+
+    def _started_by_drivers(self, configuration: Configuration | None) -> dict[DaemonKind, bool]:
+        """By kind, whether a JobManager starts such processes; yes where the configuration cannot be read."""
+        if configuration is None:
+            return {TASKMANAGER: True, JOBMASTER: True}
+        return {
+            TASKMANAGER: configuration.get(DRIVER) != "standalone",
+            JOBMASTER: configuration.get(AUTOSCALE_MAX) is not None,
+        }
 
     def rolling_restart(self, kinds: Sequence[DaemonKind]) -> None:
         """Replace running processes, one after the other, in this order of kinds.

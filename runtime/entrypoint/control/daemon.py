@@ -26,6 +26,7 @@ from runtime.common.printable import printable
 from runtime.config import log_files
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
+from runtime.config.options.jobmanager import JOBMASTER_WORKER_ID
 from runtime.config.options.taskmanager import DRAIN_TIMEOUT, WORKER_ID
 from runtime.entrypoint.control.pending import DaemonError, wait_all
 from runtime.entrypoint.control.pid_file import PidFile, ProcessId, Record, wait_ended
@@ -54,6 +55,7 @@ class DaemonKind:
 
     `drains`: it lets its tasks finish first. `keeps_id`: the next process with its number gets its name (D-058).
     `is_guarded`: its process is a watcher, which is killed only after a signal to end all its processes (R30).
+    `label`: the option by which a driver knows those that it has started (R65), "" for what no driver starts.
     """
 
     name: str
@@ -61,6 +63,7 @@ class DaemonKind:
     drains: bool = False
     keeps_id: bool = False
     is_guarded: bool = False
+    label: str = ""
 
 
 _WHEN_TOLD = ("/bin/sh", "-c", 'read -r _ && exec "$@" < /dev/null', "sh")
@@ -69,8 +72,15 @@ _GO = b"\n"
 _COMPLAINT = re.compile(r'^[^{]* (WARNING|ERROR|CRITICAL) |"level":"(WARNING|ERROR|CRITICAL)"')
 _COMPLAINT_BYTES = 64 * 1024
 JOBMANAGER = DaemonKind("jobmanager", "runtime.entrypoint.job_manager")
-JOBMASTER = DaemonKind("jobmaster", "jobmaster_process")
-TASKMANAGER = DaemonKind("taskmanager", "runtime.entrypoint.task_manager", drains=True, keeps_id=True, is_guarded=True)
+JOBMASTER = DaemonKind("jobmaster", "jobmaster_process", label=JOBMASTER_WORKER_ID.key)
+TASKMANAGER = DaemonKind(
+    "taskmanager",
+    "runtime.entrypoint.task_manager",
+    drains=True,
+    keeps_id=True,
+    is_guarded=True,
+    label=WORKER_ID.key,
+)
 HISTORYSERVER = DaemonKind("historyserver", "runtime.entrypoint.history_server")
 """No process of a cluster: it is started for itself, and shows the jobs of any clusters."""
 KINDS = {kind.name: kind for kind in (JOBMANAGER, JOBMASTER, TASKMANAGER)}
@@ -147,7 +157,14 @@ class Daemon:
 
     def has_labels(self) -> bool:
         """True if a driver has started one of them (R65). A stop gets other options than the start had."""
-        return any(text.startswith(f"{WORKER_ID.key}=") for one in self.records() for text in self._options_now(one))
+        return any(self.label_in(self._options_now(one)) for one in self.records())
+
+    def label_in(self, options: Sequence[str]) -> str:
+        """The label that a driver has given to a process with these -D options, "" without one."""
+        key = f"{self.kind.label}="
+        if not self.kind.label:
+            return ""
+        return next((text.removeprefix(key) for text in reversed(options) if text.startswith(key)), "")
 
     def _options_now(self, record: Record) -> list[str]:
         try:

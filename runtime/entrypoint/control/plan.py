@@ -12,6 +12,7 @@ from runtime.config.layout import Layout
 from runtime.config.option import ConfigOption
 from runtime.config.options.high_availability import ETCD_EMBEDDED, HA_STORAGE_DIR
 from runtime.config.options.jobmanager import (
+    AUTOSCALE_MAX,
     JOBMANAGER_ADDRESS,
     JOBMANAGER_BIND_HOST,
     JOBMASTER_ADDRESS,
@@ -51,7 +52,7 @@ class Planned:
 def make_plan(layout: Layout, configuration: Configuration) -> tuple[Planned, ...]:
     """All processes in the order of starting. Raises InvalidInputError that lists every problem."""
     kinds = [JOBMANAGER]
-    if configuration.get(SINGLE_JOBMASTER):
+    if configuration.get(SINGLE_JOBMASTER) and configuration.get(AUTOSCALE_MAX) is None:
         kinds.append(JOBMASTER)
     if configuration.get(DRIVER) == "standalone":
         kinds.append(TASKMANAGER)

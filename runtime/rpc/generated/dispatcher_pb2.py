@@ -26,19 +26,19 @@ from runtime.rpc.generated import common_pb2 as runtime_dot_rpc_dot_generated_do
 from runtime.rpc.generated import resource_manager_pb2 as runtime_dot_rpc_dot_generated_dot_resource__manager__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&runtime/rpc/generated/dispatcher.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\x1a,runtime/rpc/generated/resource_manager.proto\"\xbc\x01\n\x10SubmitJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05graph\x18\x02 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0e\n\x06\x63lient\x18\x04 \x01(\t\x12\x11\n\tsubmitter\x18\x05 \x01(\t\x12\x11\n\tnamespace\x18\x06 \x01(\t\x12\r\n\x05trace\x18\x07 \x01(\t\x12\x13\n\x0bprogram_run\x18\x08 \x01(\t\x12\r\n\x05queue\x18\t \x01(\t\x12\x10\n\x08priority\x18\n \x01(\x03\"d\n\x11SubmitJobResponse\x12)\n\x07outcome\x18\x01 \x01(\x0e\x32\x18.flinklike.SubmitOutcome\x12$\n\x06status\x18\x02 \x01(\x0e\x32\x14.flinklike.JobStatus\"\x1c\n\nJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x07\n\x05\x45mpty\"\xc6\x01\n\nTaskCounts\x12\x0f\n\x07\x63reated\x18\x01 \x01(\x03\x12\x11\n\tscheduled\x18\x02 \x01(\x03\x12\x11\n\tdeploying\x18\x03 \x01(\x03\x12\x14\n\x0cinitializing\x18\x04 \x01(\x03\x12\x0f\n\x07running\x18\x05 \x01(\x03\x12\x10\n\x08\x66inished\x18\x06 \x01(\x03\x12\x11\n\tcanceling\x18\x07 \x01(\x03\x12\x10\n\x08\x63\x61nceled\x18\x08 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\t \x01(\x03\x12\x13\n\x0breconciling\x18\n \x01(\x03\"\xd8\x04\n\nJobSummary\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12$\n\x06status\x18\x03 \x01(\x0e\x32\x14.flinklike.JobStatus\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x12\x10\n\x08sequence\x18\x05 \x01(\x03\x12\x14\n\x0cstart_millis\x18\x06 \x01(\x03\x12\x12\n\nend_millis\x18\x07 \x01(\x03\x12 \n\x18last_modification_millis\x18\x08 \x01(\x03\x12$\n\x05tasks\x18\t \x01(\x0b\x32\x15.flinklike.TaskCounts\x12\x16\n\x0epending_reason\x18\n \x01(\t\x12\x15\n\ris_committing\x18\x0b \x01(\x08\x12\x15\n\rkeeps_outputs\x18\x0c \x01(\x08\x12\x11\n\tsubmitter\x18\r \x01(\t\x12\x11\n\tnamespace\x18\x0e \x01(\t\x12$\n\x08job_type\x18\x0f \x01(\x0e\x32\x12.flinklike.JobType\x12\x30\n\x0escheduler_type\x18\x10 \x01(\x0e\x32\x18.flinklike.SchedulerType\x12\r\n\x05trace\x18\x11 \x01(\t\x12\x13\n\x0bprogram_run\x18\x12 \x01(\t\x12\x14\n\x0cpending_kind\x18\x13 \x01(\t\x12\x0e\n\x06\x63lient\x18\x14 \x01(\t\x12\x1b\n\x13\x64\x65letes_checkpoints\x18\x15 \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x16 \x01(\t\x12\x16\n\x0e\x66\x61ilure_labels\x18\x17 \x03(\t\x12\r\n\x05queue\x18\x18 \x01(\t\x12\x10\n\x08priority\x18\x19 \x01(\x03\",\n\x12JobDetailsResponse\x12\x16\n\x0e\x61rchived_graph\x18\x01 \x01(\x0c\"\xa4\x01\n\x11RegisterJobMaster\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x18\n\x10protocol_version\x18\x04 \x01(\x03\x12\x10\n\x08\x63\x61pacity\x18\x05 \x01(\x03\x12\x13\n\x0bis_draining\x18\x06 \x01(\x08\x12\x17\n\x0fmetrics_address\x18\x07 \x01(\t\"X\n\x11JobInventoryEntry\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12$\n\x06status\x18\x03 \x01(\x0e\x32\x14.flinklike.JobStatus\"\x9a\x01\n\x12JobMasterHeartbeat\x12/\n\tinventory\x18\x01 \x03(\x0b\x32\x1c.flinklike.JobInventoryEntry\x12\x12\n\nassignment\x18\x02 \x01(\x03\x12\x14\n\x0c\x63pu_fraction\x18\x03 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x13\n\x0bis_draining\x18\x05 \x01(\x08\"8\n\x0cJobSummaries\x12(\n\tsummaries\x18\x01 \x03(\x0b\x32\x15.flinklike.JobSummary\"?\n\x13\x44\x65\x63lareRequirements\x12(\n\x04jobs\x18\x01 \x03(\x0b\x32\x1a.flinklike.JobRequirements\"[\n\x14JobAssignmentRefused\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x14\n\x0cis_permanent\x18\x04 \x01(\x08\"\x82\x01\n\x13JobMasterRegistered\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62lob_address\x18\x03 \x01(\t\x12\x1a\n\x12heartbeat_interval\x18\x04 \x01(\x01\x12\x19\n\x11heartbeat_timeout\x18\x05 \x01(\x01\"\xa7\x01\n\tAssignJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x10\n\x08is_fresh\x18\x03 \x01(\x08\x12\r\n\x05graph\x18\x04 \x01(\x0c\x12\x11\n\tgraph_key\x18\x05 \x01(\t\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x15\n\rsubmit_millis\x18\x07 \x01(\x03\x12\x11\n\tnamespace\x18\x08 \x01(\t\x12\r\n\x05trace\x18\t \x01(\t\"*\n\nCancelJobs\x12\x0c\n\x04jobs\x18\x01 \x03(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"6\n\x08\x44ropJobs\x12*\n\x04jobs\x18\x01 \x03(\x0b\x32\x1c.flinklike.JobInventoryEntry\"?\n\x0fNotifyResources\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\"%\n\x0e\x44rainJobMaster\x12\x13\n\x0bis_draining\x18\x01 \x01(\x08\"\x1e\n\x0cJobsNotTaken\x12\x0e\n\x06reason\x18\x01 \x01(\t\"~\n\x10TriggerOperation\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\ntrigger_id\x18\x02 \x01(\t\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.flinklike.OperationKind\x12\x0e\n\x06target\x18\x04 \x01(\t\x12\x0e\n\x06\x64rains\x18\x05 \x01(\x08\"\xa5\x02\n\x0fStreamOperation\x12\x12\n\ntrigger_id\x18\x01 \x01(\t\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.flinklike.OperationKind\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.flinklike.OperationState\x12\x15\n\rcheckpoint_id\x18\x04 \x01(\x03\x12\x16\n\x0etrigger_millis\x18\x05 \x01(\x03\x12\x11\n\tdirectory\x18\x06 \x01(\t\x12\x0e\n\x06\x64rains\x18\x07 \x01(\x08\x12\x14\n\x0c\x65nded_millis\x18\x08 \x01(\x03\x12\r\n\x05\x63\x61use\x18\t \x01(\t\x12\x0f\n\x07queries\x18\n \x01(\x03\x12\x10\n\x08\x61nswered\x18\x0b \x01(\x03\x12\x12\n\nsize_bytes\x18\x0c \x01(\x03*r\n\rSubmitOutcome\x12\x1e\n\x1aSUBMIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUBMIT_OUTCOME_ACCEPTED\x10\x01\x12$\n SUBMIT_OUTCOME_ALREADY_SUBMITTED\x10\x02*\x85\x01\n\rOperationKind\x12\x1e\n\x1aOPERATION_KIND_UNSPECIFIED\x10\x00\x12\x1d\n\x19OPERATION_KIND_CHECKPOINT\x10\x01\x12\x1c\n\x18OPERATION_KIND_SAVEPOINT\x10\x02\x12\x17\n\x13OPERATION_KIND_STOP\x10\x03*\x8d\x01\n\x0eOperationState\x12\x1f\n\x1bOPERATION_STATE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bOPERATION_STATE_IN_PROGRESS\x10\x01\x12\x1d\n\x19OPERATION_STATE_COMPLETED\x10\x02\x12\x1a\n\x16OPERATION_STATE_FAILED\x10\x03\x32\xa2\x02\n\x11\x44ispatcherGateway\x12\x46\n\tSubmitJob\x12\x1b.flinklike.SubmitJobRequest\x1a\x1c.flinklike.SubmitJobResponse\x12\x34\n\tCancelJob\x12\x15.flinklike.JobRequest\x1a\x10.flinklike.Empty\x12\x42\n\nRequestJob\x12\x15.flinklike.JobRequest\x1a\x1d.flinklike.JobDetailsResponse\x12K\n\x10RequestOperation\x12\x1b.flinklike.TriggerOperation\x1a\x1a.flinklike.StreamOperationb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&runtime/rpc/generated/dispatcher.proto\x12\tflinklike\x1a\"runtime/rpc/generated/common.proto\x1a,runtime/rpc/generated/resource_manager.proto\"\xbc\x01\n\x10SubmitJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05graph\x18\x02 \x01(\x0c\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0e\n\x06\x63lient\x18\x04 \x01(\t\x12\x11\n\tsubmitter\x18\x05 \x01(\t\x12\x11\n\tnamespace\x18\x06 \x01(\t\x12\r\n\x05trace\x18\x07 \x01(\t\x12\x13\n\x0bprogram_run\x18\x08 \x01(\t\x12\r\n\x05queue\x18\t \x01(\t\x12\x10\n\x08priority\x18\n \x01(\x03\"d\n\x11SubmitJobResponse\x12)\n\x07outcome\x18\x01 \x01(\x0e\x32\x18.flinklike.SubmitOutcome\x12$\n\x06status\x18\x02 \x01(\x0e\x32\x14.flinklike.JobStatus\"\x1c\n\nJobRequest\x12\x0e\n\x06job_id\x18\x01 \x01(\t\"\x07\n\x05\x45mpty\"\xc6\x01\n\nTaskCounts\x12\x0f\n\x07\x63reated\x18\x01 \x01(\x03\x12\x11\n\tscheduled\x18\x02 \x01(\x03\x12\x11\n\tdeploying\x18\x03 \x01(\x03\x12\x14\n\x0cinitializing\x18\x04 \x01(\x03\x12\x0f\n\x07running\x18\x05 \x01(\x03\x12\x10\n\x08\x66inished\x18\x06 \x01(\x03\x12\x11\n\tcanceling\x18\x07 \x01(\x03\x12\x10\n\x08\x63\x61nceled\x18\x08 \x01(\x03\x12\x0e\n\x06\x66\x61iled\x18\t \x01(\x03\x12\x13\n\x0breconciling\x18\n \x01(\x03\"\xd8\x04\n\nJobSummary\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12$\n\x06status\x18\x03 \x01(\x0e\x32\x14.flinklike.JobStatus\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x12\x10\n\x08sequence\x18\x05 \x01(\x03\x12\x14\n\x0cstart_millis\x18\x06 \x01(\x03\x12\x12\n\nend_millis\x18\x07 \x01(\x03\x12 \n\x18last_modification_millis\x18\x08 \x01(\x03\x12$\n\x05tasks\x18\t \x01(\x0b\x32\x15.flinklike.TaskCounts\x12\x16\n\x0epending_reason\x18\n \x01(\t\x12\x15\n\ris_committing\x18\x0b \x01(\x08\x12\x15\n\rkeeps_outputs\x18\x0c \x01(\x08\x12\x11\n\tsubmitter\x18\r \x01(\t\x12\x11\n\tnamespace\x18\x0e \x01(\t\x12$\n\x08job_type\x18\x0f \x01(\x0e\x32\x12.flinklike.JobType\x12\x30\n\x0escheduler_type\x18\x10 \x01(\x0e\x32\x18.flinklike.SchedulerType\x12\r\n\x05trace\x18\x11 \x01(\t\x12\x13\n\x0bprogram_run\x18\x12 \x01(\t\x12\x14\n\x0cpending_kind\x18\x13 \x01(\t\x12\x0e\n\x06\x63lient\x18\x14 \x01(\t\x12\x1b\n\x13\x64\x65letes_checkpoints\x18\x15 \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x16 \x01(\t\x12\x16\n\x0e\x66\x61ilure_labels\x18\x17 \x03(\t\x12\r\n\x05queue\x18\x18 \x01(\t\x12\x10\n\x08priority\x18\x19 \x01(\x03\",\n\x12JobDetailsResponse\x12\x16\n\x0e\x61rchived_graph\x18\x01 \x01(\x0c\"\xb7\x01\n\x11RegisterJobMaster\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x18\n\x10protocol_version\x18\x04 \x01(\x03\x12\x10\n\x08\x63\x61pacity\x18\x05 \x01(\x03\x12\x13\n\x0bis_draining\x18\x06 \x01(\x08\x12\x17\n\x0fmetrics_address\x18\x07 \x01(\t\x12\x11\n\tworker_id\x18\x08 \x01(\t\"X\n\x11JobInventoryEntry\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12$\n\x06status\x18\x03 \x01(\x0e\x32\x14.flinklike.JobStatus\"\xac\x01\n\x12JobMasterHeartbeat\x12/\n\tinventory\x18\x01 \x03(\x0b\x32\x1c.flinklike.JobInventoryEntry\x12\x12\n\nassignment\x18\x02 \x01(\x03\x12\x14\n\x0c\x63pu_fraction\x18\x03 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12\x13\n\x0bis_draining\x18\x05 \x01(\x08\x12\x10\n\x08loop_lag\x18\x06 \x01(\x01\"8\n\x0cJobSummaries\x12(\n\tsummaries\x18\x01 \x03(\x0b\x32\x15.flinklike.JobSummary\"?\n\x13\x44\x65\x63lareRequirements\x12(\n\x04jobs\x18\x01 \x03(\x0b\x32\x1a.flinklike.JobRequirements\"[\n\x14JobAssignmentRefused\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x14\n\x0cis_permanent\x18\x04 \x01(\x08\"\x82\x01\n\x13JobMasterRegistered\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62lob_address\x18\x03 \x01(\t\x12\x1a\n\x12heartbeat_interval\x18\x04 \x01(\x01\x12\x19\n\x11heartbeat_timeout\x18\x05 \x01(\x01\"\xa7\x01\n\tAssignJob\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x10\n\x08is_fresh\x18\x03 \x01(\x08\x12\r\n\x05graph\x18\x04 \x01(\x0c\x12\x11\n\tgraph_key\x18\x05 \x01(\t\x12\x0e\n\x06\x64igest\x18\x06 \x01(\t\x12\x15\n\rsubmit_millis\x18\x07 \x01(\x03\x12\x11\n\tnamespace\x18\x08 \x01(\t\x12\r\n\x05trace\x18\t \x01(\t\"*\n\nCancelJobs\x12\x0c\n\x04jobs\x18\x01 \x03(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"6\n\x08\x44ropJobs\x12*\n\x04jobs\x18\x01 \x03(\x0b\x32\x1c.flinklike.JobInventoryEntry\"?\n\x0fNotifyResources\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\"%\n\x0e\x44rainJobMaster\x12\x13\n\x0bis_draining\x18\x01 \x01(\x08\"\x1e\n\x0cJobsNotTaken\x12\x0e\n\x06reason\x18\x01 \x01(\t\"~\n\x10TriggerOperation\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x12\n\ntrigger_id\x18\x02 \x01(\t\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.flinklike.OperationKind\x12\x0e\n\x06target\x18\x04 \x01(\t\x12\x0e\n\x06\x64rains\x18\x05 \x01(\x08\"\xa5\x02\n\x0fStreamOperation\x12\x12\n\ntrigger_id\x18\x01 \x01(\t\x12&\n\x04kind\x18\x02 \x01(\x0e\x32\x18.flinklike.OperationKind\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.flinklike.OperationState\x12\x15\n\rcheckpoint_id\x18\x04 \x01(\x03\x12\x16\n\x0etrigger_millis\x18\x05 \x01(\x03\x12\x11\n\tdirectory\x18\x06 \x01(\t\x12\x0e\n\x06\x64rains\x18\x07 \x01(\x08\x12\x14\n\x0c\x65nded_millis\x18\x08 \x01(\x03\x12\r\n\x05\x63\x61use\x18\t \x01(\t\x12\x0f\n\x07queries\x18\n \x01(\x03\x12\x10\n\x08\x61nswered\x18\x0b \x01(\x03\x12\x12\n\nsize_bytes\x18\x0c \x01(\x03*r\n\rSubmitOutcome\x12\x1e\n\x1aSUBMIT_OUTCOME_UNSPECIFIED\x10\x00\x12\x1b\n\x17SUBMIT_OUTCOME_ACCEPTED\x10\x01\x12$\n SUBMIT_OUTCOME_ALREADY_SUBMITTED\x10\x02*\x85\x01\n\rOperationKind\x12\x1e\n\x1aOPERATION_KIND_UNSPECIFIED\x10\x00\x12\x1d\n\x19OPERATION_KIND_CHECKPOINT\x10\x01\x12\x1c\n\x18OPERATION_KIND_SAVEPOINT\x10\x02\x12\x17\n\x13OPERATION_KIND_STOP\x10\x03*\x8d\x01\n\x0eOperationState\x12\x1f\n\x1bOPERATION_STATE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bOPERATION_STATE_IN_PROGRESS\x10\x01\x12\x1d\n\x19OPERATION_STATE_COMPLETED\x10\x02\x12\x1a\n\x16OPERATION_STATE_FAILED\x10\x03\x32\xa2\x02\n\x11\x44ispatcherGateway\x12\x46\n\tSubmitJob\x12\x1b.flinklike.SubmitJobRequest\x1a\x1c.flinklike.SubmitJobResponse\x12\x34\n\tCancelJob\x12\x15.flinklike.JobRequest\x1a\x10.flinklike.Empty\x12\x42\n\nRequestJob\x12\x15.flinklike.JobRequest\x1a\x1d.flinklike.JobDetailsResponse\x12K\n\x10RequestOperation\x12\x1b.flinklike.TriggerOperation\x1a\x1a.flinklike.StreamOperationb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'runtime.rpc.generated.dispatcher_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SUBMITOUTCOME']._serialized_start=2910
-  _globals['_SUBMITOUTCOME']._serialized_end=3024
-  _globals['_OPERATIONKIND']._serialized_start=3027
-  _globals['_OPERATIONKIND']._serialized_end=3160
-  _globals['_OPERATIONSTATE']._serialized_start=3163
-  _globals['_OPERATIONSTATE']._serialized_end=3304
+  _globals['_SUBMITOUTCOME']._serialized_start=2947
+  _globals['_SUBMITOUTCOME']._serialized_end=3061
+  _globals['_OPERATIONKIND']._serialized_start=3064
+  _globals['_OPERATIONKIND']._serialized_end=3197
+  _globals['_OPERATIONSTATE']._serialized_start=3200
+  _globals['_OPERATIONSTATE']._serialized_end=3341
   _globals['_SUBMITJOBREQUEST']._serialized_start=136
   _globals['_SUBMITJOBREQUEST']._serialized_end=324
   _globals['_SUBMITJOBRESPONSE']._serialized_start=326
@@ -54,35 +54,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOBDETAILSRESPONSE']._serialized_start=1271
   _globals['_JOBDETAILSRESPONSE']._serialized_end=1315
   _globals['_REGISTERJOBMASTER']._serialized_start=1318
-  _globals['_REGISTERJOBMASTER']._serialized_end=1482
-  _globals['_JOBINVENTORYENTRY']._serialized_start=1484
-  _globals['_JOBINVENTORYENTRY']._serialized_end=1572
-  _globals['_JOBMASTERHEARTBEAT']._serialized_start=1575
-  _globals['_JOBMASTERHEARTBEAT']._serialized_end=1729
-  _globals['_JOBSUMMARIES']._serialized_start=1731
-  _globals['_JOBSUMMARIES']._serialized_end=1787
-  _globals['_DECLAREREQUIREMENTS']._serialized_start=1789
-  _globals['_DECLAREREQUIREMENTS']._serialized_end=1852
-  _globals['_JOBASSIGNMENTREFUSED']._serialized_start=1854
-  _globals['_JOBASSIGNMENTREFUSED']._serialized_end=1945
-  _globals['_JOBMASTERREGISTERED']._serialized_start=1948
-  _globals['_JOBMASTERREGISTERED']._serialized_end=2078
-  _globals['_ASSIGNJOB']._serialized_start=2081
-  _globals['_ASSIGNJOB']._serialized_end=2248
-  _globals['_CANCELJOBS']._serialized_start=2250
-  _globals['_CANCELJOBS']._serialized_end=2292
-  _globals['_DROPJOBS']._serialized_start=2294
-  _globals['_DROPJOBS']._serialized_end=2348
-  _globals['_NOTIFYRESOURCES']._serialized_start=2350
-  _globals['_NOTIFYRESOURCES']._serialized_end=2413
-  _globals['_DRAINJOBMASTER']._serialized_start=2415
-  _globals['_DRAINJOBMASTER']._serialized_end=2452
-  _globals['_JOBSNOTTAKEN']._serialized_start=2454
-  _globals['_JOBSNOTTAKEN']._serialized_end=2484
-  _globals['_TRIGGEROPERATION']._serialized_start=2486
-  _globals['_TRIGGEROPERATION']._serialized_end=2612
-  _globals['_STREAMOPERATION']._serialized_start=2615
-  _globals['_STREAMOPERATION']._serialized_end=2908
-  _globals['_DISPATCHERGATEWAY']._serialized_start=3307
-  _globals['_DISPATCHERGATEWAY']._serialized_end=3597
+  _globals['_REGISTERJOBMASTER']._serialized_end=1501
+  _globals['_JOBINVENTORYENTRY']._serialized_start=1503
+  _globals['_JOBINVENTORYENTRY']._serialized_end=1591
+  _globals['_JOBMASTERHEARTBEAT']._serialized_start=1594
+  _globals['_JOBMASTERHEARTBEAT']._serialized_end=1766
+  _globals['_JOBSUMMARIES']._serialized_start=1768
+  _globals['_JOBSUMMARIES']._serialized_end=1824
+  _globals['_DECLAREREQUIREMENTS']._serialized_start=1826
+  _globals['_DECLAREREQUIREMENTS']._serialized_end=1889
+  _globals['_JOBASSIGNMENTREFUSED']._serialized_start=1891
+  _globals['_JOBASSIGNMENTREFUSED']._serialized_end=1982
+  _globals['_JOBMASTERREGISTERED']._serialized_start=1985
+  _globals['_JOBMASTERREGISTERED']._serialized_end=2115
+  _globals['_ASSIGNJOB']._serialized_start=2118
+  _globals['_ASSIGNJOB']._serialized_end=2285
+  _globals['_CANCELJOBS']._serialized_start=2287
+  _globals['_CANCELJOBS']._serialized_end=2329
+  _globals['_DROPJOBS']._serialized_start=2331
+  _globals['_DROPJOBS']._serialized_end=2385
+  _globals['_NOTIFYRESOURCES']._serialized_start=2387
+  _globals['_NOTIFYRESOURCES']._serialized_end=2450
+  _globals['_DRAINJOBMASTER']._serialized_start=2452
+  _globals['_DRAINJOBMASTER']._serialized_end=2489
+  _globals['_JOBSNOTTAKEN']._serialized_start=2491
+  _globals['_JOBSNOTTAKEN']._serialized_end=2521
+  _globals['_TRIGGEROPERATION']._serialized_start=2523
+  _globals['_TRIGGEROPERATION']._serialized_end=2649
+  _globals['_STREAMOPERATION']._serialized_start=2652
+  _globals['_STREAMOPERATION']._serialized_end=2945
+  _globals['_DISPATCHERGATEWAY']._serialized_start=3344
+  _globals['_DISPATCHERGATEWAY']._serialized_end=3634
 # @@protoc_insertion_point(module_scope)

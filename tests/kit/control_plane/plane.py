@@ -123,6 +123,9 @@ class NoLoad:
     def sample(self) -> ProcessLoad:
         return ProcessLoad(0.25, 1 << 20)
 
+    async def watch(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
 
 @dataclass
 class Leader:

@@ -120,6 +120,10 @@ class _Load:
         """The load."""
         return self._load
 
+    async def watch(self) -> None:
+        """Nothing is measured."""
+        await asyncio.get_running_loop().create_future()
+
 
 async def _guard_is_there(registration: RegisterTaskManager, _configuration: Configuration) -> None:
     assert registration.guard_address

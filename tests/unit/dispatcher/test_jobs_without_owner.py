@@ -181,3 +181,23 @@ def test_who_waits_for_a_job_that_is_gone_from_the_store_is_woken() -> None:
     made.handle(ev.WantedStored(JOB, is_stored=False))
     assert ef.PublishSummary(JOB) in made.handle(ev.JobReloaded(JOB, None))
     assert made.summary(JOB) is None
+
+
+def test_a_job_without_a_process_says_who_starts_one() -> None:
+    made = registry()
+    made.handle(ev.SubmitStored(JOB, 0, ""))
+    assert reason(made) == "no JobMaster process is registered: start one with bin/start-jobmaster.sh start"
+    assert made.waiting_count == 1
+    assert ef.PublishSummary(JOB) in made.handle(ev.ProcessesAdvised("the driver starts one"))
+    assert reason(made) == "no JobMaster process is registered: the driver starts one"
+    assert made.handle(ev.ProcessesAdvised("the driver starts one")) == []
+    made.handle(process_registered(P1, "1:1", 10, "v"))
+    assert made.waiting_count == 0
+    assert made.handle(ev.ProcessesAdvised("")) == []
+
+
+def test_a_refusal_is_not_hidden_by_advice() -> None:
+    made = running(P1)
+    made.handle(assignment_refused(P1, JOB, 7, "its disk is full", is_permanent=False))
+    made.handle(ev.ProcessesAdvised("the driver starts one"))
+    assert "its disk is full" in reason(made)

@@ -8,7 +8,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.loading import load
-from runtime.entrypoint.control.daemon import JOBMANAGER, TASKMANAGER, Instance
+from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, TASKMANAGER, Instance
 from runtime.entrypoint.control.hosts import Host
 from runtime.entrypoint.control.plan import Planned, make_plan, missing, options_of_next
 
@@ -126,3 +126,10 @@ def test_one_more_job_manager_takes_the_line_that_nobody_serves(layout: Layout) 
     assert options_of_next(TASKMANAGER, layout, []) == ()
     (layout.conf / "masters").unlink()
     assert options_of_next(JOBMANAGER, layout, []) == ()
+
+
+def test_what_a_driver_starts_is_not_planned(layout: Layout) -> None:
+    driver = (*SEVERAL, "resourcemanager.driver=process")
+    assert {one.kind for one in make_plan(layout, configuration(*driver))} == {JOBMANAGER, JOBMASTER}
+    autoscale = (*driver, "jobmanager.jobmaster.autoscale.max=2")
+    assert {one.kind for one in make_plan(layout, configuration(*autoscale))} == {JOBMANAGER}

@@ -7,10 +7,18 @@ import pytest
 from runtime.common.errors import InvalidInputError
 from runtime.config.configuration import Configuration
 from runtime.config.loading import load
-from runtime.entrypoint.job_manager_options import worker_settings
+from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER, DaemonKind
+from runtime.entrypoint.job_manager_options import job_master_worker_settings, worker_options, worker_settings
 from runtime.entrypoint.process_options import cores
 
 DRIVER = "resourcemanager.driver=process"
+AUTOSCALE = (
+    DRIVER,
+    "high-availability.type=etcd",
+    "high-availability.etcd.embedded=true",
+    "jobmanager.jobmaster.single.enable=true",
+    "jobmanager.jobmaster.autoscale.max=3",
+)
 
 
 def loaded(*dynamic: str) -> Configuration:
@@ -48,8 +56,39 @@ def test_a_maximum_below_one_task_manager_is_refused() -> None:
         (("resourcemanager.taskmanager-timeout=1 min",), "has no effect with resourcemanager.driver: standalone"),
         ((DRIVER, "slotmanager.number-of-slots.min=5", "slotmanager.number-of-slots.max=4"), "is above"),
         (("resourcemanager.driver=yarn",), "process"),
+        (("jobmanager.jobmaster.autoscale.min=1",), "has no effect without jobmanager.jobmaster.autoscale.max"),
+        ((DRIVER, "jobmanager.jobmaster.autoscale.jobs-per-process=9"), "has no effect without"),
+        ((*AUTOSCALE, "resourcemanager.driver=standalone"), "autoscale.max has no effect without a driver"),
+        ((*AUTOSCALE, "jobmanager.jobmaster.single.enable=false"), "JobMasters run inside the JobManager"),
+        ((*AUTOSCALE, "jobmanager.jobmaster.autoscale.min=4"), "autoscale.min: 4 is above"),
+        ((*AUTOSCALE, "jobmanager.jobmaster.capacity=50"), "200 is more than one process takes"),
+        ((*AUTOSCALE, "jobmanager.jobmaster.rpc.port=6200"), "6200 is for one process of a host"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: tuple[str, ...], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         loaded(*options)
+
+
+def test_job_master_processes_are_started_where_a_maximum_is_set() -> None:
+    assert job_master_worker_settings(loaded(DRIVER)) is None
+    made = job_master_worker_settings(
+        loaded(*AUTOSCALE, "jobmanager.jobmaster.autoscale.min=1", "jobmanager.jobmaster.autoscale.event-loop-lag=2 s")
+    )
+    assert made is not None
+    assert (made.minimum, made.maximum, made.jobs, made.lag_max) == (1, 3, 200, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "told"),
+    [
+        (TASKMANAGER, (), []),
+        (TASKMANAGER, ("jobmanager.rpc.address=one",), ["taskmanager.host=one"]),
+        (TASKMANAGER, ("jobmanager.rpc.address=one", "taskmanager.host=two"), []),
+        (JOBMASTER, ("jobmanager.rpc.address=one",), ["jobmanager.jobmaster.rpc.address=one"]),
+    ],
+)
+def test_what_a_driver_starts_is_reached_where_its_job_manager_is(
+    kind: DaemonKind, options: tuple[str, ...], told: list[str]
+) -> None:
+    assert list(worker_options(loaded(*options), kind, ["rest.port=1"])) == ["rest.port=1", *told]

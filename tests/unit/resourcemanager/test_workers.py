@@ -10,17 +10,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from runtime.resourcemanager.core.workers import (
-    ActiveWorkers,
+from runtime.resourcemanager.core.worker_lives import (
     ReleaseWorker,
     StartWorker,
-    Supply,
     Worker,
     WorkerEffect,
     WorkerFailed,
-    WorkerSettings,
     WorkerState,
 )
+from runtime.resourcemanager.core.workers import ActiveWorkers, Supply, WorkerSettings
 
 SETTINGS = WorkerSettings(
     slots=2, slots_max=6, idle_timeout=30.0, registration_timeout=60.0, failures_max=3.0, recovery_timeout=3.0
@@ -54,7 +52,7 @@ class Term:
         for effect in effects:
             if isinstance(effect, StartWorker):
                 self.running.append(effect.worker_id)
-                self.core.started(effect.worker_id, self.at)
+                self.core.lives.started(effect.worker_id, self.at)
         self.at += 1.0
 
     def states(self) -> dict[str, WorkerState]:
@@ -116,17 +114,17 @@ def test_one_that_ends_before_it_registers_has_failed_and_is_replaced() -> None:
     term.run(*term.decide(1))
     term.running.clear()
     assert term.decide(1) == [WorkerFailed("w1", "it ended before it registered"), StartWorker("w2")]
-    assert term.core.problem == "it ended before it registered"
+    assert term.core.lives.problem == "it ended before it registered"
     term.run(StartWorker("w2"))
     term.decide(0, Supply("w2", 2, 0))
-    assert term.core.problem == ""
+    assert term.core.lives.problem == ""
 
 
 def test_one_that_was_started_after_the_driver_was_asked_is_not_taken_for_ended() -> None:
     term = Term()
     term.decide(1)
     asked_at, term.at = term.at, term.at + 1
-    term.core.started("w1", term.at)
+    term.core.lives.started("w1", term.at)
     assert term.core.decide(1, [], [], asked_at=asked_at, at=term.at) == []
     assert term.states() == {"w1": WorkerState.PENDING}
 
@@ -210,7 +208,7 @@ def test_an_idle_one_is_released_after_the_timeout() -> None:
     assert term.decide(0, idle) == []
     term.at += SETTINGS.idle_timeout
     assert term.decide(1, idle) == [StartWorker("w2")]  # somebody waits: nothing is released
-    term.core.start_failed("w2", "no", term.at)
+    term.core.lives.start_failed("w2", "no", term.at)
     assert term.decide(0, idle) == [ReleaseWorker("w1", "it was idle for 30 s")]
     assert term.decide(0, idle) == []
     term.running.clear()
@@ -243,10 +241,12 @@ def test_many_failures_pause_the_starts() -> None:
     term = Term()
     for number in range(1, 5):
         assert term.decide(1)[-1] == StartWorker(f"w{number}")
-        assert term.core.start_failed(f"w{number}", "no memory", term.at) == [WorkerFailed(f"w{number}", "no memory")]
+        assert term.core.lives.start_failed(f"w{number}", "no memory", term.at) == [
+            WorkerFailed(f"w{number}", "no memory")
+        ]
         term.at += 0.1
     assert term.decide(1) == []
-    assert term.core.problem == "no memory"
+    assert term.core.lives.problem == "no memory"
     term.at += SETTINGS.retry_interval
     assert term.decide(1) == [StartWorker("w5")]
 
@@ -310,9 +310,9 @@ class Workers(RuleBasedStateMachine):
         self.at += 0.1
         if works:
             self.host[name] = False
-            self.core.started(name, self.at)
+            self.core.lives.started(name, self.at)
         else:
-            self.core.start_failed(name, "no", self.at)
+            self.core.lives.start_failed(name, "no", self.at)
 
     @precondition(lambda self: self.host)
     @rule(data=st.data())
@@ -362,7 +362,7 @@ class Workers(RuleBasedStateMachine):
             self.at += 1
             for name in self.asked:
                 self.host[name] = False
-                self.core.started(name, self.at)
+                self.core.lives.started(name, self.at)
             self.asked.clear()
             self.host = dict.fromkeys(self.host, True)
 

@@ -1,0 +1,56 @@
+"""Rules across the options of processes that a driver starts (R65). Each yields sentences that say what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from runtime.config.configuration import Configuration
+from runtime.config.option import ConfigOption
+from runtime.config.options import jobmanager as jm
+from runtime.config.options import resourcemanager as rm
+
+_AUTOSCALE: tuple[ConfigOption[Any], ...] = (
+    jm.AUTOSCALE_MIN,
+    jm.AUTOSCALE_JOBS,
+    jm.AUTOSCALE_LAG,
+    jm.AUTOSCALE_STABILIZATION,
+    jm.AUTOSCALE_DOWN,
+)
+
+
+def conflicts(configuration: Configuration) -> Iterator[str]:
+    """Options without an effect, and bounds that contradict each other."""
+    get = configuration.get
+    if get(rm.DRIVER) == "standalone":
+        for option in (one for one in vars(rm).values() if isinstance(one, ConfigOption) and one is not rm.DRIVER):
+            if get(option) != option.default:
+                yield f"{option.key} has no effect with {rm.DRIVER.key}: standalone: set that to process, or remove it"
+    elif (most := get(rm.SLOTS_MAX)) is not None and get(rm.SLOTS_MIN) > most:
+        yield f"{rm.SLOTS_MIN.key}: {get(rm.SLOTS_MIN)} is above {rm.SLOTS_MAX.key}: {most}"
+    if get(jm.AUTOSCALE_MAX) is None:
+        for one in _AUTOSCALE:
+            if get(one) != one.default:
+                yield f"{one.key} has no effect without {jm.AUTOSCALE_MAX.key}: set that, or remove it"
+    else:
+        yield from _autoscale(configuration, get(jm.AUTOSCALE_MAX) or 0)
+
+
+def _autoscale(configuration: Configuration, most: int) -> Iterator[str]:
+    get = configuration.get
+    if get(rm.DRIVER) == "standalone":
+        yield f"{jm.AUTOSCALE_MAX.key} has no effect without a driver: set {rm.DRIVER.key}: process, or remove it"
+    if not get(jm.SINGLE_JOBMASTER):
+        yield (
+            f"{jm.AUTOSCALE_MAX.key} has no effect while JobMasters run inside the JobManager: "
+            f"set {jm.SINGLE_JOBMASTER.key}: true, or remove it"
+        )
+    if get(jm.AUTOSCALE_MIN) > most:
+        yield f"{jm.AUTOSCALE_MIN.key}: {get(jm.AUTOSCALE_MIN)} is above {jm.AUTOSCALE_MAX.key}: {most}"
+    if get(jm.AUTOSCALE_JOBS) > get(jm.JOBMASTER_CAPACITY):
+        yield (
+            f"{jm.AUTOSCALE_JOBS.key}: {get(jm.AUTOSCALE_JOBS)} is more than one process takes "
+            f"({jm.JOBMASTER_CAPACITY.key}: {get(jm.JOBMASTER_CAPACITY)})"
+        )
+    if get(jm.JOBMASTER_PORT) and most > 1:
+        yield f"{jm.JOBMASTER_PORT.key}: {get(jm.JOBMASTER_PORT)} is for one process of a host: remove it"

@@ -1,0 +1,105 @@
+"""What a driver is asked for workers of one kind, and what becomes of it, during one leader term (R65).
+
+The end of the term leaves all workers as they are, and the next leader finds them by their labels.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from runtime.aio.scope import Scope
+from runtime.common.clock import Clock
+from runtime.gateways.cluster_events import ClusterEvents, EventKind
+from runtime.resourcemanager.core.worker_lives import (
+    ReleaseWorker,
+    StartWorker,
+    WorkerEffect,
+    WorkerFailed,
+    WorkerLives,
+)
+from runtime.resourcemanager.driver import DriverError, ResourceManagerDriver
+
+logger = logging.getLogger(__name__)
+
+PERIOD = 1.0
+"""Seconds between two looks at the driver, which nothing wakes when a worker ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerKind:
+    """`noun`: what a worker is, for messages; `size`: how large it is; and the kinds of events about workers."""
+
+    noun: str
+    size: str
+    requested: EventKind
+    start_failed: EventKind
+    released: EventKind
+
+
+class DriverCalls:
+    """Has the driver do what was decided. `may_decide`: is the term not over, by the clock of this process (R4)?"""
+
+    def __init__(
+        self,
+        kind: WorkerKind,
+        driver: ResourceManagerDriver,
+        lives: WorkerLives,
+        may_decide: Callable[[], bool],
+        *,
+        clock: Clock,
+        events: ClusterEvents,
+    ) -> None:
+        self._kind = kind
+        self._driver = driver
+        self._lives = lives
+        self._may_decide = may_decide
+        self._clock = clock
+        self._events = events
+        self.scope: Scope | None = None
+        """Where starts run: the scope of the term, None outside of it."""
+
+    async def do(self, effect: WorkerEffect) -> None:
+        """Carry out one effect. A start goes on in the background."""
+        kind = self._kind
+        match effect:
+            case StartWorker(worker_id):
+                assert self.scope is not None, "decided outside of a term"
+                logger.info("worker %s: starting a %s: %s", worker_id, kind.noun, kind.size)
+                self._tell(kind.requested, worker_id, f"is asked for: {kind.size}")
+                self.scope.spawn(f"start {worker_id}", self._start(worker_id))
+            case ReleaseWorker(worker_id, reason, is_overdue):
+                logger.info("worker %s is %s: %s", worker_id, "killed" if is_overdue else "released", reason)
+                if not is_overdue:
+                    self._tell(kind.released, worker_id, f"is released: {reason}")
+                await self._release(worker_id, is_overdue=is_overdue)
+            case WorkerFailed(worker_id, reason):
+                words = await self._driver.last_words(worker_id)
+                self._failed(worker_id, f"{reason}: {words}" if words else reason)
+            case _:
+                assert_never(effect)
+
+    async def _release(self, worker_id: str, *, is_overdue: bool) -> None:
+        try:
+            await self._driver.release(worker_id, kills=is_overdue)
+        except DriverError as error:
+            logger.warning("worker %s stays, end it by hand: %s", worker_id, error)
+
+    async def _start(self, worker_id: str) -> None:
+        try:
+            await self._driver.start(worker_id, is_wanted=lambda: self.scope is not None and self._may_decide())
+        except DriverError as error:
+            for failed in self._lives.start_failed(worker_id, str(error), self._clock.monotonic()):
+                await self.do(failed)
+            return
+        self._lives.started(worker_id, self._clock.monotonic())
+
+    def _failed(self, worker_id: str, reason: str) -> None:
+        logger.warning("worker %s: the %s did not come up: %s", worker_id, self._kind.noun, reason)
+        self._lives.problem = reason
+        self._tell(self._kind.start_failed, worker_id, f"did not come up: {reason}")
+
+    def _tell(self, kind: EventKind, worker_id: str, what: str) -> None:
+        self._events.tell(kind, f"worker {worker_id} {what}")
