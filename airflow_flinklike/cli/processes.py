@@ -100,7 +100,20 @@ def move(
 def _show_list(address: str | None, token_file: Path | None, what: str, table: Any, *, as_json: bool) -> None:
     with connect(address, token_file) as client:
         body: Mapping[str, Any] = client.get(f"/{what}")
+        made: Mapping[str, Any] = {} if as_json else client.get("/resourcemanager")
     show(body, table(body[what]) if body[what] else f"No {what}.", as_json=as_json)
+    if not as_json:
+        _show_workers(made, what.removesuffix("s"))
+
+
+def _show_workers(made: Mapping[str, Any], kind: str) -> None:
+    """Those of a driver that come or go, and why none comes."""
+    workers = [one for one in made["workers"] if one["kind"] == kind and one["state"] != "registered"]
+    if workers:
+        rows = [(one["id"], one["state"], render.time_text(one["since"]), one["reason"]) for one in workers]
+        render.console().print(render.table(("started by the driver", "state", "since", "why"), rows))
+    for problem in [one["problem"] for one in made["kinds"] if one["kind"] == kind and one["problem"]]:
+        render.console(stderr=True).print(f"The driver starts none: {problem}")
 
 
 def _set_draining(

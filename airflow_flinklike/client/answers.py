@@ -146,6 +146,7 @@ _QUEUE = {
     **dict.fromkeys(("slots-held", "jobs-running", "jobs-waiting", "min-slots"), COUNT),
     **dict.fromkeys(("share", "weight"), REAL),
 }
+_WORKER = {**dict.fromkeys(("id", "kind", "state", "reason"), TEXT), "since": MILLIS}
 _EVENT = {**dict.fromkeys(("id", "kind", "message"), TEXT), "timestamp": MILLIS}
 
 _QUERY = {
@@ -182,6 +183,7 @@ _SHAPES: Mapping[str, Shape] = {
     },
     f"/jobs/{_ID}/vertices/[^/]+": {"subtasks": [{"attempt": COUNT}]},
     "/taskmanagers": {"taskmanagers": [_TASK_MANAGER]},
+    "/resourcemanager": {"kinds": [{"kind": TEXT, "problem": TEXT}], "workers": [_WORKER]},
     "/queues": {"queues": [_QUEUE], "problem": TEXT},
     "/jobmasters": {"jobmasters": [_JOB_MASTER]},
     "/(?:jobmanager|taskmanagers/[^/]+|jobmasters/[^/]+)/logs": {

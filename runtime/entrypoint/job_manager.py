@@ -435,6 +435,7 @@ def _rest(
         audit=audit,
         limits=limit_settings(configuration),
         queues=queue_policy(configuration),
+        driver=configuration.get(DRIVER),
         forward_seal=forward_seal(configuration, context.layout),
         frame_ancestors=configuration.get(jm.WEB_FRAME_ANCESTORS),
         page_cookie=page_cookie(configuration, context.layout, context.clock),

@@ -51,6 +51,32 @@ class JobMasterLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A process that a driver has started, or was asked for (R65). `state`: a `WorkerState` of the ResourceManager.
+
+    `reason`: why it leaves.
+    """
+
+    worker_id: str
+    state: str
+    since_millis: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersStatus:
+    """All workers of one `kind`, which is `taskmanager` or `jobmaster`; `pending` of them do not serve yet.
+
+    `problem`: why the last start failed, "" once one has registered.
+    """
+
+    kind: str
+    workers: tuple[WorkerStatus, ...]
+    pending: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class Takeover:
     """A takeover of a job: its time in `millis`, its `reason`, and both owners by incarnation and address."""
 
@@ -158,6 +184,9 @@ class ResourceManagerView(Protocol):
 
     def waiting_of(self, job_id: JobId, /) -> Waiting:
         """Why the job waits for slots at this moment, with its place in its queue; NOT_WAITING if it does not."""
+
+    def workers(self) -> Sequence[WorkersStatus]:
+        """The processes that a driver has started, of each kind that it starts (R65)."""
 
     def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
         """The status of each provider of delegation tokens."""

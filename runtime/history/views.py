@@ -22,7 +22,7 @@ from runtime.gateways.dispatcher import (
     SubmitJobResponse,
 )
 from runtime.gateways.operations import StreamOperation, TriggerOperation
-from runtime.gateways.overview import JobActivity, JobMasterInfo
+from runtime.gateways.overview import JobActivity, JobMasterInfo, WorkersStatus
 from runtime.gateways.resource_manager import TaskManagerInfo
 from runtime.highavailability.jars import StoredJar
 from runtime.highavailability.records import JarRecord
@@ -157,6 +157,10 @@ class NoResourceManager:
         """No job waits."""
         del job_id
         return NOT_WAITING
+
+    def workers(self) -> Sequence[WorkersStatus]:
+        """None."""
+        return ()
 
     def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
         """None."""

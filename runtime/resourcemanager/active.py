@@ -13,6 +13,7 @@ from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.gateways.cluster_events import ClusterEvents, EventKind
+from runtime.gateways.overview import WorkersStatus
 from runtime.resourcemanager.core.events import AdviceChanged
 from runtime.resourcemanager.core.slot_manager import SlotManager
 from runtime.resourcemanager.core.workers import ActiveWorkers, Supply, WorkerSettings
@@ -44,11 +45,13 @@ class ActiveResourceManager:
         self._driver = driver
         self._slots = slots
         self._post = post
-        self._advised = ""
+        self._advised: AdviceChanged | None = None
         self._clock = clock
         self._workers = ActiveWorkers(settings, lambda: WORKER_ID_PREFIX + entropy.hex_id()[:12], clock.monotonic())
         kind = WorkerKind(
+            "taskmanager",
             "TaskManager",
+            "TaskManagers",
             f"{settings.slots} slots",
             EventKind.TASKMANAGER_REQUESTED,
             EventKind.TASKMANAGER_START_FAILED,
@@ -61,6 +64,10 @@ class ActiveResourceManager:
     def is_more_coming(self) -> bool:
         """True while TaskManagers are being started, or would be for jobs that wait."""
         return self._workers.is_more_coming
+
+    def status(self) -> WorkersStatus:
+        """All TaskManagers of the driver."""
+        return self._calls.status()
 
     def signal(self) -> None:
         """Demand or supply has changed."""
@@ -90,11 +97,11 @@ class ActiveResourceManager:
         self._advise()
 
     def _advise(self) -> None:
-        problem = self._workers.lives.problem
-        what = f"TaskManagers do not come up: {problem}" if problem else "the driver starts one"
-        if what != self._advised:
-            self._advised = what
-            self._post(AdviceChanged(what))
+        trouble, coming = self._calls.trouble, self._calls.coming
+        advice = AdviceChanged(trouble or coming or "the driver starts one", trouble or coming)
+        if advice != self._advised:
+            self._advised = advice
+            self._post(advice)
 
     def _supplies(self) -> Sequence[Supply]:
         return [

@@ -14,7 +14,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError
 from runtime.gateways.cluster_events import ClusterEvents, EventKind
-from runtime.gateways.overview import JobMasterInfo
+from runtime.gateways.overview import JobMasterInfo, WorkersStatus
 from runtime.resourcemanager.core.job_master_workers import (
     DrainProcess,
     JobMasterSupply,
@@ -47,7 +47,9 @@ class ActiveJobMasters:
         self._advised = ""
         self._workers = JobMasterWorkers(settings, lambda: WORKER_ID_PREFIX + entropy.hex_id()[:12], clock.monotonic())
         kind = WorkerKind(
+            "jobmaster",
             "JobMaster process",
+            "JobMaster processes",
             f"{settings.jobs} jobs",
             EventKind.JOBMASTER_REQUESTED,
             EventKind.JOBMASTER_START_FAILED,
@@ -55,6 +57,10 @@ class ActiveJobMasters:
         )
         self._calls = DriverCalls(kind, driver, self._workers.lives, may_decide, clock=clock, events=events)
         self._reconciler = Reconciler("resource-manager/job-masters", self._activate, period=PERIOD)
+
+    def status(self) -> WorkersStatus:
+        """All JobMaster processes of the driver."""
+        return self._calls.status()
 
     async def run(self, jobs: JobDirectory) -> None:
         """Serve until cancelled."""
@@ -83,11 +89,8 @@ class ActiveJobMasters:
 
     def _advise(self, jobs: JobDirectory) -> None:
         """What jobs that wait for a JobMaster process say."""
-        problem = self._workers.lives.problem
-        if problem:
-            what = f"JobMaster processes do not come up: {problem}"
-        else:
-            what = "the driver starts one" if self._workers.is_more_coming else ""
+        is_any = self._workers.is_more_coming
+        what = self._calls.trouble or self._calls.coming or ("the driver starts one" if is_any else "")
         if what != self._advised:
             self._advised = what
             jobs.advise_job_masters(what)

@@ -13,6 +13,7 @@ from typing import assert_never
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.gateways.cluster_events import ClusterEvents, EventKind
+from runtime.gateways.overview import WorkersStatus, WorkerStatus
 from runtime.resourcemanager.core.worker_lives import (
     ReleaseWorker,
     StartWorker,
@@ -30,9 +31,13 @@ PERIOD = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerKind:
-    """`noun`: what a worker is, for messages; `size`: how large it is; and the kinds of events about workers."""
+    """`name`: as in REST; `noun` and `nouns`: what a worker is, for messages; `size`: how large it is; and the kinds of
+    events about workers.
+    """
 
+    name: str
     noun: str
+    nouns: str
     size: str
     requested: EventKind
     start_failed: EventKind
@@ -60,6 +65,28 @@ class DriverCalls:
         self._events = events
         self.scope: Scope | None = None
         """Where starts run: the scope of the term, None outside of it."""
+
+    @property
+    def coming(self) -> str:
+        """How many are starting, in a sentence; "" for none."""
+        count = self._lives.pending
+        if not count:
+            return ""
+        return f"1 {self._kind.noun} is starting" if count == 1 else f"{count} {self._kind.nouns} are starting"
+
+    @property
+    def trouble(self) -> str:
+        """Why none comes up, in a sentence; "" as long as the last start has not failed."""
+        return f"{self._kind.nouns} do not come up: {self._lives.problem}" if self._lives.problem else ""
+
+    def status(self) -> WorkersStatus:
+        """All workers, oldest first."""
+        zero = self._clock.epoch_millis() - int(self._clock.monotonic() * 1000)
+        workers = tuple(
+            WorkerStatus(one.worker_id, one.state.value, zero + int(one.since * 1000), one.reason)
+            for one in self._lives
+        )
+        return WorkersStatus(self._kind.name, workers, self._lives.pending, self._lives.problem)
 
     async def do(self, effect: WorkerEffect) -> None:
         """Carry out one effect. A start goes on in the background."""

@@ -27,6 +27,7 @@ from runtime.common.waiting import Waiting
 from runtime.gateways.cluster_events import NO_EVENTS, ClusterEvents
 from runtime.gateways.delegation_tokens import DelegationToken, DelegationTokenStatus, NewDelegationTokens
 from runtime.gateways.job_master import Heartbeat
+from runtime.gateways.overview import WorkersStatus
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
     JobRequirements,
@@ -351,6 +352,11 @@ class ResourceManager:
         """Why the job waits for slots at this moment, with its place in its queue; NOT_WAITING if it does not."""
         self._check_open()
         return self._slots.shown_waiting(job_id)
+
+    def workers(self) -> Sequence[WorkersStatus]:
+        """The processes that a driver has started, of each kind that it starts."""
+        self._check_open()
+        return [one.status() for one in (self._active, self._job_masters) if one is not None]
 
     def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
         """Each provider of delegation tokens."""

@@ -55,6 +55,7 @@ from runtime.rest.routes.operations import operations_router
 from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.queues import queues_router
 from runtime.rest.routes.refused import refused_router
+from runtime.rest.routes.resource_manager import resource_manager_router
 from runtime.rest.routes.savepoint_disposal import savepoint_disposal_router
 from runtime.rest.routes.spark import spark_router
 from runtime.rest.routes.spark_ui import spark_ui_router
@@ -62,6 +63,35 @@ from runtime.rest.routes.streams import streams_router
 from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
 from runtime.rest.spark_ui.sign_out import SparkPagesSignOut
+
+
+_ROUTERS = (
+    metric_values_router,
+    job_lists_router,
+    jobs_router,
+    logs_router,
+    accumulators_router,
+    spark_router,
+    spark_ui_router,
+    streams_router,
+    checkpoints_router,
+    operations_router,
+    savepoint_disposal_router,
+    flame_graphs_router,
+    vertices_router,
+    cluster_router,
+    queues_router,
+    resource_manager_router,
+    blobs_router,
+    jars_router,
+    tokens_router,
+    process_router,
+    metrics_router,
+    applications_router,
+    flink_pages_router,
+    refused_router,
+    events_router,
+)
 
 
 def create_app(
@@ -80,33 +110,7 @@ def create_app(
     app = DescribedApp(
         title="flinklike", version=VERSION, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
     )
-    routers = (
-        metric_values_router,
-        job_lists_router,
-        jobs_router,
-        logs_router,
-        accumulators_router,
-        spark_router,
-        spark_ui_router,
-        streams_router,
-        checkpoints_router,
-        operations_router,
-        savepoint_disposal_router,
-        flame_graphs_router,
-        vertices_router,
-        cluster_router,
-        queues_router,
-        blobs_router,
-        jars_router,
-        tokens_router,
-        process_router,
-        metrics_router,
-        applications_router,
-        flink_pages_router,
-        refused_router,
-        events_router,
-    )
-    made = [*(make(context) for make in routers), changes_router(context, activity or ActivitySamples(context))]
+    made = [*(make(context) for make in _ROUTERS), changes_router(context, activity or ActivitySamples(context))]
     for router in (*made, dashboard_router(context)):
         app.router.routes.extend(router.routes)  # include_router would make each of them again
     app.router.routes.extend(_under_v1(route) for router in made for route in router.routes)

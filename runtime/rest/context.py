@@ -172,6 +172,8 @@ class RestContext:
     tls: RestTls | None = None
     """None where REST is in plain text, here and at the leader."""
     queues: QueuePolicy = field(default_factory=QueuePolicy)
+    driver: str = "standalone"
+    """What starts processes (`resourcemanager.driver`)."""
     metrics: MetricsView | None = None
     """None without a reporter."""
     history: HistoryView | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -90,6 +91,21 @@ def test_workers_come_with_jobs_and_go_when_they_are_idle_though_the_leader_is_k
     assert finished(cluster, jobs) == [JobStatus.FINISHED] * len(jobs)
     assert len(seen) == SLOTS_MAX // 2, "the new leader has neither lost nor doubled one"
     reached(lambda: not look(), "idle ones are gone")
+
+
+def test_a_job_that_waits_says_how_many_are_starting(cluster: ScriptCluster) -> None:
+    with cluster.connect() as client, (cluster.run / "run" / "pid" / "taskmanager.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # no start gets beyond this
+        jobs = submit(client, 3)
+        said = "2 TaskManagers are starting"
+        reached(lambda: said in client.get(f"/jobs/{jobs[0]}")["pending-reason"], "the reason is shown")
+        told = client.get("/resourcemanager")
+        assert told["driver"] == "process"
+        assert [(one["kind"], one["state"]) for one in told["workers"]] == [("taskmanager", "starting")] * 2
+        assert client.get("/overview")["taskmanagers-pending"] == 2
+        assert told["workers"][0]["id"] in cluster.cli("taskmanagers").stdout
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        assert finished(cluster, jobs) == [JobStatus.FINISHED] * 3
 
 
 def test_a_killed_worker_is_replaced(cluster: ScriptCluster) -> None:

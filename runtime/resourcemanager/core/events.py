@@ -89,9 +89,13 @@ class JobsFinished:
 
 @dataclass(frozen=True, slots=True)
 class AdviceChanged:
-    """What is to be done without a TaskManager: who starts one, or why none starts."""
+    """What is to be done without a TaskManager: who starts one, or why none starts.
+
+    `coming`: what jobs are told that wait for slots in use, "" when nothing is coming.
+    """
 
     advice: str
+    coming: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ class Shortages:
     def __init__(self) -> None:
         self._found: dict[Hashable, Waiting] = {}
         self._misfits: dict[Hashable, bool] = {}
+        self.coming = ""
+        """What is coming for those who wait for slots in use, or why nothing is."""
 
     def clear(self) -> None:
         """Something has changed."""
@@ -79,7 +81,10 @@ class Shortages:
         reach = job.reach.named, frozenset(job.reach.deaf)
         key = profile, job.spark_needs, job.namespace, reach, owner
         if key not in self._found:
-            self._found[key] = shortage(peers, job, profile, advice)
+            found = shortage(peers, job, profile, advice)
+            if self.coming and found.kind is WaitingKind.SLOTS:
+                found = Waiting(found.kind, f"{found.reason}; {self.coming}")
+            self._found[key] = found
         return self._found[key]
 
 

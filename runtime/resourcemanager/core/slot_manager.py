@@ -120,8 +120,9 @@ class SlotManager:
         match event:
             case ev.JobsFinished(jobs):
                 return self._on_jobs_finished(jobs)
-            case ev.AdviceChanged(advice):
+            case ev.AdviceChanged(advice, coming):
                 self._advice = advice
+                self._shortages.coming = coming
                 return self._serve(capacity_changed=True)
             case ev.Ticked(is_more_coming):
                 self._is_more_coming = is_more_coming

@@ -75,13 +75,14 @@ WorkerEffect = StartWorker | ReleaseWorker | WorkerFailed
 
 @dataclass(slots=True)
 class Worker:
-    """One worker. `since`: when its state began; `idle_since`: when it had work last, None with some."""
+    """One worker. `since`: when its state began; `reason`: why it leaves; `idle_since`: when it had work last."""
 
     worker_id: str
     state: WorkerState
     since: float
     idle_since: float | None = None
     slots: int = 0
+    reason: str = ""
 
     def become(self, state: WorkerState, at: float) -> None:
         """Change the state."""
@@ -140,6 +141,7 @@ class WorkerLives:
     def release(self, worker: Worker, reason: str, at: float) -> ReleaseWorker:
         """One less."""
         worker.become(WorkerState.LEAVING, at)
+        worker.reason = reason
         return ReleaseWorker(worker.worker_id, reason)
 
     def started(self, worker_id: str, at: float) -> None:

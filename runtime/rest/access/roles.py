@@ -63,6 +63,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("POST", "/taskmanagers/{task_manager_id}/spark-ui"): SPARK_PAGES,
     # Of those that the caller may use.
     ("GET", "/queues"): _LOOK,
+    ("GET", "/resourcemanager"): _LOOK,
     ("GET", "/jobmasters"): _LOOK,
     ("GET", "/jobmasters/{job_master_id}"): _LOOK,
     ("POST", "/jobmasters/{job_master_id}/drain"): _DRAIN,

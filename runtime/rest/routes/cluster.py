@@ -217,6 +217,7 @@ def cluster_overview(context: RestContext, principal: Principal) -> schema.Clust
         statuses = Counter(dispatcher.job_counts())
     else:
         statuses = Counter(one.status for one in seen(principal, dispatcher.job_summaries()))
+    pending = {one.kind: one.pending for one in components.resource_manager.workers()}
     ended = {JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED}
     return {
         "taskmanagers": len(components.resource_manager.task_managers()),
@@ -229,6 +230,8 @@ def cluster_overview(context: RestContext, principal: Principal) -> schema.Clust
         "flink-version": VERSION,
         "flink-commit": "flinklike",
         "jobmasters": len(components.dispatcher.job_masters()),
+        "taskmanagers-pending": pending.get("taskmanager", 0),
+        "jobmasters-pending": pending.get("jobmaster", 0),
         "leader": components.rest_address,
         "stand-bys": list(context.stand_bys()),
         "high-availability": _high_availability(context),

@@ -10,6 +10,7 @@ from runtime.common.shares import QueueStatus
 from runtime.common.spark_environments import SparkOffer
 from runtime.common.waiting import NOT_WAITING, Waiting
 from runtime.gateways.delegation_tokens import DelegationTokenStatus
+from runtime.gateways.overview import WorkersStatus
 from runtime.gateways.resource_manager import (
     RegisterTaskManager,
     ResourceProfile,
@@ -29,6 +30,7 @@ class FakeResourceManager:
     is_draining = False
     queue_statuses: Sequence[QueueStatus] = ()
     waiting: Mapping[JobId, Waiting] = {}
+    worker_statuses: Sequence[WorkersStatus] = ()
 
     async def drain_task_manager(self, task_manager_id: str, /, *, is_draining: bool) -> None:
         """Done at once."""
@@ -58,6 +60,10 @@ class FakeResourceManager:
     def waiting_of(self, job_id: JobId, /) -> Waiting:
         """What the test says."""
         return self.waiting.get(job_id, NOT_WAITING)
+
+    def workers(self) -> Sequence[WorkersStatus]:
+        """What the test says."""
+        return self.worker_statuses
 
     def delegation_tokens(self) -> Sequence[DelegationTokenStatus]:
         """One provider that fails."""

@@ -30,6 +30,7 @@ from runtime.common.shares import QueueSettings, QueueStatus
 from runtime.common.states import JobStatus
 from runtime.common.stream_progress import NO_BATCH
 from runtime.executiongraph.archived_checkpoints import NO_SIZE, ArchivedCheckpoints
+from runtime.gateways.overview import WorkersStatus, WorkerStatus
 from tests.kit.control_plane.streaming_jobs import told
 from tests.kit.host.command_line import RunCommand
 from tests.kit.rest.fakes import JOB, FakeTaskExecutor, archived, summary
@@ -550,6 +551,31 @@ def test_queues_are_shown_with_what_they_hold_and_who_waits(
     ]
     assert "the queues have 3 min-slots in all, and there are 2 slots" in done.err.replace("\n", " ")
     assert json.loads(flinklike("queues", "--json").out)["queues"][1]["jobs-waiting"] == 12
+
+
+def test_processes_of_a_driver_are_shown_while_they_come_and_go(
+    flinklike: RunCommand, server: RestThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managers = (
+        WorkerStatus("w-1", "registered", 1_000),
+        WorkerStatus("w-2", "pending", 2_000),
+        WorkerStatus("w-3", "leaving", 3_000, "it was idle for 30 s"),
+    )
+    found = [
+        WorkersStatus("taskmanager", managers, 1, ""),
+        WorkersStatus("jobmaster", (WorkerStatus("w-4", "starting", 4_000),), 1, "no memory [1]"),
+    ]
+    monkeypatch.setattr(server.fakes.resource_manager, "worker_statuses", found)
+    shown = flinklike("taskmanagers").out
+    assert [line.split()[:2] for line in shown.splitlines() if line.startswith("w-")] == [
+        ["w-2", "pending"],
+        ["w-3", "leaving"],
+    ]
+    assert "it was idle for 30 s" in shown
+    masters = flinklike("jobmasters")
+    assert "w-4" in masters.out
+    assert masters.err.strip() == "The driver starts none: no memory [1]"
+    assert "w-2" not in flinklike("taskmanagers", "--json").out
 
 
 def test_info_names_the_queue_and_the_priority(flinklike: RunCommand, server: RestThread) -> None:

@@ -84,3 +84,22 @@ def test_who_waits_without_a_task_manager_is_told_what_the_driver_does() -> None
     effects = cluster.handle(ev.AdviceChanged("TaskManagers do not come up: no memory"))
     assert reasons(effects) == {job(1): "no TaskManager is registered: TaskManagers do not come up: no memory"}
     assert cluster.handle(ev.AdviceChanged("TaskManagers do not come up: no memory")) == []
+
+
+def test_who_waits_for_slots_in_use_is_told_what_is_coming() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    cluster.declare(1, 1)
+    told = reasons(cluster.declare(2, 1))
+    assert told == {job(2): "no free slot: all 1 slots that fit are in use"}
+    effects = cluster.handle(ev.AdviceChanged("2 TaskManagers are starting", "2 TaskManagers are starting"))
+    assert reasons(effects) == {job(2): "no free slot: all 1 slots that fit are in use; 2 TaskManagers are starting"}
+    assert reasons(cluster.handle(ev.AdviceChanged("the driver starts one"))) == told
+
+
+def test_what_is_coming_is_no_comfort_for_who_lacks_another_kind_of_slot() -> None:
+    cluster = Cluster()
+    cluster.register(T1, 1)
+    (reason,) = reasons(cluster.declare(1, 1, profile=ResourceProfile(memory_bytes=1 << 40))).values()
+    assert reason.startswith("none of 1 TaskManagers offers")
+    assert not reasons(cluster.handle(ev.AdviceChanged("2 TaskManagers are starting", "2 TaskManagers are starting")))

@@ -14,8 +14,9 @@ from typing_extensions import TypedDict
 
 from runtime.common.errors import FlinklikeError
 from runtime.common.states import JobStatus
+from runtime.gateways.overview import WorkersStatus, WorkerStatus
 from runtime.rest.app import create_app
-from runtime.rest.bodies.schema import blobs, cluster, jobs, vertices
+from runtime.rest.bodies.schema import blobs, cluster, jobs, resource_manager, vertices
 from runtime.rest.bodies.schema.common import Errors
 from runtime.rest.errors import STATUS
 from tests.kit.rest.fakes import JOB, RestFakes
@@ -30,6 +31,7 @@ ANSWERS: dict[str, Any] = {
     "/taskmanagers": cluster.TaskManagers,
     "/taskmanagers/tm-1": cluster.TaskManagerDetails,
     "/jobmasters": cluster.JobMasterProcesses,
+    "/resourcemanager": resource_manager.ResourceManager,
     f"/jobmasters/{'b' * 32}": cluster.JobMasterProcessDetails,
     "/jobs": jobs.Jobs,
     "/jobs/overview": jobs.JobOverviews,
@@ -53,6 +55,7 @@ ANSWERS: dict[str, Any] = {
 def fakes() -> RestFakes:
     made = RestFakes()
     made.dispatcher.put(JOB, JobStatus.FAILED)
+    made.resource_manager.worker_statuses = [WorkersStatus("taskmanager", (WorkerStatus("w-1", "lost", 1),), 0, "")]
     return made
 
 

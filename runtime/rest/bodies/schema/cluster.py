@@ -56,6 +56,8 @@ ClusterOverview = TypedDict(
         "flink-version": str,
         "flink-commit": str,
         "jobmasters": int,
+        "taskmanagers-pending": int,
+        "jobmasters-pending": int,
         "leader": str,
         "stand-bys": list[str],
         "high-availability": str,

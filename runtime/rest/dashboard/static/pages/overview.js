@@ -8,6 +8,9 @@ import { EVENT_HEAD, eventRow } from "./events.js";
 import { jobRow, JOB_HEAD } from "./job_list.js";
 
 const QUEUE_HEAD = ["Queue", "Slots", "Share", "Jobs that run", "Jobs that wait", "Weight", "Min", "Max"];
+const WORKER_HEAD = ["Process", "Label", "State", "Since", "Why"];
+/** @type {Record<string, string>} */
+const KINDS = { taskmanager: "TaskManager", jobmaster: "JobMaster process" };
 const SHOWN = 15;
 const LATEST_FAILURES = 5;
 const LATEST_EVENTS = 5;
@@ -17,10 +20,11 @@ export const overviewPage = {
   title: () => "Overview",
   moves: () => true,
   async load(_, signal, known) {
-    const [overview, history, shares, lists] = await Promise.all([get("overview", signal), get("overview/history", signal), get("queues", signal), known ?? listsOf(signal)]);
-    return { ...lists, overview, history, shares };
+    const paths = ["overview", "overview/history", "queues", "resourcemanager"];
+    const [overview, history, shares, made, lists] = await Promise.all([...paths.map((one) => get(one, signal)), known ?? listsOf(signal)]);
+    return { ...lists, overview, history, shares, made };
   },
-  view({ overview, history, shares, running, failed, events }, _, app) {
+  view({ overview, history, shares, made, running, failed, events }, _, app) {
     const used = overview["slots-total"] - overview["slots-available"];
     const more = overview["jobs-running"] - running.length;
     return [
@@ -32,8 +36,8 @@ export const overviewPage = {
         figure(overview["jobs-finished"], "finished", "ui/jobs?state=FINISHED", "good"),
         figure(overview["jobs-failed"], "failed", "ui/jobs?state=FAILED", overview["jobs-failed"] ? "bad" : ""),
         figure(overview["jobs-cancelled"], "canceled", "ui/jobs?state=CANCELED"),
-        figure(overview["taskmanagers"], "TaskManagers", "ui/taskmanagers", overview["taskmanagers"] ? "" : "bad"),
-        figure(overview["jobmasters"], "JobMaster processes", "ui/jobmasters", overview["jobmasters"] ? "" : "bad"),
+        figure(overview["taskmanagers"], starting("TaskManagers", overview["taskmanagers-pending"]), "ui/taskmanagers", overview["taskmanagers"] ? "" : "bad"),
+        figure(overview["jobmasters"], starting("JobMaster processes", overview["jobmasters-pending"]), "ui/jobmasters", overview["jobmasters"] ? "" : "bad"),
       ),
       h("div", { class: "columns" }, h("div", { class: "card" }, h("h2", null, "Slots"), gauge(used, overview["slots-total"], `${used} of ${overview["slots-total"]} used`), cluster(overview)), h("div", { class: "card" }, h("h2", null, "Last minutes"), sparks(history))),
       section(
@@ -41,6 +45,7 @@ export const overviewPage = {
         table("Unfinished jobs", JOB_HEAD, running.map((/** @type {any} */ job) => jobRow(job, app)), ["No job is running. ", h("code", null, "flinklike run"), " starts one, or a task of Airflow."]),
         more > 0 ? h("p", null, link("ui/jobs?state=unfinished", `and ${counted(more, "more job")}`)) : null,
       ),
+      workers(made),
       queues(shares),
       section("Latest failures", table("Latest failures", JOB_HEAD, failed.map((/** @type {any} */ job) => jobRow(job, app)), "No failed job is shown.")),
       section("Latest events", table("Latest events", EVENT_HEAD, events.slice().reverse().map(eventRow), "Nothing has happened yet."), h("p", null, link("ui/events", "All events"))),
@@ -72,6 +77,23 @@ function cluster(overview) {
       h("p", { key: one.provider, class: one.failures ? "problem" : "muted" }, `Delegation tokens of ${one.provider}: `, one.failures ? one.failure : ["valid until ", time(one["valid-until"], "they are obtained")]),
     ),
   ];
+}
+
+/** @param {string} what @param {number} count */
+function starting(what, count) {
+  return count ? `${what}, ${count} starting` : what;
+}
+
+/** What the driver starts and releases now; nothing where all of it serves. @param {any} made */
+function workers({ kinds, workers: found }) {
+  const rows = found
+    .filter((/** @type {any} */ one) => one.state !== "registered")
+    .map((/** @type {any} */ one) => row(one.id, KINDS[one.kind] ?? one.kind, one.id, one.state, time(one.since), one.reason));
+  const problems = kinds
+    .filter((/** @type {any} */ one) => one.problem)
+    .map((/** @type {any} */ one) => h("p", { key: one.kind, class: "problem" }, `No ${KINDS[one.kind] ?? one.kind} comes up: ${one.problem}`));
+  if (!rows.length && !problems.length) return null;
+  return section("Started by the driver", problems, table("Started by the driver", WORKER_HEAD, rows, "Nothing starts or ends now."));
 }
 
 /** How the slots are shared; nothing where there is nobody to share them with. @param {any} shares */
