@@ -64,7 +64,6 @@ from runtime.rest.routes.tokens import tokens_router
 from runtime.rest.routes.vertices import vertices_router
 from runtime.rest.spark_ui.sign_out import SparkPagesSignOut
 
-
 _ROUTERS = (
     metric_values_router,
     job_lists_router,
