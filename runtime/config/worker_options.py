@@ -28,6 +28,12 @@ def conflicts(configuration: Configuration) -> Iterator[str]:
                 yield f"{option.key} has no effect with {rm.DRIVER.key}: standalone: set that to process, or remove it"
     elif (most := get(rm.SLOTS_MAX)) is not None and get(rm.SLOTS_MIN) > most:
         yield f"{rm.SLOTS_MIN.key}: {get(rm.SLOTS_MIN)} is above {rm.SLOTS_MAX.key}: {most}"
+    hosts = dict.fromkeys(address.rpartition(":")[0] for address in get(jm.REST_ADDRESSES))
+    if get(rm.DRIVER) == "process" and len(hosts) > 1:
+        yield (
+            f"{rm.DRIVER.key}: process works with JobManagers on one host, and {jm.REST_ADDRESSES.key} names "
+            f"{', '.join(hosts)}: a leader could not end what one on another host has started"
+        )
     if get(jm.AUTOSCALE_MAX) is None:
         for one in _AUTOSCALE:
             if get(one) != one.default:

@@ -31,6 +31,7 @@ OPTIONS = {
     "high-availability.lease-timeout": "3 s",
 }
 NAP = job_graph("nap", "tests.benchmarks.programs:nap", params={"seconds": 1})
+HOLD = job_graph("hold", "tests.benchmarks.programs:nap", params={"seconds": 300})
 LABEL = re.compile(r"taskmanager\.worker-id=(w-[0-9a-f]{12})")
 
 
@@ -106,6 +107,24 @@ def test_a_job_that_waits_says_how_many_are_starting(cluster: ScriptCluster) -> 
         assert told["workers"][0]["id"] in cluster.cli("taskmanagers").stdout
         fcntl.flock(lock, fcntl.LOCK_UN)
         assert finished(cluster, jobs) == [JobStatus.FINISHED] * 3
+
+
+def test_a_damaged_pid_file_makes_no_worker_unseen(cluster: ScriptCluster) -> None:
+    pid_file = cluster.run / "run" / "pid" / "taskmanager.pid"
+    with cluster.connect() as client:
+        client.submit(HOLD, job_id=(hold := new_job_id()))
+        reached(lambda: client.get(f"/jobs/{hold}/status")["status"] == "RUNNING", "a worker is in use")
+        (before,) = watchers(cluster).values()
+        pid_file.write_text("")
+        jobs = submit(client, 8)  # for another worker, whose start mends the file
+        reached(lambda: before in watchers(cluster).values(), "the file names it again")
+        assert finished(cluster, jobs) == [JobStatus.FINISHED] * 8
+        told = [event["message"] for event in client.get("/events")["events"]]
+        assert sum("is asked for" in one for one in told) == SLOTS_MAX // 2, told
+        assert not [one for one in told if "did not come up" in one]
+        client.cancel(hold)
+        pid_file.unlink()
+        reached(lambda: not client.get("/resourcemanager")["workers"], "idle ones are gone: the driver has ended them")
 
 
 def test_a_killed_worker_is_replaced(cluster: ScriptCluster) -> None:

@@ -1,7 +1,8 @@
 """Pid files: a line `pid start-ticks number` for each process, so that a recycled pid is never taken for the process.
 
 A stop needs only the run directory, so any script can stop processes that another one has started. `number` is part of
-the names of the process's log files and of its ready file.
+the names of the process's log files and of its ready file. Beside the list each process has a file with its line alone:
+one that is emptied or damaged hides no process, and the next write mends it.
 """
 
 from __future__ import annotations
@@ -96,6 +97,29 @@ class Record:
     number: int
 
 
+def _line(record: Record) -> str:
+    return f"{record.process.pid} {record.process.start_ticks} {record.number}\n"
+
+
+def _records(path: Path) -> list[Record]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    fields = [line.split() for line in lines]
+    return [
+        Record(ProcessId(int(record[0]), int(record[1])), int(record[2]))
+        for record in fields
+        if len(record) == 3 and all(field.isdecimal() and len(field) <= _DIGITS_MAX for field in record)
+    ]
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
+
+
 class PidFile:
     """Records of the processes of one kind that were started from this run directory, oldest first."""
 
@@ -116,26 +140,28 @@ class PidFile:
 
     def read(self) -> list[Record]:
         """All records, also of processes that have ended. Lines that are no record are skipped."""
-        try:
-            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines()
-        except FileNotFoundError:
-            return []
-        fields = [line.split() for line in lines]
-        return [
-            Record(ProcessId(int(record[0]), int(record[1])), int(record[2]))
-            for record in fields
-            if len(record) == 3 and all(field.isdecimal() and len(field) <= _DIGITS_MAX for field in record)
-        ]
+        listed = _records(self._path)
+        known = {record.process for record in listed}
+        lone = [one for path in self._lone() for one in _records(path) if one.process not in known]
+        return sorted([*listed, *lone], key=lambda one: one.process.start_ticks) if lone else listed
 
     def write(self, records: Sequence[Record]) -> None:
-        """Replace the records; without records the file is deleted."""
-        if not records:
+        """Replace the records; without records the files are deleted."""
+        kept = {self._path.with_name(f"{self._path.stem}-{one.number}.record"): one for one in records}
+        for path, record in kept.items():
+            if _records(path) != [record]:
+                _replace(path, _line(record))
+        if records:
+            _replace(self._path, "".join(map(_line, records)))
+        else:
             self._path.unlink(missing_ok=True)
-            return
-        text = "".join(f"{one.process.pid} {one.process.start_ticks} {one.number}\n" for one in records)
-        temporary = self._path.with_suffix(".tmp")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(self._path)
+        for path in set(self._lone()).difference(kept):
+            path.unlink(missing_ok=True)
+
+    def _lone(self) -> list[Path]:
+        prefix = f"{self._path.stem}-"
+        found = self._directory.glob(f"{prefix}*.record")
+        return [one for one in found if one.stem.removeprefix(prefix).isdecimal()]
 
     def running(self) -> list[Record]:
         """The records of processes that run."""

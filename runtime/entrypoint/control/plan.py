@@ -63,7 +63,7 @@ def make_plan(layout: Layout, configuration: Configuration) -> tuple[Planned, ..
             planned += [Planned(kind, host) for host in read_hosts(layout.conf / FILES[kind])]
         except InvalidInputError as error:
             problems += error.problems
-    problems += _same_ports(planned, configuration)
+    problems += [*_same_ports(planned, configuration), *_driver_of_one_host(planned, configuration)]
     if any(not one.host.is_local for one in planned):
         problems += dict.fromkeys(_several_hosts(planned, configuration))
     if problems:
@@ -82,6 +82,17 @@ def _same_ports(planned: Sequence[Planned], configuration: Configuration) -> Ite
                 f"conf/{FILES[JOBMANAGER]} names {host} {count} times with REST port {port}: "
                 f"give each line a port of its own, {host}:{port + 1}"
             )
+
+
+def _driver_of_one_host(planned: Sequence[Planned], configuration: Configuration) -> Iterator[str]:
+    """The driver `process` sees and ends what runs on its own host: workers of another leader's would stay for ever."""
+    hosts = dict.fromkeys(one.host.name for one in planned if one.kind is JOBMANAGER)
+    if configuration.get(DRIVER) == "process" and len(hosts) > 1:
+        yield (
+            f"{DRIVER.key}: process works with JobManagers on one host, and conf/{FILES[JOBMANAGER]} names "
+            f"{', '.join(hosts)}: a leader could not end what one on another host has started. Let several JobManagers "
+            f"stand by on one host, or set {DRIVER.key}: standalone"
+        )
 
 
 def _several_hosts(planned: Sequence[Planned], configuration: Configuration) -> Iterator[str]:

@@ -126,6 +126,31 @@ def test_pid_file_goes_away_with_its_last_line_and_ignores_rubbish(tmp_path: Pat
     assert pids.read() == []
 
 
+@pytest.mark.parametrize("damage", [b"", b"rubbish", b"\xff\xfe\x00", None])
+def test_a_damaged_pid_file_hides_no_process_and_is_mended_by_the_next_write(
+    tmp_path: Path, damage: bytes | None
+) -> None:
+    pids, path = PidFile(tmp_path, "x"), tmp_path / "x.pid"
+    others = PidFile(tmp_path, "x-y")
+    records = [Record(ProcessId(9, 1), 0), Record(ProcessId(7, 2), 1)]
+    pids.write(records)
+    others.write([Record(ProcessId(5, 3), 0)])
+    whole = path.read_text()
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    assert pids.read() == records
+    pids.write([*records, Record(ProcessId(8, 4), 2)])
+    assert path.read_text() == f"{whole}8 4 2\n"
+    (tmp_path / "x-1.record").write_text("")
+    assert pids.read() == [*records, Record(ProcessId(8, 4), 2)]
+    pids.write(records[:1])
+    assert pids.read() == records[:1]
+    pids.write([])
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["x-y-0.record", "x-y.pid"]
+
+
 def test_host_files(tmp_path: Path) -> None:
     path = tmp_path / "masters"
     path.write_text("# comment\n\nlocalhost:8081\n/rack/worker-1 # rack\nlocalhost\n")

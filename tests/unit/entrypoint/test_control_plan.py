@@ -133,3 +133,13 @@ def test_what_a_driver_starts_is_not_planned(layout: Layout) -> None:
     assert {one.kind for one in make_plan(layout, configuration(*driver))} == {JOBMANAGER, JOBMASTER}
     autoscale = (*driver, "jobmanager.jobmaster.autoscale.max=2")
     assert {one.kind for one in make_plan(layout, configuration(*autoscale))} == {JOBMANAGER}
+
+
+def test_a_driver_of_one_host_is_refused_where_another_host_may_lead(layout: Layout) -> None:
+    (layout.conf / "masters").write_text("master-1:8082\nmaster-1:8083\n")
+    driver = configuration(*SEVERAL, "resourcemanager.driver=process")
+    make_plan(layout, driver)
+    (layout.conf / "masters").write_text("master-1:8082\nmaster-2\n")
+    make_plan(layout, configuration(*SEVERAL))
+    with pytest.raises(InvalidInputError, match="conf/masters names master-1, master-2: a leader could not end"):
+        make_plan(layout, driver)

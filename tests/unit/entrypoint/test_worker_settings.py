@@ -56,6 +56,7 @@ def test_a_maximum_below_one_task_manager_is_refused() -> None:
         (("resourcemanager.taskmanager-timeout=1 min",), "has no effect with resourcemanager.driver: standalone"),
         ((DRIVER, "slotmanager.number-of-slots.min=5", "slotmanager.number-of-slots.max=4"), "is above"),
         (("resourcemanager.driver=yarn",), "process"),
+        ((DRIVER, "rest.addresses=one:8081,two:8081"), "works with JobManagers on one host, .* names one, two"),
         (("jobmanager.jobmaster.autoscale.min=1",), "has no effect without jobmanager.jobmaster.autoscale.max"),
         ((DRIVER, "jobmanager.jobmaster.autoscale.jobs-per-process=9"), "has no effect without"),
         ((*AUTOSCALE, "resourcemanager.driver=standalone"), "autoscale.max has no effect without a driver"),
