@@ -199,6 +199,8 @@ class Fault(Enum):
 
 TASK_ISOLATED = "TaskIsolated"
 """The class name of failures by a fence, or after lost contact (R14)."""
+SLOT_PREEMPTED = "SlotPreempted"
+"""The class name of failures whose slot went to another queue (R64)."""
 
 
 @dataclass(frozen=True, slots=True)

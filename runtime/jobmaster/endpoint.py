@@ -248,6 +248,7 @@ class JobMaster:
         if self._failure is not None:
             return
         before, failed = self._core.status, self._core.failed_checkpoints
+        preempted = self._core.preempted_attempts
         try:
             for effect in self._core.handle(event):
                 self._execute(effect)
@@ -257,12 +258,14 @@ class JobMaster:
         if self._core.status is not JobStatus.INITIALIZING:
             self.initialized.set()
         self._metrics.checkpoints_failed(self._core.failed_checkpoints - failed)
+        preempted = self._core.preempted_attempts - preempted
+        self._metrics.preemptions.inc(preempted)
         if isinstance(event, ev.CheckpointWritten):
             self._metrics.checkpoint_completed()
         elif isinstance(event, ev.OperationWritten):
             self._metrics.operation_ended(event.operation)
         if self._core.status is not before:
-            if self._core.status is JobStatus.RESTARTING:
+            if self._core.status is JobStatus.RESTARTING and not preempted:
                 self._metrics.restarts.inc()
             reason = self._core.summary().pending_reason if self._failure is None else ""
             after = f"{self._core.status.name} ({reason})" if reason else self._core.status.name

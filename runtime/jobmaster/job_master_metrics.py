@@ -10,10 +10,11 @@ from runtime.metrics.registry import NO_METRICS, MetricRegistry
 class JobMasterMetrics:
     """The counters of all JobMasters of a process, bound once."""
 
-    __slots__ = ("_ended", "restarts", "takeovers")
+    __slots__ = ("_ended", "preemptions", "restarts", "takeovers")
 
     def __init__(self, registry: MetricRegistry = NO_METRICS) -> None:
         self.restarts = registry.counter(table.RESTARTS)
+        self.preemptions = registry.counter(table.PREEMPTIONS)
         self.takeovers = registry.counter(table.TAKEOVERS)
         self._ended = {
             (kind, outcome): registry.counter(table.CHECKPOINTS, kind, outcome)

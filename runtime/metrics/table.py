@@ -313,8 +313,14 @@ RESTARTS = Metric(
     "flinklike_jobmaster_restarts_total",
     _COUNTER,
     Owner.JOB_MASTERS,
-    "How often jobs here became RESTARTING.",
+    "How often jobs here became RESTARTING, but for preempted tasks.",
     flink="numRestarts",
+)
+PREEMPTIONS = Metric(
+    "flinklike_jobmaster_preemptions_total",
+    _COUNTER,
+    Owner.JOB_MASTERS,
+    "Tasks of jobs here that were ended because their slots went to other queues, and run again.",
 )
 CHECKPOINTS = Metric(
     "flinklike_jobmaster_checkpoints_total",

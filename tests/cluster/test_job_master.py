@@ -417,6 +417,7 @@ async def test_a_failed_task_restarts_after_its_pause_and_the_job_finishes() -> 
         archived = await stored_archive(box, JOB)
         assert [one.failure.message for one in archived.exceptions] == ["once"]
         assert archived.vertices[0].subtasks[0].current.attempt == 1
+        assert box.preemptions == 0
         assert box.counted == (0, 1), "in its metrics too"
 
 

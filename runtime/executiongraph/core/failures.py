@@ -1,11 +1,11 @@
 """The failures of a job: root causes, each with the failures that happened while it was being handled.
 
 Invariant: bounded. When a thousand subtasks fail together, the history keeps the first as the cause, and a few more.
+What is nobody's fault (a slot that went to another queue, a drain) goes before anything that somebody has to look at.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from runtime.executiongraph.archived import CANCELLATION, ArchivedException
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.failure_enricher import Enrich, FailureContext
-from runtime.gateways.task import FailureInfo
+from runtime.gateways.task import FailureInfo, Fault
 
 CONCURRENT_FAILURES_MAX = 15
 LATEST_LENGTH_MAX = 200
@@ -48,16 +48,18 @@ class _Entry:
 class FailureHistory:
     """One entry for each root cause, with the failures that happened while it was handled."""
 
-    __slots__ = ("_enrich", "_entries", "_graph")
+    __slots__ = ("_enrich", "_entries", "_graph", "_roots_max")
 
     def __init__(self, graph: ExecutionGraph, roots_max: int, enrich: Enrich) -> None:
         self._graph = graph
         self._enrich = enrich
-        self._entries: deque[_Entry] = deque(maxlen=roots_max)
+        self._roots_max = roots_max
+        self._entries: list[_Entry] = []
 
     def add(self, exception: ArchivedException, *, is_concurrent: bool) -> bool:
         """Record a failure. Returns False if its entry has no room; the first failure of all is always a root."""
         if not is_concurrent or not self._entries:
+            self._make_room()
             self._entries.append(_Entry(exception, []))
             return True
         concurrent = self._entries[-1].concurrent
@@ -65,6 +67,16 @@ class FailureHistory:
             return False
         concurrent.append(exception)
         return True
+
+    def _make_room(self) -> None:
+        """Before a further root: the oldest one that is nobody's fault goes, else the oldest."""
+        if len(self._entries) >= self._roots_max:
+            of_nobody = (
+                number
+                for number, entry in enumerate(self._entries)
+                if entry.root.failure.at_fault is Fault.NOBODY and not entry.concurrent
+            )
+            del self._entries[next(of_nobody, 0)]
 
     def cancelled(self, reason: str | None, at_millis: int) -> None:
         """Record the reason for which the cluster itself cancels the job, if any."""

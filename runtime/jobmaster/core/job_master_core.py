@@ -268,6 +268,11 @@ class JobMasterCore:
         """How many checkpoints of the job have failed under this owner."""
         return 0 if self._scheduler is None else self._scheduler.failed_checkpoints
 
+    @property
+    def preempted_attempts(self) -> int:
+        """How many attempts of the job have ended under this owner because their slots went to other queues."""
+        return 0 if self._scheduler is None else self._scheduler.preempted_attempts
+
     def _on_operation_wanted(self, wanted: TriggerOperation) -> None:
         if self._scheduler is not None and self._result is None:
             self._scheduler.operation_wanted(wanted)

@@ -509,6 +509,11 @@ class DefaultScheduler:
         """How many checkpoints have failed under this owner."""
         return self._checkpoints.failed_count
 
+    @property
+    def preempted_attempts(self) -> int:
+        """How many attempts have ended under this owner because their slots went to other queues."""
+        return self._failover.preempted
+
     def ticked(self) -> None:
         """Write the events that have waited to be written together with later ones."""
         self._acceptance.make_due()

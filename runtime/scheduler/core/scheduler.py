@@ -129,5 +129,9 @@ class Scheduler(Protocol):
     def failed_checkpoints(self) -> int:
         """How many checkpoints have failed under this owner."""
 
+    @property
+    def preempted_attempts(self) -> int:
+        """How many attempts have ended under this owner because their slots went to other queues (R64)."""
+
     def check_invariants(self) -> None:
         """Raises AssertionError when the scheduler contradicts itself."""

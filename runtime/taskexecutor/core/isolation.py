@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
-from runtime.gateways.task import TASK_ISOLATED, FailureInfo, TaskExecutionReport
+from runtime.gateways.task import SLOT_PREEMPTED, TASK_ISOLATED, FailureInfo, TaskExecutionReport
 
 FENCES_REMEMBERED_MAX = 8192
 
@@ -44,7 +44,7 @@ class StopReason:
     @classmethod
     def preempted(cls, message: str) -> StopReason:
         """Its slot is for another queue (R64)."""
-        return cls("SlotPreempted", message)
+        return cls(SLOT_PREEMPTED, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -263,6 +263,12 @@ class JobMasterBox:
         return values[table.TAKEOVERS][()], values[table.RESTARTS][()]
 
     @property
+    def preemptions(self) -> float:
+        """Preempted attempts so far."""
+        values = {family.metric: family.values for family in self.metrics.families()}
+        return values[table.PREEMPTIONS][()]
+
+    @property
     def address(self) -> str:
         """Where the JobMaster process listens."""
         return self.rpc.server.address

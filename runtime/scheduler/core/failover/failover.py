@@ -21,7 +21,7 @@ from runtime.executiongraph.core.archive import FailurePolicy
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
-from runtime.gateways.task import FailureInfo, Fault
+from runtime.gateways.task import SLOT_PREEMPTED, FailureInfo, Fault
 from runtime.jobgraph.restart_strategy import NoRestartStrategy, RestartStrategy
 from runtime.scheduler.core.acceptance import Acceptance, Batch
 from runtime.scheduler.core.events import Moment
@@ -63,6 +63,7 @@ class Failover:
         "_strategy",
         "_uncounted_pauses",
         "_user_failures",
+        "preempted",
     )
 
     def __init__(
@@ -86,6 +87,8 @@ class Failover:
         self._handled: dict[ExecutionAttemptId, float] = {}
         self._is_resetting = False
         self._uncounted_pauses = UncountedPauses()
+        self.preempted = 0
+        """Attempts under this owner whose slots went to other queues (R64)."""
 
     @property
     def is_pending(self) -> bool:
@@ -124,6 +127,8 @@ class Failover:
             return self._resumed(executions, failure, max(dues), at)
         if (lost := self._lost_partitions(failure)) and not isinstance(self._strategy, NoRestartStrategy):
             return self._partitions_lost(executions, exception, lost, at)
+        if failure.class_name == SLOT_PREEMPTED:
+            self.preempted += len(executions)
         if failure.at_fault is Fault.NOBODY:  # R14, R36: never counted, also where nothing else restarts
             return self._uncounted(executions, exception, at)
         if failure.at_fault is Fault.USER and self._is_final(executions):
