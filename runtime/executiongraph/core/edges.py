@@ -38,6 +38,7 @@ class ExecutionEdge:
         "_partitions",
         "_shared_gate",
         "_shares",
+        "_widest",
         "consumer_parallelism",
         "edge",
         "inline_size_max",
@@ -76,6 +77,7 @@ class ExecutionEdge:
         self._missing = parallelism
         self._shares: tuple[InputShare, ...] = ()
         self._is_broadcast = False
+        self._widest = 1
         self._lost: set[int] = set()
         self._finished_consumers: set[int] = set()
         self._shared_gate: InputGate | None = None
@@ -218,9 +220,9 @@ class ExecutionEdge:
             share = InputShare(share.first, share.end)
         index = self._by_consumer if self._by_consumer is not None else self._indexed(present)
         files: dict[int, list[PartitionFile]] = defaultdict(list)
-        for first, found in index.items():
-            for producer, file in found:
-                if first < share.end and first + max(file.span, 1) > share.first:
+        for first in range(share.first - self._widest + 1, share.end):
+            for producer, file in index.get(first, ()):
+                if first + max(file.span, 1) > share.first:
                     files[producer].append(file)
         return self._new_gate(self._with_files(files), share)
 
@@ -241,6 +243,7 @@ class ExecutionEdge:
             for file in partition.files:
                 index[file.consumer].append((producer, file))
         self._by_consumer = index
+        self._widest = max((file.span for partition in present for file in partition.files), default=1)
         return index
 
     def _partitions_for(self, consumer: int) -> list[PartitionDescriptor]:
