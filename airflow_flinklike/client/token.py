@@ -2,7 +2,8 @@
 
 A client that is configured with a certificate shows no token, unless a token is configured too.
 
-JobManagers of this host write their addresses into the run directory: `pid/jobmanager-<n>.json`.
+JobManagers of this host write their addresses into the run directory: `pid/jobmanager-<n>.json`, and the cluster of one
+job `pid/standalonejob-<n>.json`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 NO_TOKEN = "FLINKLIKE_NO_TOKEN"  # noqa: S105 - the name of a variable
 DEFAULT_ADDRESS = "http://127.0.0.1:8081"
+_SERVE_REST = ("jobmanager", "standalonejob")
+"""Processes with the REST of a cluster."""
 
 
 def find_address(environment: Mapping[str, str] = os.environ) -> str:
@@ -36,18 +39,19 @@ def find_address(environment: Mapping[str, str] = os.environ) -> str:
 
 def local_addresses(environment: Mapping[str, str] = os.environ, *, process: str = "jobmanager") -> str:
     """The addresses of the JobManagers, or history servers, of the local run directory; "" without one."""
-    said = _said(environment, process)
+    said = _said(environment, *((process,) if process != "jobmanager" else _SERVE_REST))
     return ",".join(one.get("url") or f"http://{one['address']}" for one in said if "address" in one)
 
 
 def local_ca(environment: Mapping[str, str] = os.environ) -> str:
     """The CA file of these JobManagers' REST; "" when it is plain http, or there is no JobManager."""
-    return next((one["ca"] for one in _said(environment) if one.get("ca")), "")
+    return next((one["ca"] for one in _said(environment, *_SERVE_REST) if one.get("ca")), "")
 
 
-def _said(environment: Mapping[str, str], process: str = "jobmanager") -> list[dict[str, str]]:
+def _said(environment: Mapping[str, str], *processes: str) -> list[dict[str, str]]:
     found = []
-    for file in sorted((_run_directory(environment) / "pid").glob(f"{process}-*.json")):
+    folder = _run_directory(environment) / "pid"
+    for file in (file for name in processes for file in sorted(folder.glob(f"{name}-*.json"))):
         with suppress(OSError, ValueError, TypeError, KeyError):
             found.append({str(key): str(value) for key, value in dict(parse_json(file.read_bytes())).items()})
     return found

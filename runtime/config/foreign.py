@@ -69,7 +69,6 @@ FOREIGN_KEYS: dict[str, str] = {
     "execution.runtime-mode": "a job with a stream_sink that does not end is a streaming job: remove it",
     "execution.savepoint": _SAVEPOINTS,
     "execution.savepoint-restore-mode": _SAVEPOINTS,
-    "execution.shutdown-on-application-finish": "a cluster runs until bin/stop-cluster.sh: remove it",
     "execution.state-recovery": _SAVEPOINTS,
     "execution.terminate-application-on-any-job-terminated-exceptionally": (
         "a cluster runs until bin/stop-cluster.sh: remove it"

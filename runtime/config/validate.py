@@ -49,6 +49,7 @@ from runtime.config.options.metrics import (
     METRICS_PORT,
     METRICS_REPORTERS,
 )
+from runtime.config.options.resourcemanager import DRIVER
 from runtime.config.options.security import (
     INTERNAL_ACCEPT_TOKEN,
     INTERNAL_TOKEN_FILE,
@@ -234,7 +235,7 @@ def _high_availability(configuration: Configuration) -> Iterator[str]:
         yield from _unauthenticated(configuration)
     if get(ETCD_EMBEDDED) and not is_etcd:
         yield f"{ETCD_EMBEDDED.key}: true needs {HA_TYPE.key}: etcd"
-    if not is_etcd and get(JOBMANAGER_PORT) == 0:
+    if not is_etcd and get(JOBMANAGER_PORT) == 0 and get(DRIVER) == "standalone":
         yield f"{JOBMANAGER_PORT.key}: 0 needs {HA_TYPE.key}: etcd, where processes find the JobManager: set a port"
     if bool(get(ETCD_USERNAME)) != bool(get(ETCD_PASSWORD)):
         yield f"{ETCD_USERNAME.key} and {ETCD_PASSWORD.key} go together: set both or none"

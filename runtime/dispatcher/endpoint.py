@@ -521,6 +521,12 @@ class Dispatcher(ABC):
         entry = self._registry.entry(job_id)
         return entry is not None and entry.phase.state is not JobPhase.TERMINAL
 
+    def is_cleaned(self, job_id: JobId, /) -> bool:
+        """True if nothing is left to do for a job that has ended: its archive and its history are written."""
+        self._check_open()
+        entry = self._registry.entry(job_id)
+        return entry is None or entry.phase.state is JobPhase.DONE
+
     def started_from(self) -> Mapping[JobId, str]:
         """Jobs that have not ended, with the paths of the savepoints that they were started from."""
         return self._registry.started_from()

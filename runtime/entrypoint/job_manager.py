@@ -29,6 +29,7 @@ from runtime.config.options import taskmanager as tm
 from runtime.config.options.checkpointing import SAVEPOINTS_DIR, STREAM_STALL_TIMEOUT
 from runtime.config.options.high_availability import HA_TYPE
 from runtime.config.options.resourcemanager import DRIVER
+from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.leader_process import TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
 from runtime.dispatcher.savepoint_disposals import PERIOD as DISPOSALS_PERIOD
@@ -88,7 +89,6 @@ from runtime.highavailability import services as ha_services
 from runtime.highavailability.kv.compaction import LOOK_PERIOD
 from runtime.highavailability.kv.follower import patiently
 from runtime.highavailability.records import LeaderRecord
-from runtime.resourcemanager.driver import ResourceManagerDriver
 from runtime.resourcemanager.endpoint import ResourceManager
 from runtime.rest.access.audit import Audit, AuditLog
 from runtime.rest.access.principals import Principals
@@ -128,21 +128,37 @@ class MakeRest(Protocol):
     def __call__(self, context: RestContext, settings: RestSettings, *, sign_in: SignIn | None) -> RestFrontend: ...
 
 
+class Application(Protocol):
+    """The one job of this cluster (`runtime.entrypoint.application`)."""
+
+    @property
+    def begun(self) -> Watch[bool]:
+        """True when the job is stored: the process is ready."""
+
+    async def run(self, dispatcher: Dispatcher, url: str, /) -> None:
+        """One term of this process. Eternal."""
+
+
 class ClusterEntrypoint:
     """Implements `ClusterProcess`. `make_rest` makes the REST endpoint, `make_guards` the dialler of guards.
 
-    `arguments` are those of this process: TaskManagers that a driver starts here get the same -D options.
+    `options` are the -D options of this process: TaskManagers that a driver starts here get the same. `application`:
+    the job that this cluster is for; None for a session cluster.
     """
 
     def __init__(
         self,
         make_rest: MakeRest = RestServer,
         make_guards: Callable[[Configuration], GuardDialler] = options.guard_dialler,
-        arguments: Sequence[str] = (),
+        options: Sequence[str] = (),
+        application: Application | None = None,
     ) -> None:
         self._make_rest = make_rest
         self._make_guards = make_guards
-        self._arguments = tuple(arguments)
+        self._options = tuple(options)
+        self._application = application
+        self.driver: ProcessDriver | None = None
+        """What starts TaskManagers; None: people and scripts do, or this process has not begun."""
 
     async def run(self, context: ProcessContext) -> None:
         """Serve until cancelled."""
@@ -180,6 +196,7 @@ class ClusterEntrypoint:
                 await patiently(mark.check, context.entropy)  # R35
             await rpc.start()
             audit = audit_log(configuration, context.layout, context.environment, context.clock)
+            self.driver = self._driver(context, TASKMANAGER, rpc.server.address)
             services = JobManagerServices(
                 incarnation=context.incarnation,
                 rpc=rpc,
@@ -195,8 +212,8 @@ class ClusterEntrypoint:
                 token_providers=token_providers(configuration, SystemClock()),
                 clock=context.clock,
                 entropy=context.entropy,
-                driver=self._driver(context, TASKMANAGER),
-                job_master_driver=self._driver(context, JOBMASTER),
+                driver=self.driver,
+                job_master_driver=self._driver(context, JOBMASTER, rpc.server.address),
                 tell_cancel=audit.tell_cancel,
                 metrics=context.reporting.registry,
                 traces=context.tracing.reporter,
@@ -211,11 +228,13 @@ class ClusterEntrypoint:
             await ha.close()
             io.close()
 
-    def _driver(self, context: ProcessContext, kind: DaemonKind) -> ResourceManagerDriver | None:
+    def _driver(self, context: ProcessContext, kind: DaemonKind, address: str) -> ProcessDriver | None:
         get = context.configuration.get
         if get(DRIVER) == "standalone" or (kind is JOBMASTER and get(jm.AUTOSCALE_MAX) is None):
             return None
-        dynamic = worker_options(context.configuration, kind, parse_dynamic(self._arguments))
+        dynamic = [*worker_options(context.configuration, kind, self._options)]
+        if get(HA_TYPE) == "none" and get(jm.JOBMANAGER_PORT) == 0:
+            dynamic.append(f"{jm.JOBMANAGER_PORT.key}={address.rpartition(':')[2]}")  # no store tells it
         return ProcessDriver(kind, context.layout, context.environment, dynamic)
 
     async def _serve(
@@ -253,8 +272,12 @@ class ClusterEntrypoint:
             _do_leaders_work(scope, runner, services, leading)
             scope.spawn_eternal("savepoint-disposals", _while_leading(runner, leading.disposing.run))
             scope.spawn_eternal("dispatcher-runner", runner.run())
+            facts = rest_facts(configuration, record.rest_address)
+            if self._application is not None:
+                work = partial(_run_application, self._application, runner, facts["url"])
+                scope.spawn_eternal("application", _while_leading(runner, work))
             await self._wait_ready(runner, leading.other, predecessor)
-            context.ready({"rpc": record.address, **rest_facts(configuration, record.rest_address)})
+            context.ready({"rpc": record.address, **facts})
             try:
                 await asyncio.get_running_loop().create_future()
             finally:
@@ -267,9 +290,14 @@ class ClusterEntrypoint:
             _ = await predecessor.is_held.wait_until(bool)
             _ = await other.wait_until(bool)
 
+        async def leads() -> None:
+            _ = await runner.leading.wait_until(lambda term: term is not None)
+            if self._application is not None:
+                _ = await self._application.begun.wait_until(bool)
+
         async with Scope("first-leader") as scope:
             other_leads = scope.start("other", stands_by())
-            self_leads = scope.start("self", runner.leading.wait_until(lambda term: term is not None))
+            self_leads = scope.start("self", leads())
             _ = await asyncio.wait({other_leads, self_leads}, return_when=asyncio.FIRST_COMPLETED)
             scope.cancel_all()
 
@@ -480,6 +508,12 @@ def _do_leaders_work(scope: Scope, runner: DispatcherRunner, services: JobManage
         scope.spawn_eternal(name, _while_leading(runner, reconciler.run))
 
 
+async def _run_application(application: Application, runner: DispatcherRunner, url: str) -> None:
+    term = await runner.leading.wait_until(lambda term: term is not None)
+    assert term is not None
+    await application.run(term.dispatcher, url)
+
+
 async def _while_leading(runner: DispatcherRunner, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run `work` in every term of this process. Eternal."""
     while True:
@@ -492,8 +526,12 @@ async def _while_leading(runner: DispatcherRunner, work: Callable[[], Coroutine[
 
 def main() -> int:
     """Run a JobManager; the exit code."""
-    make = partial(ClusterEntrypoint, arguments=sys.argv[1:])
-    return run_process("jobmanager", make, sys.argv[1:], has_lease=True)
+    arguments = sys.argv[1:]
+
+    def make() -> ClusterEntrypoint:
+        return ClusterEntrypoint(options=parse_dynamic(arguments))
+
+    return run_process("jobmanager", make, arguments, has_lease=True)
 
 
 if __name__ == "__main__":

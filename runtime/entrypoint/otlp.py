@@ -9,7 +9,7 @@ from runtime.common.ids import Incarnation
 from runtime.common.version import VERSION
 from runtime.config.options.otlp import OTLP_EXTRA, OTLP_PACKAGES
 
-COMPONENTS = {"local cluster": "local", "TaskManager": "taskmanager"}
+COMPONENTS = {"local cluster": "local", "TaskManager": "taskmanager", "standalonejob": "jobmanager"}
 """By the name of the process; the others are called as they are."""
 _LIBRARIES = ("opentelemetry", "requests")
 

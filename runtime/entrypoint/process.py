@@ -2,7 +2,7 @@
 
 Exit codes: 1 = the start failed, with one sentence on stderr; 2 = the process failed while it served; 3 = the guard
 starts it again under a new incarnation; 143 / 130 = stopped by SIGTERM / SIGINT; 0 = it had no work left, or has handed
-over all its work when it was asked to stop.
+over all its work when it was asked to stop; 163 / 165 = the job of an application has failed / is not known any more.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ProcessContext:
 
     `boot_clock` goes on while the host is suspended: deadlines for which other hosts wait too are on it (R14).
     `lease_keeper` renews the lease of this process (R40). `reporting` has its metrics (D-110), `tracing`
-    its traces (D-114).
+    its traces (D-114). `exit_code` is that of a process that has no work left.
     """
 
     configuration: Configuration
@@ -100,6 +100,7 @@ class ProcessContext:
     reporting: Reporting = NO_REPORTING
     tracing: Tracing = NO_TRACING
     is_ready: bool = False
+    exit_code: int = 0
     leaving: Leaving = field(default_factory=Leaving)
     incarnation: Incarnation = field(init=False)
 
@@ -215,7 +216,7 @@ async def _supervise(
     if failure is not None:
         return _failed(name, failure, is_ready=context.is_ready)
     logger.info("%s has stopped", name)
-    return 0 if has_left else stop.exit_code
+    return context.exit_code if has_left else stop.exit_code or context.exit_code
 
 
 async def leave(main: asyncio.Task[Any], stop: StopSignal, leaving: Leaving) -> bool:

@@ -19,3 +19,10 @@ def report_ready(environment: Mapping[str, str], facts: Mapping[str, str]) -> No
     draft = path.with_name(f"{path.name}.part")
     draft.write_text(json.dumps(dict(facts)), encoding="utf-8")
     draft.replace(path)
+
+
+def forget_ready(environment: Mapping[str, str]) -> None:
+    """Delete that file: the process ends by itself, and no script will do so."""
+    name = environment.get(READY_FILE_VARIABLE)
+    if name:
+        Path(name).unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from runtime.traces.span import TraceContext, without_trace
 logger = logging.getLogger(__name__)
 
 _EXPORT_SECONDS = 10.0
-_TELLERS = ("jobmanager", "jobmaster", "local cluster")
+_TELLERS = ("jobmanager", "jobmaster", "local cluster", "standalonejob")
 """TaskManagers tell no spans: what they know of an attempt is in the execution graph."""
 
 

@@ -80,6 +80,23 @@ class ProcessDriver:
         child = self._children.pop(worker_id, None)
         return "" if child is None else await self._io.run(_last_words, child)
 
+    async def end_workers(self) -> None:
+        """End all workers with all that they have started, and return when they have ended. DriverError.
+
+        No guard states their ends any more: nobody is there to ask.
+        """
+        records = list((await self._look()).values())
+
+        def end() -> None:
+            self._daemon.end(*records)
+            self._daemon.end_statements(0.0)
+
+        try:
+            await self._io.run(end)
+        except (OSError, DaemonError) as error:
+            message = f"{self._daemon.kind.name} processes of this host cannot be ended: {error}"
+            raise DriverError(message) from error
+
     async def _look(self) -> dict[str, Record]:
         try:
             return await self._io.run(self._found)

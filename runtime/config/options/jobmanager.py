@@ -24,7 +24,8 @@ JOBMANAGER_ADDRESS = host_option(
 JOBMANAGER_PORT = int_option(
     "jobmanager.rpc.port",
     6123,
-    "gRPC port of the JobManager; 0 picks a free one, which works with high-availability.type: etcd only.",
+    "gRPC port of the JobManager; 0 picks a free one, which works with high-availability.type: etcd, or where "
+    "resourcemanager.driver starts all TaskManagers.",
     low=0,
     high=65535,
 )
@@ -34,6 +35,12 @@ SINGLE_JOBMASTER = bool_option(
     "Run JobMasters in separate JobMaster processes instead of inside the JobManager. Needs high-availability.type: "
     "etcd.",
     default=False,
+)
+SHUTDOWN_ON_FINISH = bool_option(
+    "execution.shutdown-on-application-finish",
+    "A cluster of bin/standalone-job.sh ends when its job has ended. Without it the process serves REST until it is "
+    "stopped. Session clusters have no such end.",
+    default=True,
 )
 JOBMASTER_ADDRESS = host_option(
     "jobmanager.jobmaster.rpc.address", "127.0.0.1", "Host name or address under which a JobMaster process is reached."

@@ -26,6 +26,7 @@ from runtime.entrypoint.control.daemon import (
     JOBMANAGER,
     JOBMASTER,
     KINDS,
+    STANDALONEJOB,
     TASKMANAGER,
     Daemon,
     drain_patience,
@@ -33,6 +34,7 @@ from runtime.entrypoint.control.daemon import (
 from runtime.entrypoint.control.plan import options_of_next
 from runtime.entrypoint.control.remote import SCRIPTS, show
 from runtime.entrypoint.control.run_directory import prepare_run_directory
+from runtime.entrypoint.control.standalone_job import run_standalone_job
 from runtime.security.file_mask import keep_files_private
 
 _CLUSTER_VERBS = frozenset(
@@ -157,6 +159,8 @@ def main(arguments: list[str]) -> int:
             return _run_daemon(name, rest)
         if name in _CLUSTER_VERBS:
             return _run_cluster(name, rest)
+        if name == STANDALONEJOB.name:
+            return run_standalone_job(rest, os.environ, sys.stdout)
     except FlinklikeError as error:
         sys.stderr.write(f"{printable(str(error))}\n")
         return 1

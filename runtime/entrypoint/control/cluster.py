@@ -38,6 +38,7 @@ from runtime.entrypoint.control.cluster_view import ClusterView
 from runtime.entrypoint.control.daemon import (
     JOBMANAGER,
     JOBMASTER,
+    STANDALONEJOB,
     START_TIMEOUT,
     TASKMANAGER,
     Daemon,
@@ -80,6 +81,12 @@ class ClusterControl:
         """Start the missing processes, and show all. Raises DaemonError or InvalidInputError."""
         configuration = self.configuration()
         plan = make_plan(self.layout, configuration)
+        if running := self._daemon(STANDALONEJOB).instances():
+            message = (
+                f"{running[0].process} (pid {running[0].pid}) runs one job as its own cluster from {self.layout.run}: "
+                "stop it (bin/standalone-job.sh stop), or use another run directory, FLINKLIKE_RUN_DIR"
+            )
+            raise DaemonError(message)
         prepare_run_directory(self.layout, self._out)
         here = [one for one in plan if one.host.is_local]
         absent = missing(here, self._daemons())
@@ -100,7 +107,7 @@ class ClusterControl:
         _check_rest_ports(configuration, absent)
         with ExitStack() as undo:
             if configuration.get(ETCD_EMBEDDED):
-                self._start_etcd(configuration.get(ETCD_EMBEDDED_PORT), undo)
+                self.start_etcd(configuration.get(ETCD_EMBEDDED_PORT), undo)
             remote = self._bring_up(configuration, absent, [one for one in plan if not one.host.is_local], undo)
             undo.pop_all()
         self._show(configuration, remote)
@@ -128,7 +135,7 @@ class ClusterControl:
         hosts = self._remote_hosts(configuration)
         asked = hosts.known() | self._remote_in_files()
         failures: dict[str, list[str]] = {}
-        kinds = [TASKMANAGER, JOBMASTER, JOBMANAGER]
+        kinds = [TASKMANAGER, JOBMASTER, JOBMANAGER, STANDALONEJOB]
         for kind, has_driver in self._started_by_drivers(configuration).items():
             # A JobManager has started some on its host, and may do so until it has ended.
             if has_driver or self._daemon(kind).has_labels():
@@ -197,7 +204,8 @@ class ClusterControl:
         found = [one.address for one in self._daemon(JOBMANAGER).instances() if one.address]
         return found or [f"{configuration.get(REST_ADDRESS)}:{configuration.get(REST_PORT)}"]
 
-    def _start_etcd(self, port: int, undo: ExitStack) -> None:
+    def start_etcd(self, port: int, undo: ExitStack) -> None:
+        """Start the embedded etcd unless it runs. `undo` stops it. Raises EmbeddedEtcdError."""
         settings = self._etcd_settings(port)
         before = embedded.running(settings)
         etcd = embedded.start(settings)

@@ -56,6 +56,7 @@ class DaemonKind:
     `drains`: it lets its tasks finish first. `keeps_id`: the next process with its number gets its name (D-058).
     `is_guarded`: its process is a watcher, which is killed only after a signal to end all its processes (R30).
     `label`: the option by which a driver knows those that it has started (R65), "" for what no driver starts.
+    `stop_timeout`: seconds after which a stop kills it.
     """
 
     name: str
@@ -64,6 +65,7 @@ class DaemonKind:
     keeps_id: bool = False
     is_guarded: bool = False
     label: str = ""
+    stop_timeout: float = STOP_TIMEOUT
 
 
 _WHEN_TOLD = ("/bin/sh", "-c", 'read -r _ && exec "$@" < /dev/null', "sh")
@@ -83,6 +85,8 @@ TASKMANAGER = DaemonKind(
 )
 HISTORYSERVER = DaemonKind("historyserver", "runtime.entrypoint.history_server")
 """No process of a cluster: it is started for itself, and shows the jobs of any clusters."""
+STANDALONEJOB = DaemonKind("standalonejob", "runtime.entrypoint.standalone_job", stop_timeout=90.0)
+"""A JobManager for one job, which it cancels at a stop if no store keeps the job."""
 KINDS = {kind.name: kind for kind in (JOBMANAGER, JOBMASTER, TASKMANAGER)}
 
 
@@ -172,10 +176,10 @@ class Daemon:
         except OSError:
             return []  # it has ended meanwhile
 
-    def end(self, record: Record, *, drain_timeout: float = 0.0) -> None:
-        """Stop one of them. Raises DaemonError."""
+    def end(self, *records: Record, drain_timeout: float = 0.0) -> None:
+        """Stop some of them, side by side. Raises DaemonError."""
         with self._pids.locked():
-            self._end([record], is_told=False, drain_timeout=drain_timeout)
+            self._end(records, is_told=False, drain_timeout=drain_timeout)
 
     def command(self, dynamic: Sequence[str]) -> list[str]:
         """The command line of a process of this kind."""
@@ -264,11 +268,15 @@ class Daemon:
         with self._pids.locked():
             self._end(self._pids.running())
         if self.kind.is_guarded:
-            stating = [ProcessId(*one) for one in who_states(self._layout.guards)]
-            wait_ended(stating, STATED_FOR)  # meanwhile a leader can ask
-            for process in stating:
-                self._signal(process, signal.SIGTERM)
-            wait_ended(stating, KILL_TIMEOUT)
+            self.end_statements(STATED_FOR)  # meanwhile a leader can ask
+
+    def end_statements(self, patience: float) -> None:
+        """End the guards here that state the end of a TaskManager, after so many seconds."""
+        stating = [ProcessId(*one) for one in who_states(self._layout.guards)]
+        wait_ended(stating, patience)
+        for process in stating:
+            self._signal(process, signal.SIGTERM)
+        wait_ended(stating, KILL_TIMEOUT)
 
     def drain_last(self, timeout: float) -> None:
         """Drain the process that was started last: it stops when its tasks have ended or run elsewhere.
@@ -329,10 +337,10 @@ class Daemon:
             wait_ended(processes, INSIST_AFTER)
             for process in processes:
                 self._signal(process, signal.SIGTERM)
-        wait_ended(processes, drain_timeout + STOP_TIMEOUT)
+        patience = drain_timeout + self.kind.stop_timeout
+        wait_ended(processes, patience)
         stubborn = [process for process in processes if process.is_running]
         for process in stubborn:
-            patience = drain_timeout + STOP_TIMEOUT
             self._say(f"Daemon {self.kind.name} didn't stop within {patience:.0f} seconds. Killing it.")
             self._signal(process, END_AT_ONCE if self.kind.is_guarded else signal.SIGKILL)
         wait_ended(stubborn, KILL_TIMEOUT)

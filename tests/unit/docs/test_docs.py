@@ -17,6 +17,7 @@ from airflow_flinklike.exceptions import FlinklikeClientError
 from runtime.config.catalog import all_options
 from runtime.config.foreign import FOREIGN_KEYS
 from runtime.config.loading import load, parse_dynamic
+from runtime.entrypoint.control.job_command import parse_job_command
 from runtime.rest.app import create_app
 from tests.benchmarks.__main__ import BENCHMARKS
 from tests.chaos import __main__ as chaos
@@ -51,6 +52,7 @@ def test_every_page_is_there() -> None:
         "architecture.md",
         "concepts.md",
         "configuration.md",
+        "deployment.md",
         "migrate.md",
         "operations.md",
         "pipeline-api.md",
@@ -127,6 +129,10 @@ def _check_script(script: str, arguments: list[str]) -> None:
     if script in _DAEMON_SCRIPTS:
         assert arguments[0] in _VERBS or [script, *arguments[:1]] == ["bin/taskmanager.sh", "drain"]
         load(None, environment={}, dynamic=parse_dynamic(arguments[1:]), check=False)
+    elif script == "bin/standalone-job.sh":
+        assert arguments[0] in _VERBS - {"stop-all"}
+        if arguments[0] != "stop":
+            load(None, environment={}, dynamic=parse_job_command(arguments[1:], ROOT).cluster_options())
     elif script == "bin/chaos.sh":
         chaos.parse(arguments)
     elif script == "bin/demo-failover.sh":
