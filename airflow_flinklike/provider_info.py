@@ -23,6 +23,7 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 "airflow_flinklike.operators.submit",
                 "airflow_flinklike.operators.sql",
+                "airflow_flinklike.operators.application",
                 "airflow_flinklike.operators.cancel",
                 "airflow_flinklike.operators.savepoint",
             )

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +11,7 @@ from runtime.aio.scope import Scope
 from runtime.aio.watch import Watch
 from runtime.entrypoint.job_manager import ClusterEntrypoint
 from runtime.entrypoint.process import ProcessContext
+from runtime.entrypoint.signals import stop_with_standard_input
 from runtime.entrypoint.task_manager_process import TaskManagerProcess
 from runtime.rpc.local import LocalNetwork, LocalRpcService
 from runtime.taskexecutor.guard.channel import GuardChannel
@@ -51,7 +49,7 @@ class LocalCluster:
             )
 
         job_manager, task_manager = part(), part()
-        _stop_with_standard_input()
+        stop_with_standard_input()
         async with Scope("local-cluster") as scope:
             scope.spawn("job-manager", ClusterEntrypoint().run(job_manager))
             started = await job_manager.facts.wait_until(lambda facts: facts is not None)
@@ -61,16 +59,3 @@ class LocalCluster:
             context.ready(started)
             sys.stdout.write(json.dumps(dict(started)) + "\n")
             sys.stdout.flush()
-
-
-def _stop_with_standard_input() -> None:
-    """Begin an orderly stop when the parent closes standard input."""
-    loop = asyncio.get_running_loop()
-    descriptor = sys.stdin.fileno()
-
-    def readable() -> None:
-        if not os.read(descriptor, 4096):
-            loop.remove_reader(descriptor)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    loop.add_reader(descriptor, readable)

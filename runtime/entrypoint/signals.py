@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -63,3 +64,16 @@ def stop_signals(can_leave: Callable[[], bool] = lambda: False) -> Iterator[Stop
     finally:
         for number in EXIT_CODES:
             loop.remove_signal_handler(number)
+
+
+def stop_with_standard_input() -> None:
+    """Begin an orderly stop when the parent closes standard input, or ends."""
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(descriptor, readable)

@@ -17,7 +17,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.printable import printable
 from runtime.config.configuration import Configuration
 from runtime.config.options.high_availability import HA_CLUSTER_ID, HA_TYPE
-from runtime.config.options.jobmanager import SHUTDOWN_ON_FINISH
+from runtime.config.options.jobmanager import SHUTDOWN_ON_ATTACHED_EXIT, SHUTDOWN_ON_FINISH
 from runtime.config.options.taskmanager import CANCELLATION_TIMEOUT
 from runtime.entrypoint.application import (
     ApplicationDispatcherBootstrap,
@@ -30,6 +30,7 @@ from runtime.entrypoint.control.job_command import JobCommand, parse_job_command
 from runtime.entrypoint.job_manager import ClusterEntrypoint
 from runtime.entrypoint.process import EXIT_START_FAILURE, ProcessContext, run_process
 from runtime.entrypoint.ready import forget_ready
+from runtime.entrypoint.signals import stop_with_standard_input
 from runtime.resourcemanager.driver import DriverError
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class StandaloneJob:
         if not is_durable:
             context.leaving.timeout = configuration.get(CANCELLATION_TIMEOUT).total_seconds() + _CANCEL_MARGIN
             context.leaving.work = partial(self._leave, application)
+        if configuration.get(SHUTDOWN_ON_ATTACHED_EXIT):
+            stop_with_standard_input()
         try:
             async with Scope("standalone-job") as scope:
                 scope.spawn_eternal("cluster", cluster.run(context))

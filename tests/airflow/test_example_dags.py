@@ -160,6 +160,7 @@ def test_every_dag_is_tested() -> None:
         "deferred_long_job",
         "deploy_stream",
         "ingest_orders",
+        "isolated_report",
         "mapped_partitions",
         "migrated_spark_submit",
         "stream_orders",

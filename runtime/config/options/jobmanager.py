@@ -42,6 +42,12 @@ SHUTDOWN_ON_FINISH = bool_option(
     "stopped. Session clusters have no such end.",
     default=True,
 )
+SHUTDOWN_ON_ATTACHED_EXIT = bool_option(
+    "execution.shutdown-on-attached-exit",
+    "A process of bin/standalone-job.sh start-foreground stops, as after SIGTERM, when its standard input ends: with "
+    "the process that has started it.",
+    default=False,
+)
 JOBMASTER_ADDRESS = host_option(
     "jobmanager.jobmaster.rpc.address", "127.0.0.1", "Host name or address under which a JobMaster process is reached."
 )

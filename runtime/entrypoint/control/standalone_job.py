@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TextIO
 
 from runtime.common.errors import InvalidInputError
+from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.loading import load
 from runtime.config.options.high_availability import ETCD_EMBEDDED, ETCD_EMBEDDED_PORT
+from runtime.config.options.jobmanager import SHUTDOWN_ON_ATTACHED_EXIT
 from runtime.entrypoint.application import application_problems
 from runtime.entrypoint.control.cluster import ClusterControl
 from runtime.entrypoint.control.daemon import JOBMANAGER, STANDALONEJOB, START_TIMEOUT, Daemon, Starting
@@ -58,13 +60,20 @@ def run_standalone_job(arguments: Sequence[str], environment: Mapping[str, str],
         return 1
     job = parse_job_command(words, Path.cwd())
     with ExitStack() as undo:
-        _prepare(job, layout, environment, out, undo)
+        configuration = _prepare(job, layout, environment, out, undo)
+        if verb == "start" and configuration.get(SHUTDOWN_ON_ATTACHED_EXIT):
+            message = (
+                f"{SHUTDOWN_ON_ATTACHED_EXIT.key} is for start-foreground: the process of start outlives the script"
+            )
+            raise InvalidInputError(message)
         starts[verb](JobDaemon(job, layout, environment, out))
         undo.pop_all()
     return 0
 
 
-def _prepare(job: JobCommand, layout: Layout, environment: Mapping[str, str], out: TextIO, undo: ExitStack) -> None:
+def _prepare(
+    job: JobCommand, layout: Layout, environment: Mapping[str, str], out: TextIO, undo: ExitStack
+) -> Configuration:
     """Refuse what cannot work, before anything is started. Raises FlinklikeError."""
     configuration = load(layout.conf, environment=environment, dynamic=job.cluster_options())
     if problems := tuple(application_problems(configuration)):
@@ -80,6 +89,7 @@ def _prepare(job: JobCommand, layout: Layout, environment: Mapping[str, str], ou
     if configuration.get(ETCD_EMBEDDED):
         control = ClusterControl(layout, environment, job.cluster_options(), out)
         control.start_etcd(configuration.get(ETCD_EMBEDDED_PORT), undo)
+    return configuration
 
 
 def _start(daemon: JobDaemon) -> None:
