@@ -83,7 +83,7 @@ class DocumentedCluster(ScriptCluster):
         for folder in ("jobs", "dags"):
             (self.run / folder).mkdir()
         (self.run / "dags" / "orders_pilot.py").write_text(DAG_FILE)
-        for place in ("sales.py", "jobs/sales.py"):
+        for place in ("sales.py", "jobs/sales.py", "etl.py"):
             (self.run / place).write_text(SALES)
         del self.environment["FLINKLIKE_ADDRESS"]
         self.environment["PATH"] = f"{self.run}/bin:{os.environ['PATH']}"
@@ -140,7 +140,8 @@ HERE = {
 
 @pytest.mark.parametrize("command", HERE.values(), ids=str)
 def test_a_documented_command_works(cluster: DocumentedCluster, command: DocCommand) -> None:
-    starts = command.words[0] == "bin/start-cluster.sh"
+    is_of_one_job = command.words[0] == "bin/standalone-job.sh"
+    starts = is_of_one_job or command.words[0] == "bin/start-cluster.sh"
     cluster.bring(running=not starts)
     other_port = str(free_port())
     line = command.line.replace("8081", str(cluster.port)).replace("8082", other_port)
@@ -148,6 +149,8 @@ def test_a_documented_command_works(cluster: DocumentedCluster, command: DocComm
         line = line.replace(JOB_ID, job_for(cluster, command.words))
     output = cluster.shell(line)
     cluster.is_running = command.words[0] != "bin/stop-cluster.sh"
+    if is_of_one_job:
+        cluster.bring(running=False)
     if "--json" in command.words or command.words[0] == "curl":
         assert "errors" not in json.loads(output)
     if "logs" in command.words:
