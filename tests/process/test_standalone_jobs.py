@@ -13,6 +13,7 @@ import pytest
 
 from airflow_flinklike.client import FlinklikeClient
 from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
 from runtime.entrypoint.application import application_job_id
 from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
 from tests.kit.host.levels import reached
@@ -159,6 +160,7 @@ def test_a_script_gets_its_arguments_and_its_failure_is_the_exit_code(applicatio
         (("--job", "nowhere:pipeline"), "nowhere"),
         (("--job", "sales:pipeline", "--", "2026-11-29"), "is not a script, so it takes no arguments"),
         (("--job", "etl.py", "--cnf", "a=b"), "No such option: --cnf"),
+        (("--job", "etl.py", "-D", "execution.shutdown-on-attached-exit=true"), "is for start-foreground"),
     ],
 )
 def test_what_is_wrong_with_the_job_is_said_at_its_start(
@@ -168,6 +170,17 @@ def test_what_is_wrong_with_the_job_is_said_at_its_start(
     assert done.returncode == 1
     assert sentence in done.stderr, done.stderr
     assert application.processes() == {}
+
+
+def test_a_client_that_waits_hears_of_the_end_and_the_history_has_the_job(application: Application) -> None:
+    process = application.foreground("--job", "etl.py", "--", str(application.folder), "go")
+    reached(lambda: application.runs, "the script runs")
+    with application.connect(retry_for=0.0) as client:
+        application.let_go()
+        assert client.wait_for_result(application.job_id).status is JobStatus.FINISHED
+    output(process)
+    assert process.returncode == 0
+    assert [path for path in (application.run / "run" / "storage" / "history").rglob("*") if path.is_file()]
 
 
 def test_without_a_store_a_stop_cancels_the_job(application: Application) -> None:
