@@ -20,22 +20,26 @@ from tests.kit.host.levels import reached
 
 FILE = Path(__file__).resolve().parents[3] / "conf" / "docker" / "compose.yaml"
 IMAGE_VARIABLE = "FLINKLIKE_IMAGE"
+API_VERSION = "1.41"
+"""That of docker 20.10, and of all later ones."""
 _ENTRY = "/opt/flinklike/bin/container.sh"
 _UNITS = {"s": 1_000_000_000, "m": 60_000_000_000}
 
 
 def why_not() -> str:
     """Why no containers can be started here; "" where they can."""
-    try:
-        client = docker.from_env(timeout=5)
-        client.ping()
-    except DockerException as error:
-        return f"no docker daemon answers: {str(error)[:200]}"
+    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    if host.startswith("unix://") and not Path(host.removeprefix("unix://")).is_socket():
+        return f"no docker daemon answers: there is no {host}"
+    client = docker.DockerClient.from_env(timeout=5, version=API_VERSION)  # with a version it asks nothing yet
     image = os.environ.get(IMAGE_VARIABLE, "flinklike")
     try:
+        client.ping()
         client.images.get(image)
     except ImageNotFound:
         return f"there is no image {image} (docker build -f conf/docker/Dockerfile; {IMAGE_VARIABLE} names another one)"
+    except (DockerException, OSError) as error:
+        return f"no docker daemon answers: {str(error)[:200]}"
     finally:
         client.close()
     return ""

@@ -88,5 +88,6 @@ def test_the_job_managers_of_the_run_directory_say_where_they_listen(tmp_path: P
     (tmp_path / "pid" / "jobmanager-0.json").write_text('{"address": "127.0.0.1:18081", "rpc": "127.0.0.1:5"}')
     (tmp_path / "pid" / "jobmanager-1.json").write_text('{"address": "127.0.0.1:18082"}')
     (tmp_path / "pid" / "jobmanager-2.json").write_text("{")
-    assert find_address(environment) == "http://127.0.0.1:18081,http://127.0.0.1:18082"
+    (tmp_path / "pid" / "standalonejob-0.json").write_text('{"address": "127.0.0.1:18083"}')
+    assert find_address(environment) == "http://127.0.0.1:18081,http://127.0.0.1:18082,http://127.0.0.1:18083"
     assert find_address({**environment, "FLINKLIKE_ADDRESS": "a:1"}) == "a:1"
