@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_flinklike.exceptions import PipelineError
+from runtime.common.labels import label_problems, sorted_labels
 from runtime.jobgraph.graph import DEFAULT_RESOURCES, ResourceSpec
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_KEYS = ("cpu_cores", "memory", "memory_bytes", "spark_profile")
+_KEYS = ("cpu_cores", "memory", "memory_bytes", "spark_profile", "labels")
 
 
 def resource_spec(given: Mapping[str, Any]) -> ResourceSpec:
@@ -24,6 +25,7 @@ def resource_spec(given: Mapping[str, Any]) -> ResourceSpec:
         cpu_cores=_cores(given.get("cpu_cores")),
         memory_bytes=_bytes(given),
         spark_profile=str(given.get("spark_profile") or ""),
+        labels=_labels(given.get("labels")),
     )
 
 
@@ -41,6 +43,16 @@ def resource_spec_of_texts(texts: Sequence[str]) -> ResourceSpec:
         given[key] = value
     spec = resource_spec(given)
     return DEFAULT_RESOURCES if spec == DEFAULT_RESOURCES else spec
+
+
+def _labels(value: Any) -> tuple[str, ...]:
+    if value is not None and not isinstance(value, Mapping):
+        message = f"labels of resources is {value!r:.200}: expected a mapping; flinklike run has --label key=value"
+        raise PipelineError(message)
+    labels = sorted_labels({str(key): str(one) for key, one in (value or {}).items()})
+    if problems := tuple(label_problems(labels)):
+        raise PipelineError("; ".join(problems), problems)
+    return labels
 
 
 def _cores(value: Any) -> float:

@@ -28,6 +28,7 @@ from airflow_flinklike.cli.job_arguments import (
     ClaimModeText,
     FromSavepoint,
     Jars,
+    Labels,
     Params,
     PyFiles,
     Quiet,
@@ -52,6 +53,7 @@ from airflow_flinklike.cli.targets import (
     load_job,
     parse_params,
     with_configuration,
+    with_labels,
     with_restarts,
     with_savepoint,
 )
@@ -177,6 +179,7 @@ def run(
     name: Annotated[str, typer.Option(help="name of the job")] = "",
     secret: Secrets = None,
     resources: Resources = None,
+    label: Labels = None,
     streaming: Streaming = False,
     checkpoint_name: CheckpointName = "",
     restart_strategy: RestartStrategyText = "",
@@ -196,7 +199,6 @@ def run(
     """Submit a job, show its output, and wait for its end. Exit code 1 when it fails; the last line says why.
 
     Exit code 4 when the cluster does not accept the token any more: the job runs on.
-
     The tasks' stdout goes to stdout; their stderr, their log and progress go to stderr. Options stand before a script,
     as with spark-submit: everything behind the script is an argument of it. So do spark-submit's --properties-file,
     --packages, --repositories, --driver-memory and the like, which stand for keys of --conf.
@@ -208,7 +210,7 @@ def run(
         loaded = load_job(target, options, params=parse_params(param or []), parallelism=parallelism)
         loaded = with_configuration(with_restarts(loaded, restart_strategy, user_failures), configuration or ())
         start = (from_savepoint, claim_mode, state_partitions)
-        loaded = with_savepoint(loaded, *start, allow_non_restored_state=allow_non_restored_state)
+        loaded = with_savepoint(with_labels(loaded, label), *start, allow_non_restored_state=allow_non_restored_state)
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         origin = {"client": "flinklike run", "namespace": namespace, "traceparent": os.environ.get("TRACEPARENT", "")}

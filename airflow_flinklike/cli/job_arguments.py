@@ -52,6 +52,10 @@ PyFiles = Annotated[
     list[str] | None, typer.Option(help="comma-separated .py, .zip, .whl for PYTHONPATH; all that are given count")
 ]
 Jars = Annotated[list[str] | None, typer.Option(help="comma-separated jars for the class path of the job's Spark")]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="key=value that the TaskManagers have on which the tasks of the job run"),
+]
 Secrets = Annotated[list[str] | None, typer.Option(help="name of a secret of the TaskManagers that the script gets")]
 Resources = Annotated[
     list[str] | None,

@@ -273,6 +273,7 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
             "yes" if one.get("spark") else "no",
             "yes" if one.get("warm") else "no",
             _environments(one.get("spark-environments", ())),
+            " ".join(one.get("labels", ())) or "-",
             " ".join(one.get("not-enforced", ())) or "-",
             time_text(one["timeSinceLastHeartbeat"]),
         )
@@ -287,6 +288,7 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
         "spark",
         "warm",
         "environments",
+        "labels",
         "not enforced",
     )
     return table((*columns, "last heard"), rows)

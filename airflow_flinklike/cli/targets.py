@@ -23,6 +23,7 @@ from airflow_flinklike.api.resource_texts import resource_spec_of_texts
 from airflow_flinklike.api.start_options import configured_job, restore_settings, restored_job
 from airflow_flinklike.exceptions import FlinklikeClientError, PipelineError
 from runtime.common.errors import FlinklikeError, InvalidInputError
+from runtime.common.labels import label_problems, sorted_labels
 from runtime.config.job_configuration import job_configuration_problems
 from runtime.jobgraph.graph import JobGraph, ResourceSpec
 from runtime.jobgraph.parsing import parse_job_graph
@@ -135,6 +136,20 @@ def with_restarts(program: JobProgram, strategy_text: str, user_failures_text: s
     if strategy is not None and (problems := tuple(restart_strategy_problems(strategy))):
         raise PipelineError("; ".join(problems), problems)
     return replace(program, graph=program.graph.model_copy(update=changes)) if changes else program
+
+
+def with_labels(program: JobProgram, labels: Sequence[str] | None) -> JobProgram:
+    """The job with all its tasks on TaskManagers that have these labels too. Raises PipelineError."""
+    if not labels:
+        return program
+    vertices = []
+    for vertex in program.graph.vertices:
+        wanted = sorted_labels([*vertex.resources.labels, *labels])
+        if problems := tuple(f"--label: {problem}" for problem in label_problems(wanted)):
+            raise PipelineError("; ".join(problems), problems)
+        spec = vertex.resources.model_copy(update={"labels": wanted})
+        vertices.append(vertex.model_copy(update={"resources": spec}))
+    return replace(program, graph=program.graph.model_copy(update={"vertices": tuple(vertices)}))
 
 
 def with_savepoint(

@@ -118,6 +118,7 @@ _TASK_MANAGER = {
     "slotsNumber": COUNT,
     "timeSinceLastHeartbeat": MILLIS,
     **dict.fromkeys(("state?", "problem?", "tenancy?", "tenant?", "spark-profile?"), TEXT),
+    "labels?": [TEXT],
     **dict.fromkeys(("spark?", "warm?"), FLAG),
     "not-enforced?": [TEXT],
     "spark-environments?": [{"key": TEXT, "memory-bytes": COUNT, "users": COUNT}],

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar
 
+from runtime.common.labels import label_problems, sorted_labels
+
 T = TypeVar("T")
 Ordered = TypeVar("Ordered", int, timedelta)
 
@@ -125,6 +127,18 @@ def parse_list(text: str) -> tuple[str, ...]:
     """Texts that are separated by `,` or `;`, or a YAML list in brackets."""
     inner = text.strip().removeprefix("[").removesuffix("]")
     return tuple(part.strip().strip("'\"") for part in re.split(r"[,;]", inner) if part.strip())
+
+
+def parse_labels(text: str) -> tuple[str, ...]:
+    """`key:value`, separated by `,` or `;`."""
+    members = parse_list(text)
+    if wrong := [one for one in members if one.count(":") != 1]:
+        message = f"expected key:value, not {wrong[0][:80]!r}"
+        raise ValueError(message)
+    labels = sorted_labels([":".join(part.strip() for part in one.split(":")).replace(":", "=") for one in members])
+    if problems := list(label_problems(labels)):
+        raise ValueError("; ".join(problems))
+    return labels
 
 
 def parse_some(what: str) -> Callable[[str], tuple[str, ...]]:

@@ -86,6 +86,7 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
             cpu_cores=cores() / slots,
             memory_bytes=memory_bytes // slots,
             spark_profile=configuration.get(tm.SPARK_PROFILE),
+            labels=configuration.get(tm.LABELS),
         ),
         has_spark=has_spark,
         spark_conf=json.dumps(offered, sort_keys=True).encode(),

@@ -18,11 +18,15 @@ from runtime.gateways.spark_work import SparkWork
 
 @dataclass(frozen=True, slots=True)
 class ResourceProfile:
-    """The resources of a slot, or the need of a vertex. 0 means "the default slot"; `spark_profile` "" means any."""
+    """The resources of a slot, or the need of a vertex. 0 means "the default slot"; `spark_profile` "" means any.
+
+    `labels`: those of the TaskManager, or those that it has to have (`runtime.common.labels`).
+    """
 
     cpu_cores: float = 0.0
     memory_bytes: int = 0
     spark_profile: str = ""
+    labels: tuple[str, ...] = ()
 
 
 DEFAULT_PROFILE = ResourceProfile()

@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from typing import Annotated
 
-from pydantic import FailFast, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, FailFast, Field, JsonValue, TypeAdapter, ValidationError
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.exchange import AUTO_PARALLELISM, ExchangeMode
 from runtime.common.ids import VertexId
+from runtime.common.labels import sorted_labels
 from runtime.common.restart_strategies import UserFailures
 from runtime.common.states import JobType
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
@@ -102,12 +103,25 @@ class Operator(JobGraphModel):
     stream_sink: StreamSinkSpec | None = Field(default=None, exclude_if=lambda spec: spec is None)
 
 
+def _sorted_labels(value: object) -> object:
+    """One form for all that mean the same; what is none is left to the validator."""
+    if isinstance(value, Mapping) or (isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)):
+        return sorted_labels(value)
+    return value
+
+
 class ResourceSpec(JobGraphModel):
-    """Resources of one subtask. 0 means a default slot's share, "" any spark profile."""
+    """Resources of one subtask. 0 means a default slot's share, "" any spark profile.
+
+    `labels`: those that its TaskManager has to have, `{"gpu": "a100"}` or `["gpu=a100"]`.
+    """
 
     cpu_cores: float = 0.0
     memory_bytes: int = 0
     spark_profile: str = ""
+    labels: Annotated[tuple[str, ...], FailFast(), BeforeValidator(_sorted_labels)] = Field(
+        default=(), exclude_if=lambda labels: not labels
+    )
 
 
 DEFAULT_RESOURCES = ResourceSpec()

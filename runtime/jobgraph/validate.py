@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import VertexId, is_hex_id
+from runtime.common.labels import label_problems
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.jobgraph import limits
 from runtime.jobgraph.code import JarCode, ScriptCode
@@ -142,6 +143,7 @@ def _vertex_problems(vertex: JobVertex) -> Iterator[str]:
         yield f"{label}: the slot sharing group has no name"
     if vertex.resources.cpu_cores < 0 or vertex.resources.memory_bytes < 0:
         yield f"{label}: resources must not be negative"
+    yield from (f"{label}: {problem}" for problem in label_problems(vertex.resources.labels))
     if vertex.splits is not None:
         yield from json_problems(f"{label}: splits", list(vertex.splits))
 

@@ -13,6 +13,7 @@ from runtime.config.option import (
     int_option,
     matching,
     parse_id_range,
+    parse_labels,
     parse_list,
     parse_size,
     parse_variables,
@@ -137,6 +138,15 @@ SPARK_USER: ConfigOption[tuple[str, ...]] = ConfigOption(
     "has no rights, and runs nothing else; each TaskManager of a host needs its own.",
     "List",
     "none",
+)
+LABELS: ConfigOption[tuple[str, ...]] = ConfigOption(
+    "taskmanager.labels",
+    parse_labels,
+    (),
+    "key:value list of what this TaskManager has, such as gpu:a100,zone:b. Jobs that ask for a label run only where it "
+    "is.",
+    "List",
+    "(none)",
 )
 SPARK_PROFILE = string_option(
     "taskmanager.spark.profile", "", "Name of this TaskManager's static Spark conf, for jobs that ask for it."

@@ -164,4 +164,6 @@ def described(profile: ResourceProfile) -> str:
         parts.append(f"{profile.cpu_cores:g} cpu cores")
     if profile.memory_bytes:
         parts.append(f"{profile.memory_bytes >> 20} MiB memory")
+    if profile.labels:
+        parts.append(f"label{'s' if len(profile.labels) > 1 else ''} {', '.join(profile.labels)}")
     return ", ".join(parts) or "the default profile"

@@ -222,4 +222,6 @@ def can_hold(offered: ResourceProfile, required: ResourceProfile) -> bool:
     """True if a slot with `offered` serves `required`; 0 and "" in a requirement mean any slot."""
     if required.spark_profile and required.spark_profile != offered.spark_profile:
         return False
+    if not set(required.labels).issubset(offered.labels):
+        return False
     return required.cpu_cores <= offered.cpu_cores and required.memory_bytes <= offered.memory_bytes

@@ -278,6 +278,7 @@ def _task_manager(info: TaskManagerInfo, principal: Principal) -> schema.TaskMan
         "version": registration.version,
         "spark": registration.has_spark,
         "spark-profile": registration.slot_profile.spark_profile,
+        "labels": list(registration.slot_profile.labels),
         "spark-master": str(json.loads(registration.spark_conf).get("spark.master", "")),
         "spark-version": registration.spark_version,
         "warm": info.is_warm,

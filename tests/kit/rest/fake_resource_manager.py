@@ -42,8 +42,8 @@ class FakeResourceManager:
         """A TaskManager with two slots, one of which is taken."""
         registration = RegisterTaskManager(
             Incarnation("c" * 32), "tm-1", "127.0.0.1:1", "127.0.0.1:9", "boot", "0.1.0", 1, 2,
-            ResourceProfile(1.0, 1 << 30, "sql"), True, b'{"spark.master": "local[*]"}', 2, 8 << 30, "", "4.3.0",
-            not_enforced=("users", "pids"),
+            ResourceProfile(1.0, 1 << 30, "sql", ("gpu=a100",)), True, b'{"spark.master": "local[*]"}', 2, 8 << 30, "",
+            "4.3.0", not_enforced=("users", "pids"),
         )  # fmt: skip
         slots = (SlotStatus(0, AllocationId("d" * 32), JOB), SlotStatus(1, None, None))
         environments = (SparkEnvironmentStatus("e" * 16, 2 << 30, 1), SparkEnvironmentStatus("f" * 16, 1 << 30, 0))

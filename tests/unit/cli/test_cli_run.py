@@ -493,6 +493,15 @@ def test_a_restart_strategy_wins_over_the_jobs_own(
     assert server.dispatcher.graph().restart_strategy == FixedDelayRestartStrategy(attempts=5)
 
 
+def test_labels_hold_for_all_tasks_of_the_job(flinklike: RunCommand, server: RestThread, jobs: str) -> None:
+    done = flinklike("run", "-d", "--label", "zone=b", "--label", "gpu=a100", f"{jobs}:built")
+    assert done.code == 0, done.err
+    assert {vertex.resources.labels for vertex in server.dispatcher.graph().vertices} == {("gpu=a100", "zone=b")}
+    wrong = flinklike("run", "-d", "--label", "gpu", f"{jobs}:built")
+    assert wrong.code == 1
+    assert "--label: 'gpu' is no label" in wrong.err
+
+
 @pytest.mark.parametrize("text", ["restart", "final", "final-when-exclusive"])
 def test_user_failures_are_the_jobs_own_choice(flinklike: RunCommand, server: RestThread, jobs: str, text: str) -> None:
     assert flinklike("run", "-d", "--user-failures", text, f"{jobs}:built").code == 0

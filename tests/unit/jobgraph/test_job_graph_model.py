@@ -20,6 +20,7 @@ from runtime.jobgraph.graph import (
     Operator,
     OperatorKind,
     PickledCode,
+    ResourceSpec,
     ScriptCode,
     dump_operators,
     parse_operators,
@@ -167,3 +168,14 @@ def test_modes_are_shared_with_the_gateways() -> None:
     from runtime.gateways.task import ExchangeMode as GatewayMode
 
     assert GatewayMode is ExchangeMode
+
+
+def test_labels_of_resources_have_one_form_and_are_left_out_while_there_are_none() -> None:
+    plain = lone()
+    assert b"labels" not in plain.canonical_json()
+    specs = [ResourceSpec(labels=given) for given in ({"zone": "b", "gpu": "1"}, ["zone=b", "gpu=1"])]  # type: ignore[arg-type]  # what users write
+    assert specs[0] == specs[1] == ResourceSpec(labels=("gpu=1", "zone=b"))
+    labelled = plain.model_copy(update={"vertices": (plain.vertices[0].model_copy(update={"resources": specs[0]}),)})
+    assert parse_job_graph(labelled.canonical_json()) == labelled
+    with pytest.raises(ValidationError):
+        ResourceSpec(labels=[1])  # type: ignore[arg-type]  # no text

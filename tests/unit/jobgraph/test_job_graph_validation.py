@@ -379,3 +379,12 @@ def test_hostile_input_costs_one_bounded_error(data: bytes) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_job_graph(data)
     assert len(str(caught.value)) < 50_000
+
+
+def test_labels_that_no_task_manager_can_have_are_named() -> None:
+    spec = ResourceSpec(labels=("gpu", "zone=a", "zone=b"))
+    found = problems(graph(source("v", resources=spec)))
+    assert [one.partition(": ")[2].partition(":")[0] for one in found] == [
+        "'gpu' is no label",
+        "the label zone has two values",
+    ]

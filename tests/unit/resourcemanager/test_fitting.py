@@ -31,6 +31,20 @@ def test_a_profile_must_fit() -> None:
     assert len(requests(cluster.declare(2, 1, ResourceProfile(cpu_cores=1)))) == 1
 
 
+def test_labels_must_be_there() -> None:
+    cluster = Cluster()
+    gpu, both = ResourceProfile(labels=("gpu=a100",)), ResourceProfile(labels=("gpu=a100", "zone=b"))
+    cluster.register(T1, 2)
+    told = reasons(cluster.declare(1, 1, gpu))
+    assert told == {job(1): "none of 1 TaskManagers offers a slot with label gpu=a100"}
+    assert cluster.manager.lacking_slots() == 0, "more of the same would not help"
+    assert [peer for peer, _ in requests(cluster.register(T2, 2, both))] == [T2]
+    assert [peer for peer, _ in requests(cluster.declare(2, 1, both))] == [T2]
+    (reason,) = reasons(cluster.declare(3, 1, ResourceProfile(labels=("gpu=h100", "zone=b")))).values()
+    assert reason == "none of 2 TaskManagers offers a slot with labels gpu=h100, zone=b"
+    assert len(requests(cluster.declare(4, 2))) == 2, "who asks for none may be anywhere"
+
+
 def test_static_conf_is_served_by_a_task_manager_that_offers_it() -> None:
     cluster = Cluster()
     cluster.register(T1, 4, spark_conf={})

@@ -102,6 +102,15 @@ def test_slot_of_a_profile_fits_that_profile_only() -> None:
     assert not slot.fits(KIND)
 
 
+def test_a_slot_of_anywhere_is_none_for_a_task_with_labels() -> None:
+    labelled = SlotKind(ResourceProfile(labels=("gpu=a100",)), "default")
+    (anywhere,) = pool_of(1).idle()
+    assert not anywhere.fits(labelled)
+    (there,) = pool_of(1, profile=labelled.profile).idle()
+    assert there.fits(labelled)
+    assert not there.fits(KIND)
+
+
 def test_removed_slot_gives_back_its_attempts() -> None:
     pool = pool_of(1, 2)
     slot = pool.idle()[0]

@@ -170,6 +170,7 @@ TaskManager = TypedDict(
         "version": str,
         "spark": bool,
         "spark-profile": str,
+        "labels": list[str],
         "spark-master": str,
         "spark-version": str,
         "warm": bool,

@@ -174,5 +174,5 @@ class Demand:
 def kind_of(vertex: ExecutionJobVertex) -> SlotKind:
     """The slot kind that subtasks of a vertex need."""
     spec = vertex.vertex.resources
-    profile = ResourceProfile(spec.cpu_cores, spec.memory_bytes, spec.spark_profile)
+    profile = ResourceProfile(spec.cpu_cores, spec.memory_bytes, spec.spark_profile, spec.labels)
     return SlotKind(profile, vertex.vertex.slot_sharing_group)

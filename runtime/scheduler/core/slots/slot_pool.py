@@ -62,10 +62,10 @@ class ActiveSlot:
         return not self.attempts
 
     def fits(self, kind: SlotKind) -> bool:
-        """True if attempts of that kind may run here. A slot of the default profile fits every kind."""
+        """True if attempts of that kind may run here. A slot of the default profile fits every kind without labels."""
         if self.kind is not None:
             return self.kind == kind
-        return self.profile in {kind.profile, DEFAULT_PROFILE}
+        return self.profile == kind.profile or (self.profile == DEFAULT_PROFILE and not kind.profile.labels)
 
 
 class SlotPool:

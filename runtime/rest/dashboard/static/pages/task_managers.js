@@ -70,6 +70,7 @@ export const taskManagerPage = {
         ["Spark", spark(one)],
         ["Spark master", one["spark-master"]],
         ["Spark profile", one["spark-profile"]],
+        ["labels", one["labels"].join(", ")],
         ["tenancy", one.tenancy === "namespace" ? `one namespace at a time${one.tenant ? `, now ${one.tenant}` : ""}` : "shared by namespaces"],
         ["not enforced here", one["not-enforced"].length ? h("ul", null, one["not-enforced"].map((/** @type {string} */ text) => h("li", { key: text }, text))) : ""],
         ["version", one.version],
