@@ -86,7 +86,7 @@ class Pipeline(Program):
         own: OperatorOptions = {"parallelism": 1, "exclusive": False}
         if options.get("slot_sharing_group") is not None:
             own["slot_sharing_group"] = options["slot_sharing_group"]
-        return self._add(f"splits of {name}", OperatorKind.SOURCE, function, (), own)
+        return self._add(f"splits of {name}", OperatorKind.SPLITS, function, (), own)
 
     def stream_source(
         self,

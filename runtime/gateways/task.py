@@ -44,7 +44,8 @@ class PartitionKind(Enum):
 class PartitionFile:
     """One file of a parquet partition. `consumer` is the subtask that reads it, -1 for all subtasks.
 
-    On a dynamic edge `consumer` is the first of the `span` subpartitions whose rows it has.
+    On a dynamic edge `consumer` is the first of the `span` subpartitions whose rows it has, and `heaviest` the one with
+    most of its rows, `heaviest_rows`; -1 where that was not counted.
     """
 
     path: str
@@ -52,6 +53,14 @@ class PartitionFile:
     rows: int
     consumer: int
     span: int = 1
+    heaviest: int = -1
+    heaviest_rows: int = 0
+
+    def share_read(self, share: InputShare) -> float:
+        """About which part of its rows that share reads, by the subpartitions that both have."""
+        span = max(self.span, 1)
+        both = min(self.consumer + span, share.end) - max(self.consumer, share.first)
+        return 1.0 if self.consumer < 0 else max(both, 0) / span / share.parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +110,12 @@ class InputGate:
     partitions: tuple[PartitionDescriptor, ...]
     share: InputShare | None = None
     subpartitions: int = 0
+
+    def part_read(self, file: PartitionFile, subtask_index: int) -> float:
+        """Which part of a file's rows a consumer reads: 0.0 for a file of others."""
+        if self.share is not None:
+            return file.share_read(self.share)
+        return float(file.consumer in {-1, subtask_index})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import VertexId
 from runtime.jobgraph.graph import JobGraph, JobVertex
+from runtime.jobgraph.limits import PARALLELISM_MAX
 from runtime.jobgraph.regions import topological_order
 
 
@@ -31,6 +32,9 @@ def known_parallelism(graph: JobGraph, groups: Mapping[VertexId, VertexId]) -> d
     It follows from the graph alone, so each owner of a job finds the same.
     """
     of_group: dict[VertexId, int] = {}
+    most: dict[VertexId, int] = {}
+    for vertex_id, group in groups.items():
+        most[group] = min(graph.vertex(vertex_id).max_parallelism, most.get(group, PARALLELISM_MAX))
     known: dict[VertexId, int] = {}
     for vertex_id in topological_order(graph):
         vertex = graph.vertex(vertex_id)
@@ -39,12 +43,12 @@ def known_parallelism(graph: JobGraph, groups: Mapping[VertexId, VertexId]) -> d
             known[vertex_id] = vertex.parallelism
             continue
         if not edges:
-            known[vertex_id] = of_group.setdefault(groups[vertex_id], _of_source(vertex))
+            known[vertex_id] = of_group.setdefault(groups[vertex_id], _of_source(vertex, most[groups[vertex_id]]))
         elif groups[vertex_id] in of_group and not any(edge.mode.divides for edge in edges):
             known[vertex_id] = of_group[groups[vertex_id]]
     return known
 
 
-def _of_source(vertex: JobVertex) -> int:
+def _of_source(vertex: JobVertex, most: int) -> int:
     """A subtask for each split; without splits each subtask would read everything."""
-    return max(1, min(len(vertex.splits or ()), vertex.max_parallelism))
+    return max(1, min(len(vertex.splits or ()), most))

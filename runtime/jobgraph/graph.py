@@ -69,7 +69,8 @@ __all__ = [
 
 class OperatorKind(Enum):
     """The API call that made an operator. `function` is a lone function (a decorated Airflow task), `jar` a Java or
-    Scala application. Map and apply behind a stream source are part of its streaming queries.
+    Scala application, `splits` finds those of a source. Map and apply behind a stream source are part of its streaming
+    queries.
     """
 
     SOURCE = "source"
@@ -79,6 +80,7 @@ class OperatorKind(Enum):
     SCRIPT = "script"
     FUNCTION = "function"
     JAR = "jar"
+    SPLITS = "splits"
     STREAM_SOURCE = "stream-source"
     STREAM_SINK = "stream-sink"
 

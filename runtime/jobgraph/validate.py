@@ -26,8 +26,8 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SECRET_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
-_HEADS = frozenset({"source", "script", "function", "jar", "stream-source"})
-_ALONE = frozenset({"script", "function", "jar"})
+_HEADS = frozenset({"source", "script", "function", "jar", "splits", "stream-source"})
+_ALONE = frozenset({"script", "function", "jar", "splits"})
 _APPLICATIONS = frozenset({"script", "jar"})
 _INNER = frozenset({"map", "apply", "sink"})
 
@@ -205,7 +205,7 @@ def _exchange_problems(edge: JobEdge, source: JobVertex, target: JobVertex) -> I
         yield f"{label}: key column {column[:80]!r} is named more than once"
     if not all(edge.key_columns):
         yield f"{label}: a key column has no name"
-    if source.operators and source.operators[-1].kind.value in {"sink", *_ALONE}:
+    if source.operators and source.operators[-1].kind.value in {"sink", *_ALONE} - {"splits"}:
         yield f"{label}: a {source.operators[-1].kind.value} has no consumers"
 
 
@@ -248,6 +248,8 @@ def _split_problems(label: str, vertex: JobVertex, edge: JobEdge, graph: JobGrap
     if edge.mode is not ExchangeMode.BROADCAST:
         yield f"{label}: an edge into a source brings its splits, and is a broadcast one, not {edge.mode.value}"
     source = graph.vertices_by_id.get(edge.source)
+    if source is not None and source.operators and source.operators[0].kind is not OperatorKind.SPLITS:
+        yield f"{label}: a source takes no inputs but its splits, and {source.name[:80]!r} finds none"
     if source is not None and source.parallelism != 1:
         yield f"{label}: splits are found by one task, and {source.name[:80]!r} has parallelism {source.parallelism}"
 

@@ -104,6 +104,57 @@ def test_each_row_is_in_one_share(slots: SlotBox, function: Any, files: int, mod
         assert got == slots.value(by_hand)
 
 
+def test_a_share_within_two_files_reads_both(slots: SlotBox) -> None:
+    """It begins in one of four files and ends in the next; so does each other one."""
+    produced = produce(slots, from_python, HASH)
+    shares = [InputShare(0, 20), InputShare(20, 50), InputShare(50, 80), InputShare(80, COUNT)]
+    got = consume(slots, gates(produced, HASH, shares))
+    assert sorted(chain.from_iterable(got)) == list(range(200))
+    assert all(got)
+
+
+def test_a_key_that_a_file_changes_is_read_once(slots: SlotBox) -> None:
+    """Parquet keeps milliseconds if it is told to: what is read back has another hash, and the rows are the same."""
+
+    def times(ctx: Any) -> Any:
+        ctx.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
+        return ctx.spark.range(500).selectExpr("timestamp_micros(id * 1001) as id")
+
+    def count(ctx: Any, frame: Any) -> Any:
+        return frame.count()
+
+    inputs = gates(produce(slots, times, HASH, 1), HASH, SHARES)
+    got = [slots.value(slots.work(count, subtask=i, parallelism=4, inputs=(inputs[i],))) for i in range(4)]
+    assert sum(got) == 500
+    assert all(got[:1] + got[2:3])
+
+
+def test_rows_alike_are_rebalanced_evenly(slots: SlotBox) -> None:
+    def alike(ctx: Any) -> Any:
+        return ctx.spark.range(1000).selectExpr("1 as `a.b`", "2 as `_subpartition`")
+
+    def count(ctx: Any, frame: Any) -> Any:
+        return [frame.count(), frame.columns]
+
+    shares = [InputShare(32 * number, 32 * number + 32) for number in range(4)]
+    inputs = gates(produce(slots, alike, REBALANCE, 1), REBALANCE, shares)
+    got = [slots.value(slots.work(count, subtask=i, parallelism=4, inputs=(inputs[i],))) for i in range(4)]
+    assert [columns for _, columns in got] == [["a.b", "_subpartition"]] * 4
+    assert sum(rows for rows, _ in got) == 1000
+    assert all(200 <= rows <= 300 for rows, _ in got)
+
+
+def test_the_heaviest_subpartition_of_a_file_is_told(slots: SlotBox) -> None:
+    def skewed(ctx: Any) -> Any:
+        return ctx.spark.range(1000).selectExpr("if(id < 900, 7, id) as id")
+
+    ((partition,),) = produce(slots, skewed, HASH, 1)
+    (file,) = partition.files
+    assert (file.consumer, file.span, file.rows) == (0, COUNT, 1000)
+    assert file.heaviest_rows >= 900
+    assert 0 <= file.heaviest < COUNT
+
+
 def test_a_share_that_is_divided_is_whole_in_its_parts(slots: SlotBox) -> None:
     shares = [InputShare(0, COUNT, part, 3, 0) for part in range(3)]
     got = consume(slots, gates(produce(slots, few, HASH), HASH, shares))
@@ -113,6 +164,20 @@ def test_a_share_that_is_divided_is_whole_in_its_parts(slots: SlotBox) -> None:
     assert consume(slots, gates(produce(slots, few, HASH), HASH, others)) == [list(range(200))] * 3, (
         "another is divided"
     )
+
+
+def test_parts_of_rows_with_odd_names(slots: SlotBox) -> None:
+    def odd(ctx: Any) -> Any:
+        return ctx.spark.range(200).selectExpr("id as `a.b`", "id as `c``d`")
+
+    def count(ctx: Any, frame: Any) -> Any:
+        return frame.count()
+
+    shares = [InputShare(0, COUNT, part, 2, 0) for part in range(2)]
+    inputs = gates(produce(slots, odd, REBALANCE, 1), REBALANCE, shares)
+    got = [slots.value(slots.work(count, subtask=i, parallelism=2, inputs=(inputs[i],))) for i in range(2)]
+    assert sum(got) == 200
+    assert all(50 < rows < 150 for rows in got)
 
 
 def test_what_is_broadcast_reaches_all(slots: SlotBox) -> None:

@@ -220,16 +220,35 @@ def test_many_files_are_read_without_a_listing_job(slots: SlotBox) -> None:
 
 def test_a_source_gets_its_share_of_splits_that_another_task_has_found(slots: SlotBox) -> None:
     def find(ctx: Any) -> Any:
-        return [f"part-{number}" for number in range(5)]
+        return (f"part-{number}" for number in range(5))
 
     def read(ctx: Any) -> Any:
         return list(ctx.splits)
 
-    produced = slots.produce(find, out(BROADCAST, 2))
-    inputs = (gate(BROADCAST, produced),)
-    source = operator(read, "read", kind=OperatorKind.SOURCE)
+    found = slots.report(slots.work(operator(find, "find", OperatorKind.SPLITS), outputs=(out(BROADCAST, 2),)))
+    inputs = (gate(BROADCAST, [found.partitions]),)
+    source = operator(read, "read", OperatorKind.SOURCE)
     got = [slots.value(slots.work(source, subtask=i, parallelism=2, inputs=inputs)) for i in range(2)]
     assert got == [["part-0", "part-2", "part-4"], ["part-1", "part-3"]]
-    wrong = slots.produce(lambda ctx: {"a": 1}, out(BROADCAST, 1))
-    failure = slots.failure(slots.work(source, inputs=(gate(BROADCAST, wrong),)))
-    assert "returned a dict: the splits of a source are a list" in failure.message
+
+
+@pytest.mark.parametrize("returned", ["None", "{'a': 1}", "'text'", "7", "ctx.spark.range(3)"])
+def test_splits_are_a_list(slots: SlotBox, returned: str) -> None:
+    def find(ctx: Any) -> Any:
+        return eval(returned)
+
+    failure = slots.failure(slots.work(operator(find, "find", OperatorKind.SPLITS), outputs=(out(BROADCAST, 1),)))
+    assert failure.message.startswith("'find' returned a ")
+    assert failure.message.endswith("return the splits as a list of JSON values")
+
+
+def test_many_splits_are_a_file(slots: SlotBox) -> None:
+    """Far above what a value may have: each subtask reads them, and the owner of the job counts them."""
+
+    def find(ctx: Any) -> Any:
+        return [f"/data/part-{number:06d}" for number in range(30_000)]
+
+    found = slots.report(slots.work(operator(find, "find", OperatorKind.SPLITS), outputs=(out(BROADCAST, 2),)))
+    (partition,) = found.partitions
+    (file,) = partition.files
+    assert (partition.kind, file.rows) == (PartitionKind.JSON, 30_000)

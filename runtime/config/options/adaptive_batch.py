@@ -21,13 +21,13 @@ AUTO_PARALLELISM_ENABLED = bool_option(
 PARALLELISM_MIN = int_option(
     "execution.batch.adaptive.auto-parallelism.min-parallelism",
     1,
-    "Least parallelism that is chosen for a vertex with rows enough for that many subtasks.",
+    "Least parallelism that is chosen for a vertex with rows enough for that many subtasks; a smaller maximum wins.",
     high=32768,
 )
 PARALLELISM_MAX = int_option(
     "execution.batch.adaptive.auto-parallelism.max-parallelism",
     128,
-    "Greatest parallelism that is chosen. The max_parallelism of an operator bounds it, too.",
+    "Greatest parallelism that is chosen by bytes and rows. The max_parallelism of operators bounds it, too.",
     high=32768,
 )
 BYTES_PER_TASK = size_option(

@@ -202,6 +202,12 @@ class ExecutionGraph:
         for edge in vertex.inputs:
             edge.consumers_decided(parallelism, vertex.shares, is_broadcast=edge.edge.input_index in broadcast)
 
+    def group_maximum(self, vertex_id: VertexId) -> int:
+        """The greatest parallelism that each vertex of a forward group allows."""
+        group = self.forward_groups[vertex_id]
+        members = (self.vertices[one].vertex for one, leader in self.forward_groups.items() if leader == group)
+        return min(member.max_parallelism for member in members)
+
     def decided_with(self, vertex_id: VertexId) -> int | None:
         """The parallelism that the forward group of a vertex has, if one of its vertices is decided."""
         group = self.forward_groups[vertex_id]

@@ -8,7 +8,7 @@ Never through pandas.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ALL_CONSUMERS = -1
+_SPLITS_BYTES_MAX = 16 << 20
+"""Of the splits of one source as JSON: they are a file that each of its subtasks reads."""
 Place = Callable[[int], tuple[int, int]]
 """Of the part of a file: its consumer, or its first subpartition and how many it has rows of."""
 _LISTED_IN_PROCESS_MAX = 32
@@ -97,12 +99,7 @@ class Exchange:
 
     def _read_gate(self, gate: InputGate, partitions: Sequence[PartitionDescriptor], schema: StructType) -> DataFrame:
         if gate.share is not None:
-            return subpartitions.read_share(
-                gate,
-                gate.share,
-                partial(self._read_files, schema=schema),
-                partial(routing.canonical_keys, keys=gate.key_columns),
-            )
+            return subpartitions.read_share(gate, gate.share, schema, self._read_files)
         files = [file.path for partition in partitions for file in partition.files if self._is_mine(file)]
         return self._read_files(files, schema)
 
@@ -138,10 +135,18 @@ class Exchange:
         if is_data_frame(value):
             return self._write_frames(name, value)
         data = encode_value(value, bytes_max=self._inline_bytes_max, what=f"the return value of {name!r}")
-        count = len(value) if isinstance(value, list | tuple) else 0
-        return tuple(self._write_value(spec, data, count) for spec in self._order.outputs)
+        return tuple(self._write_value(spec, data) for spec in self._order.outputs)
 
-    def _write_value(self, spec: ResultPartitionSpec, data: bytes, count: int) -> PartitionDescriptor:
+    def write_splits(self, name: str, value: Any) -> tuple[PartitionDescriptor, ...]:
+        """Write the splits of a source. Raises TaskError for what is no list of JSON values."""
+        if not isinstance(value, list | tuple | range | Iterator):
+            message = f"{name!r} returned a {type(value).__name__}: return the splits as a list of JSON values"
+            raise TaskError(message)
+        splits = [*value]
+        data = encode_value(splits, bytes_max=_SPLITS_BYTES_MAX, what=f"what {name!r} returned", limit="of all splits")
+        return tuple(self._write_value(spec, data, len(splits)) for spec in self._order.outputs)
+
+    def _write_value(self, spec: ResultPartitionSpec, data: bytes, count: int = 0) -> PartitionDescriptor:
         partition_id = PartitionId(self._order.attempt_id, spec.output)
         if len(data) <= spec.inline_size_max:
             return PartitionDescriptor(partition_id, PartitionKind.JSON, directory="", schema="", files=(), inline=data)
@@ -169,6 +174,7 @@ class Exchange:
     def _write_frame(self, spec: ResultPartitionSpec, frame: DataFrame, schema: StructType) -> PartitionDescriptor:
         partition_id = PartitionId(self._order.attempt_id, spec.output)
         directory = self._directory_of(partition_id)
+        column = subpartitions.column_of(schema) if spec.is_dynamic else ""
         if spec.is_dynamic:
             routed, written = subpartitions.route(frame, spec, routing.canonical_keys(frame, spec.key_columns))
             place: Place = partial(subpartitions.span_of, files=written, subpartitions=spec.consumer_parallelism)
@@ -186,7 +192,7 @@ class Exchange:
             directory=directory,
             schema=schema.json(),
             files=tuple(
-                PartitionFile(file.path, file.size_bytes, file.rows, *place(file.part))
+                _file(file, *place(file.part), counted=column if spec.mode is ExchangeMode.HASH else "")
                 for file in partition_files.written_files(directory)
             ),
             inline=b"",
@@ -201,6 +207,13 @@ class Exchange:
             case _:
                 consumer = ALL_CONSUMERS
         return lambda _part: (consumer, 1)
+
+
+def _file(file: partition_files.WrittenFile, first: int, span: int, *, counted: str) -> PartitionFile:
+    """`counted`: the column with the numbers of subpartitions, where it is worth knowing which has most of the rows."""
+    if not counted or span == 1:
+        return PartitionFile(file.path, file.size_bytes, file.rows, first, span)
+    return PartitionFile(file.path, file.size_bytes, file.rows, first, span, *partition_files.heaviest(file, counted))
 
 
 def _one_each(part: int) -> tuple[int, int]:

@@ -13,17 +13,19 @@ DEPTH_MAX = 64
 _SCALARS = (str, bool, int, type(None))
 
 
-def encode_value(value: Any, *, bytes_max: int, what: str) -> bytes:
-    """JSON text. Raises TaskError: not JSON (with the path of the element), or larger than `bytes_max`."""
+def encode_value(value: Any, *, bytes_max: int, what: str, limit: str = "") -> bytes:
+    """JSON text. Raises TaskError: not JSON (with the path of the element), or larger than `bytes_max`.
+
+    `limit` says whose limit it is; "": that of the option for values.
+    """
     if problem := json_problem(value):
         message = f"{what} is not a JSON value: {problem}"
         raise TaskError(message)
     data = _encode(value)
     if len(data) > bytes_max:
-        message = (
-            f"{what} has {format_bytes(len(data))} as JSON, the limit is {format_bytes(bytes_max)} "
-            "(exchange.inline.max-size): write it with ctx.output_path(), or return a DataFrame to a consumer"
-        )
+        advice = "(exchange.inline.max-size): write it with ctx.output_path(), or return a DataFrame to a consumer"
+        size = f"{what} has {format_bytes(len(data))} as JSON, the limit is {format_bytes(bytes_max)}"
+        message = f"{size} {limit or advice}"
         raise TaskError(message)
     return data
 

@@ -55,4 +55,4 @@ def _files_of(order: WorkOrder) -> Iterator[tuple[PartitionDescriptor, Partition
         for partition in gate.partitions:
             if gate.mode is ExchangeMode.FORWARD and partition.partition_id.producer.subtask_index != index:
                 continue
-            yield from ((partition, file) for file in partition.files if file.consumer in {-1, index})
+            yield from ((partition, file) for file in partition.files if gate.part_read(file, index))

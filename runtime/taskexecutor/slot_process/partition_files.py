@@ -32,6 +32,20 @@ def written_files(directory: str) -> list[WrittenFile]:
     return sorted((file for file in files if file.rows), key=lambda file: (file.part, file.path))
 
 
+def heaviest(file: WrittenFile, column: str) -> tuple[int, int]:
+    """The most frequent value of a column of whole numbers, and in how many rows it is."""
+    from pyarrow import compute, parquet
+
+    if _is_local(file.path):
+        numbers = parquet.read_table(_local_path(file.path), columns=[column])[column]
+    else:
+        files, stripped = fsspec.core.url_to_fs(file.path)
+        with files.open(stripped) as opened:
+            numbers = parquet.read_table(opened, columns=[column])[column]
+    most = compute.mode(numbers, n=1)[0].as_py()
+    return int(most["mode"]), int(most["count"])
+
+
 def _is_local(directory: str) -> bool:
     return urlparse(directory).scheme in {"", "file"}
 

@@ -1,8 +1,12 @@
 """Rows of dynamic edges: written before the number of consumers is known, read as ranges of subpartitions (R66).
 
-A row belongs to one of `subpartitions` by its keys. A producer writes as few files as its rows need, each with a
-contiguous range of subpartitions; a consumer whose share begins or ends within a file filters its rows. So small data
-is one file, whatever parallelism would be possible, and large data is read without a look at the rows of others.
+A row belongs to one of `subpartitions`: on a hash edge by its keys, on a rebalance edge by its place. A producer writes
+as few files as its rows need, each with a contiguous range of subpartitions; a consumer whose share begins or ends
+within a file filters its rows. So small data is one file, whatever parallelism would be possible, and large data is
+read without a look at the rows of others.
+
+The number of each row is stored beside it, in a column of ours: what a reader could find anew is the number of a value
+that a file may have changed (a timestamp of milliseconds), and a row whose number differs would be nobody's.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from runtime.gateways.task import ExchangeMode, InputGate, PartitionFile, Result
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 _BYTES_PER_FILE = 4 << 20
 """Of Spark's estimate, in which rows are not compressed."""
@@ -23,22 +27,38 @@ _FILES_MAX = 64
 _FILES_UNKNOWN = 4
 """At least, where Spark has no estimate (rows from Python), or one that is none (the product of a join's sides)."""
 _ESTIMATE_MAX = 1 << 40
+_COLUMN = "_subpartition"
 
-Read = Callable[[Sequence[str]], "DataFrame"]
-Keys = Callable[["DataFrame"], Sequence["Column"]]
+Read = Callable[[Sequence[str], "StructType"], "DataFrame"]
+
+
+def column_of(schema: StructType) -> str:
+    """The name of the column with the numbers: one that no column of the user has, in any case of letters."""
+    taken = {name.lower() for name in schema.names}
+    name = _COLUMN
+    while name in taken:
+        name += "_"
+    return name
 
 
 def route(frame: DataFrame, spec: ResultPartitionSpec, keys: Sequence[Column]) -> tuple[DataFrame, int]:
-    """The frame with one Spark partition for each file, and how many these are."""
+    """The frame with the numbers of its rows, one Spark partition for each file, and how many these are."""
     from pyspark.sql import functions
 
-    count = min(_files(frame), spec.consumer_parallelism)
-    if count == 1:
-        return frame.coalesce(1), 1
-    if spec.mode is ExchangeMode.REBALANCE:
-        return frame.repartition(count), count
-    number = _number(keys, spec.consumer_parallelism)
-    return frame.repartitionById(count, functions.floor(number * count / spec.consumer_parallelism).cast("int")), count
+    column, subpartitions = column_of(frame.schema), spec.consumer_parallelism
+    count = min(_files(frame), subpartitions)
+    if spec.mode is ExchangeMode.HASH:
+        numbered = frame.withColumn(column, functions.pmod(functions.hash(*keys), functions.lit(subpartitions)))
+        if count == 1:
+            return numbered.coalesce(1), 1
+        file = functions.floor(functions.col(column) * count / subpartitions).cast("int")
+        return numbered.repartitionById(count, file), count
+    placed = frame.coalesce(1) if count == 1 else frame.repartition(count)
+    file = functions.spark_partition_id()
+    first = functions.ceil(file * subpartitions / count)
+    span = functions.ceil((file + 1) * subpartitions / count) - first
+    number = first + functions.pmod(functions.monotonically_increasing_id(), span)
+    return placed.withColumn(column, number.cast("int")), count
 
 
 def span_of(part: int, files: int, subpartitions: int) -> tuple[int, int]:
@@ -47,39 +67,25 @@ def span_of(part: int, files: int, subpartitions: int) -> tuple[int, int]:
     return first, -(-(part + 1) * subpartitions // files) - first
 
 
-def read_share(gate: InputGate, share: InputShare, read: Read, keys: Keys) -> DataFrame:
+def read_share(gate: InputGate, share: InputShare, schema: StructType, read: Read) -> DataFrame:
     """The rows of a share: whole files, what is its own of files that it has in part, and its part of all that."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import IntegerType, StructType
+
     files = [file for partition in gate.partitions for file in partition.files]
-    whole = [file.path for file in files if share.first <= file.consumer and _end(file) <= share.end]
-    frame = read(whole)
-    cut: dict[tuple[int, int], list[str]] = {}
-    for file in files:
-        if not (share.first <= file.consumer and _end(file) <= share.end):
-            cut.setdefault((file.consumer, max(file.span, 1)), []).append(file.path)
-    for (first, span), paths in cut.items():
-        frame = frame.union(_cut(read(paths), gate, share, keys, (first, span)))
+    frame = read([file.path for file in files if _is_whole(file, share)], schema)
+    if cut := [file.path for file in files if not _is_whole(file, share)]:
+        column = column_of(schema)
+        numbered = read(cut, StructType([*schema.fields]).add(column, IntegerType()))
+        number = functions.col(column)
+        frame = frame.union(numbered.where((number >= share.first) & (number < share.end)).drop(column))
     if share.parts > 1:
         frame = frame.where(_by_content(frame, share.parts) == share.part)
     return frame
 
 
-def _cut(frame: DataFrame, gate: InputGate, share: InputShare, keys: Keys, place: tuple[int, int]) -> DataFrame:
-    first, span = place
-    if gate.mode is ExchangeMode.HASH:
-        number = _number(keys(frame), gate.subpartitions)
-    else:
-        number = _by_content(frame, span) + first
-    return frame.where((number >= share.first) & (number < share.end))
-
-
-def _end(file: PartitionFile) -> int:
-    return file.consumer + max(file.span, 1)
-
-
-def _number(keys: Sequence[Column], subpartitions: int) -> Column:
-    from pyspark.sql import functions
-
-    return functions.pmod(functions.hash(*keys), functions.lit(subpartitions))
+def _is_whole(file: PartitionFile, share: InputShare) -> bool:
+    return share.first <= file.consumer and file.consumer + max(file.span, 1) <= share.end
 
 
 def _by_content(frame: DataFrame, parts: int) -> Column:

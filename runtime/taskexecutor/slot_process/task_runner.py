@@ -128,7 +128,9 @@ class TaskRunner:
             value = returned_by(function, SlotTaskContext(state, operator.name), *arguments)
             if position + 1 < len(operators):
                 arguments = [_hand_over(operator, value, self._inline_bytes_max)]
-        if order.outputs:
+        if operators[0].kind is OperatorKind.SPLITS:
+            result.partitions = exchange.write_splits(operators[0].name, value)
+        elif order.outputs:
             result.partitions = exchange.write_outputs(operators[-1].name, value)
         else:
             result.value = self._terminal_value(operators[-1], value)
@@ -238,17 +240,18 @@ class TaskRunner:
     ) -> TaskOutcome:
         is_finished = result.failure is None
         written = [file for partition in result.partitions for file in partition.files]
-        read = [file for gate in order.inputs for partition in gate.partitions for file in partition.files]
-        own = [file for file in read if file.consumer in {-1, order.attempt_id.subtask_index}]
+        index = order.attempt_id.subtask_index
+        gates = [(gate, one.files) for gate in order.inputs for one in gate.partitions]
+        read = [(file, gate.part_read(file, index)) for gate, files in gates for file in files]
         outputs = tuple(state.outputs.values()) if state is not None else ()
         if is_finished:
             asked, outputs = outputs, made_outputs(outputs)
             _warn_of_missing_outputs(order, [output for output in asked if output not in outputs])
         visible = written_outputs(outputs if is_finished else ())
         metrics = TaskMetrics(
-            read_bytes=sum(file.size_bytes for file in own),
+            read_bytes=round(sum(file.size_bytes * part for file, part in read)),
             write_bytes=sum(file.size_bytes for file in written) + visible.size_bytes,
-            read_records=sum(file.rows for file in own),
+            read_records=round(sum(file.rows * part for file, part in read)),
             write_records=sum(file.rows for file in written) + visible.rows,
             cpu_millis=usage.cpu_millis(),
             memory_bytes_peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

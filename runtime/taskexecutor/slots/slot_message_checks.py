@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from runtime.common.accumulators import UserAccumulator, problem_of
 from runtime.common.errors import InvalidInputError
 from runtime.common.states import ExecutionState
-from runtime.gateways.task import OutputDirectory, PartitionDescriptor
+from runtime.gateways.task import OutputDirectory, PartitionDescriptor, PartitionKind, ResultPartitionSpec
 from runtime.rpc import codec
 from runtime.taskexecutor.containment.users import is_of_other_hosts
 from runtime.taskexecutor.slot_protocol.failures import CLASS_LENGTH_MAX, MESSAGE_LENGTH_MAX, STACK_LENGTH_MAX
@@ -161,6 +161,20 @@ def _is_own_partition(partition: PartitionDescriptor, order: WorkOrder) -> bool:
         and is_asked
         and is_there
         and all(_is_file_of(own, file.path) for file in partition.files)
+        and all(_has_subpartitions(partition, spec) for spec in order.outputs)
+    )
+
+
+def _has_subpartitions(partition: PartitionDescriptor, spec: ResultPartitionSpec) -> bool:
+    """On a dynamic edge its files name subpartitions that there are: the owner of the job adds up what is in each."""
+    is_other = spec.output != partition.partition_id.output or partition.kind is PartitionKind.JSON
+    return (
+        is_other
+        or not spec.is_dynamic
+        or all(
+            one.consumer >= 0 and one.span >= 1 and one.consumer + one.span <= spec.consumer_parallelism
+            for one in partition.files
+        )
     )
 
 

@@ -154,14 +154,44 @@ def test_splits_of_a_stream_are_a_list() -> None:
         Pipeline("p").stream_source("events", read, splits="shop.jobs:regions")
 
 
+def found(pattern: str, **options: Any) -> list[list[str]]:
+    find: Any = files_in(pattern, **options)
+    return [[Path(one).name for one in split] for split in find(None)]
+
+
 def test_files_are_found_when_the_job_runs(tmp_path: Path) -> None:
     for name, size in (("a.csv", 30), ("b.csv", 30), ("c.csv", 50), ("_SUCCESS", 0), (".a.crc", 5)):
         (tmp_path / name).write_bytes(b"x" * size)
-    find: Any = files_in(str(tmp_path), bytes_per_split=60)
-    assert [[Path(one).name for one in split] for split in find(None)] == [["a.csv", "b.csv"], ["c.csv"]]
+    assert found(str(tmp_path), bytes_per_split=60) == [["a.csv", "b.csv"], ["c.csv"]]
+    assert found(f"{tmp_path}/[bc].csv", bytes_per_split="1 mb") == [["b.csv", "c.csv"]]
+    assert found(f"{tmp_path}/none-*") == []
+    find: Any = files_in(str(tmp_path))
     assert find(None)[0][0].startswith("file://")
-    several: Any = files_in(f"{tmp_path}/[bc].csv", bytes_per_split="1 mb")
-    assert [[Path(one).name for one in split] for split in several(None)] == [["b.csv", "c.csv"]]
-    assert files_in(f"{tmp_path}/none-*")(None) == []  # type: ignore[arg-type]
+
+
+def test_files_are_those_that_spark_would_read(tmp_path: Path) -> None:
+    """Below partitions and behind links; not those that another job has not committed yet."""
+    for name in ("day=1/a.csv", "_h=2/b.csv", ".attempt-1/c.csv", "_temporary/0/d.csv", "odd [1]/e.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "day=1" / "a.csv")
+    (tmp_path / "odd [1]" / "e.csv").rename(tmp_path / "e.csv")
+    assert found(str(tmp_path)) == [["b.csv", "a.csv", "e.csv", "link.csv"]]
+    assert found(f"{tmp_path}/**/*.csv") == [["b.csv", "a.csv", "e.csv", "link.csv"]]
+    (tmp_path / "odd [1]" / "e.csv").write_text("x")
+    with pytest.raises(
+        PipelineError, match=r"is a pattern for Spark's readers, which would read other files: rename it"
+    ):
+        found(str(tmp_path))
+
+
+@pytest.mark.parametrize("pattern", ["orders/*.csv", "~/orders", ""])
+def test_a_relative_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(PipelineError, match="give an absolute path, or a URL"):
+        files_in(pattern)
+
+
+@pytest.mark.parametrize("size", ["many", 0, True])
+def test_a_size_that_is_none_is_refused(size: Any) -> None:
     with pytest.raises(PipelineError, match="bytes_per_split is a size such as '64 mb'"):
-        files_in(str(tmp_path), bytes_per_split="many")
+        files_in("/orders", bytes_per_split=size)

@@ -246,6 +246,10 @@ WRONG: dict[str, tuple[Callable[[], JobGraph], str]] = {
         lambda: graph(source("a", parallelism=2), source("b"), edges=(edge("a", "b", Mode.BROADCAST),)),
         "splits are found by one task, and 'a' has parallelism 2",
     ),
+    "splits of another source": (
+        lambda: graph(source("a"), source("b"), edges=(edge("a", "b", Mode.BROADCAST),)),
+        "a source takes no inputs but its splits, and 'a' finds none",
+    ),
     "chosen parallelism of a query's rows": (
         lambda: graph(source("a", rows_per_task=5)),
         "rows_per_task, at least 1, is for a vertex without a parallelism of its own",

@@ -163,6 +163,70 @@ def test_what_forward_edges_join_has_one_parallelism() -> None:
     assert job.status() is JobStatus.FINISHED
 
 
+def test_it_waits_for_each_of_its_producers() -> None:
+    """And counts of each only what is for it: another consumer of `read` has a partition of its own."""
+    job = started(
+        graph(
+            source("read", parallelism=1),
+            source("more", parallelism=1),
+            vertex("totals", **CHOSEN),
+            vertex("write", OperatorKind.SINK),
+            edges=(
+                edge("read", "write", ExchangeMode.GATHER, input_index=1),
+                edge("read", "totals", ExchangeMode.HASH, key_columns=("k",)),
+                edge("more", "totals", ExchangeMode.HASH, key_columns=("k",), input_index=1),
+                edge("totals", "write", ExchangeMode.GATHER),
+            ),
+        )
+    )
+    first, second = job.running()
+    for attempt_id, other in ((first, second), (second, first)):
+        specs = job.deployed[attempt_id].outputs
+        files = tuple(PartitionFile(f"p/{index}", 8 * MIB, 1, index) for index in range(4))
+        made = [parquet(attempt_id, spec) for spec in specs]
+        found = tuple(
+            replace(one, files=files)
+            if spec.is_dynamic
+            else replace(one, files=(PartitionFile("p/all", 900 * MIB, 9, -1),))
+            for one, spec in zip(made, specs, strict=True)
+        )
+        job.report(attempt_id, partitions=found)
+        if other in job.running():
+            assert of(job, "totals")[0] == AUTO_PARALLELISM
+    assert of(job, "totals") == (4, "4 for 64.0 MiB and 8 rows, 16.0 MiB each")
+
+
+def test_a_forward_group_has_no_more_subtasks_than_each_of_it_allows() -> None:
+    job = started(
+        graph(
+            source("read", parallelism=2),
+            vertex("totals", **CHOSEN),
+            vertex("few", parallelism=AUTO_PARALLELISM, max_parallelism=2),
+            vertex("write", OperatorKind.SINK),
+            edges=(
+                edge("read", "totals", ExchangeMode.HASH, key_columns=("k",)),
+                edge("totals", "few", ExchangeMode.FORWARD),
+                edge("few", "write", ExchangeMode.GATHER),
+            ),
+        )
+    )
+    read_all(job, 30, 30, 30, 30)
+    assert of(job, "totals")[0] == 2
+
+
+def test_a_key_with_most_rows_of_a_wide_file_is_seen() -> None:
+    job = started(adaptive(splittable=True))
+    for attempt_id in job.running():
+        (spec,) = job.deployed[attempt_id].outputs
+        file = PartitionFile("p/0", 80 * MIB, 100, 0, span=4, heaviest=2, heaviest_rows=90)
+        job.report(attempt_id, partitions=(replace(parquet(attempt_id, spec), files=(file,)),))
+    job.events_durable()
+    job.events_durable()
+    (decided,) = decisions(job)
+    assert {(one.first, one.end) for one in decided.shares if one.parts > 1} == {(2, 3)}
+    assert len(decided.shares) == 4
+
+
 def test_a_cancel_before_the_decision_ends_the_job() -> None:
     job = started()
     first, second = job.running()

@@ -135,10 +135,30 @@ def test_a_source_has_a_subtask_for_each_split_that_was_found() -> None:
     found = InputSize(0, "splits of orders", (20,), 0, is_divided=False, splits=5)
     assert choose([found], SETTINGS, subpartitions=128).reason == "5: 5 splits, one each"
     assert len(choose([found], SETTINGS, subpartitions=3).shares) == 3
-    assert len(choose([found], AdaptiveSettings(parallelism_max=2), subpartitions=128).shares) == 2
+    assert len(choose([found], SETTINGS, subpartitions=128, most=4).shares) == 4, "its forward group allows no more"
     none = InputSize(0, "splits of orders", (2,), 0, is_divided=False, splits=0)
     assert len(choose([none], SETTINGS, subpartitions=128).shares) == 1
-    assert len(choose([found], AdaptiveSettings(is_enabled=False), subpartitions=128).shares) == 1
+    assert len(choose([found], AdaptiveSettings(is_enabled=False), subpartitions=128).shares) == 5
+
+
+def test_the_largest_of_several_splittable_inputs_is_divided() -> None:
+    large = [0] * 3 + [96] + [1] * 4
+    small = [0] * 3 + [40] + [1] * 4
+    choice = chosen(sizes(*small, splittable=True), sizes(*large, index=1, splittable=True))
+    assert {share.split_input for share in choice.shares if share.parts > 1} == {1}
+
+
+def test_what_others_bring_is_not_divided() -> None:
+    """Each part would read all of it: with few own rows there is nothing to gain."""
+    own = sizes(*([1] * 8), splittable=True)
+    other = sizes(*([0] * 3 + [96] + [1] * 4), index=1)
+    assert not [share for share in chosen(own, other).shares if share.parts > 1]
+
+
+def test_parts_stay_within_the_maximum() -> None:
+    data = sizes(1, 1000, 5, 900, 1, splittable=True)
+    for most in range(1, 9):
+        assert len(chosen(data, settings=AdaptiveSettings(parallelism_max=most)).shares) <= most
 
 
 SIZES = st.lists(st.integers(0, 100), min_size=1, max_size=40)
@@ -178,5 +198,5 @@ def test_each_row_is_read_once(
     if required is not None:
         assert len(choice.shares) == required
     else:
-        assert len(choice.shares) <= max(*bounds, 3) + len(data)
+        assert len(choice.shares) <= max(*bounds, 3)
     assert all(share.split_input == 0 for share in choice.shares if share.parts > 1)

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from runtime.common.errors import InvalidInputError, NonRecoverableError
-from runtime.common.exchange import ExchangeMode
+from runtime.common.exchange import ExchangeMode, InputShare
 from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.gateways.task import FailureInfo, Fault, InputGate, PartitionDescriptor, PartitionFile, PartitionKind
 from runtime.taskexecutor.slot_process import causes, own_failures
@@ -159,3 +159,25 @@ def test_the_error_for_users_loads_nothing_heavy() -> None:
         "sys.exit(str(heavy) if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_file_of_a_share_is_looked_at_by_who_reads_it(tmp_path: Path) -> None:
+    """R66: its number is the first subpartition that it has rows of, and none of a subtask."""
+    partition = of_rows(tmp_path, 0)
+    (file,) = partition.files
+    partition = replace(partition, files=(replace(file, consumer=0, span=64),))
+    Path(file.path).unlink()
+    for share, is_lost in ((InputShare(32, 128), True), (InputShare(0, 1), True), (InputShare(64, 128), False)):
+        gate = InputGate("up", ExchangeMode.HASH, ("x",), (partition,), share, 128)
+        order = work_order(slot_work(tmp_path, "json:dumps", subtask=7, inputs=(gate,)))
+        assert bool(lost_partitions(order).partition_ids) is is_lost
+
+
+def test_what_a_share_has_read_is_its_part_of_a_file() -> None:
+    gate = InputGate("up", ExchangeMode.HASH, ("x",), (), InputShare(32, 96), 128)
+    assert gate.part_read(PartitionFile("f", 10, 10, 0, span=64), 5) == 0.5
+    assert gate.part_read(PartitionFile("f", 10, 10, 96, span=32), 5) == 0.0
+    halves = replace(gate, share=InputShare(0, 64, 1, 2, 0))
+    assert halves.part_read(PartitionFile("f", 10, 10, 0, span=64), 5) == 0.5
+    assert replace(gate, share=None).part_read(PartitionFile("f", 10, 10, 5), 5) == 1.0
+    assert replace(gate, share=None).part_read(PartitionFile("f", 10, 10, 4), 5) == 0.0

@@ -100,3 +100,28 @@ def test_a_partition_names_files_in_its_own_directory_only(order: WorkOrder, pat
 
     assert claim(f"{own}/part-0.parquet") == ""
     assert claim(path.format(own=own)).startswith("a result partition")
+
+
+@pytest.mark.parametrize(
+    ("consumer", "span", "is_good"),
+    [
+        (0, 4, True),
+        (3, 1, True),
+        (-1, 1, False),
+        (0, 0, False),
+        (3, 2, False),
+        (0, 1 << 60, False),
+        (1 << 60, 1, False),
+    ],
+)
+def test_a_file_has_rows_of_subpartitions_that_there_are(
+    order: WorkOrder, *, consumer: int, span: int, is_good: bool
+) -> None:
+    """R52: the owner of the job adds up what is in each of them."""
+    dynamic = replace(order, outputs=(ResultPartitionSpec(0, ExchangeMode.HASH, ("k",), 4, 100, is_dynamic=True),))
+    partition_id = PartitionId(order.attempt_id, 0)
+    own = f"{order.partition_directory}/{partition_id}"
+    files = (PartitionFile(f"{own}/part-0.parquet", 1, 1, consumer, span),)
+    partition = PartitionDescriptor(partition_id, PartitionKind.PARQUET, own, "{}", files, b"")
+    outcome = TaskOutcome(ExecutionState.FINISHED, None, b"", (partition,), (), TaskMetrics(), True, True, False)
+    assert (said.foreign_claim(outcome, dynamic) == "") is is_good

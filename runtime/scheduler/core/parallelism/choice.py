@@ -11,7 +11,7 @@ are in the order of subpartitions; a parallelism that is `required` is met exact
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -59,8 +59,13 @@ def choose(
     subpartitions: int,
     rows_per_task: int | None = None,
     required: int | None = None,
+    most: int | None = None,
 ) -> Choice:
-    """The parallelism of a vertex with these inputs. `required`: that of its forward group, which has been chosen."""
+    """The parallelism of a vertex with these inputs. `required`: that of its forward group, which has been chosen.
+
+    `most`: what its forward group allows; None: as many as there are subpartitions.
+    """
+    most = subpartitions if most is None else min(most, subpartitions)
     divided = [one for one in inputs if one.is_divided]
     broadcast = _broadcast(divided) if settings.is_enabled else []
     divided = [one for one in divided if one not in broadcast]
@@ -68,14 +73,14 @@ def choose(
     if broadcast:
         reason += f"; {', '.join(repr(one.source_name) for one in broadcast)} broadcast, being small"
     names = tuple(one.input_index for one in broadcast)
-    fixed, why = _fixed(inputs, divided, settings, subpartitions=subpartitions, required=required)
+    fixed, why = _fixed(inputs, divided, settings, most=most, required=required)
     totals = [sum(one.sizes[index] for one in divided) for index in range(subpartitions)]
     if fixed is not None:
         shares = _exactly(totals, fixed) if divided else (InputShare(0, subpartitions),) * fixed
         return Choice(shares, names, f"{fixed} for {reason}; {why}" if divided else f"{fixed}: {why}")
-    wanted, each = _wanted(divided, settings, subpartitions, rows_per_task)
+    wanted, each = _wanted(divided, settings, most, rows_per_task)
     split = _splittable(divided, is_alone=len(divided) == 1 and bool(broadcast))
-    shares = tuple(_shares(totals, wanted, split, settings.skew_factor))
+    shares = tuple(_shares(totals, wanted, split, settings.skew_factor, min(settings.parallelism_max, most)))
     parts = sum(share.parts > 1 for share in shares)
     skew = f"; {parts} of them share keys with many rows" if parts else ""
     return Choice(shares, names, f"{len(shares)} for {reason}, {each} each{skew}")
@@ -86,19 +91,19 @@ def _fixed(
     divided: Sequence[InputSize],
     settings: AdaptiveSettings,
     *,
-    subpartitions: int,
+    most: int,
     required: int | None,
 ) -> tuple[int | None, str]:
     """A parallelism that does not follow from sizes, and why; None where it does."""
     splits = next((one.splits for one in inputs if one.splits is not None), None)
     if required is not None:
         return required, "forward edges dictate it"
-    if splits is not None and settings.is_enabled:
-        return max(1, min(splits, subpartitions, settings.parallelism_max)), f"{splits} splits, one each"
-    if splits is None and not divided:
+    if splits is not None:
+        return max(1, min(splits, most)), f"{splits} splits, one each"
+    if not divided:
         return 1, "each subtask would read the same"
     if not settings.is_enabled:
-        return min(settings.parallelism_default, subpartitions), "parallelism.default"
+        return min(settings.parallelism_default, most), "parallelism.default"
     return None, ""
 
 
@@ -111,12 +116,12 @@ def _broadcast(divided: Sequence[InputSize]) -> list[InputSize]:
 
 
 def _wanted(
-    divided: Sequence[InputSize], settings: AdaptiveSettings, subpartitions: int, rows_per_task: int | None
+    divided: Sequence[InputSize], settings: AdaptiveSettings, most: int, rows_per_task: int | None
 ) -> tuple[int, str]:
     size, rows = sum(one.bytes for one in divided), sum(one.rows for one in divided)
     by_bytes = math.ceil(size / settings.bytes_per_task)
     by_rows = math.ceil(rows / rows_per_task) if rows_per_task else 0
-    most = min(settings.parallelism_max, subpartitions)
+    most = min(settings.parallelism_max, most)
     wanted = max(min(max(by_bytes, by_rows, settings.parallelism_min), most), 1)
     return wanted, f"{rows_per_task} rows" if by_rows > by_bytes else size_text(settings.bytes_per_task)
 
@@ -131,25 +136,43 @@ def _splittable(divided: Sequence[InputSize], *, is_alone: bool) -> list[InputSi
 
 
 def _shares(
-    totals: Sequence[int], wanted: int, splittable: Sequence[InputSize], skew_factor: float
+    totals: Sequence[int], wanted: int, splittable: Sequence[InputSize], skew_factor: float, most: int
 ) -> list[InputShare]:
     target = max(sum(totals) / wanted, 1.0)
     usual = median(totals) * skew_factor
-    parts = {
-        index: min(math.ceil(total / target), wanted)
-        for index, total in enumerate(totals)
-        if splittable and total > target and total > usual
-    }
+    parts: dict[int, tuple[int, int]] = {}
+    for index, total in enumerate(totals):
+        largest = max(splittable, key=lambda one: one.sizes[index], default=None)
+        own = largest.sizes[index] if largest is not None else 0
+        if largest is not None and own > target and total > usual:
+            parts[index] = (min(math.ceil(own / target), wanted), largest.input_index)
+    while parts and sum(count for count, _ in parts.values()) + len(_segments(parts, len(totals))) > most:
+        _shrink(parts)
+    left = wanted - sum(count for count, _ in parts.values())
+    shares = _ranges(_segments(parts, len(totals)), totals, max(left, 1))
+    for index, (count, input_index) in parts.items():
+        shares += [InputShare(index, index + 1, part, count, input_index) for part in range(count)]
+    return sorted(shares, key=lambda share: (share.first, share.part))
+
+
+def _segments(parts: Collection[int], end: int) -> list[tuple[int, int]]:
+    """What lies between the subpartitions that are divided."""
     segments, first = [], 0
-    for index in [*parts, len(totals)]:
+    for index in [*parts, end]:
         if first < index:
             segments.append((first, index))
         first = index + 1
-    shares = _ranges(segments, totals, max(wanted - sum(parts.values()), 1))
-    for index, count in parts.items():
-        largest = max(splittable, key=lambda one: one.sizes[index])
-        shares += [InputShare(index, index + 1, part, count, largest.input_index) for part in range(count)]
-    return sorted(shares, key=lambda share: (share.first, share.part))
+    return segments
+
+
+def _shrink(parts: dict[int, tuple[int, int]]) -> None:
+    """One part less, of what has most of them; what has one part left is not divided."""
+    index = max(parts, key=lambda one: parts[one][0])
+    count, input_index = parts[index]
+    if count > 2:
+        parts[index] = (count - 1, input_index)
+    else:
+        del parts[index]
 
 
 def _ranges(segments: Sequence[tuple[int, int]], totals: Sequence[int], count: int) -> list[InputShare]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from runtime.executiongraph.core.edges import ExecutionEdge
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
-from runtime.gateways.task import PartitionDescriptor, PartitionKind
+from runtime.gateways.task import PartitionDescriptor, PartitionFile, PartitionKind
 from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.job_events import ParallelismDecided
 from runtime.scheduler.core.parallelism.choice import InputSize, choose
@@ -49,6 +49,7 @@ class VertexParallelism:
             subpartitions=vertex.vertex.subpartitions,
             rows_per_task=vertex.vertex.rows_per_task,
             required=self._graph.decided_with(vertex.id),
+            most=self._graph.group_maximum(vertex.id),
         )
         self._acceptance.record(ParallelismDecided(vertex.id, choice.shares, choice.broadcast, choice.reason))
         self._graph.decide(vertex.id, choice.shares, choice.broadcast, choice.reason, at_millis)
@@ -62,7 +63,7 @@ class VertexParallelism:
             splits += _listed(partition) if brings_splits else 0
             for file in partition.files:
                 rows += file.rows
-                for index, size in _spread(file.size_bytes, file.consumer, file.span, edge):
+                for index, size in _spread(file, edge):
                     sizes[index] += size
         return InputSize(
             input_index=edge.edge.input_index,
@@ -93,12 +94,23 @@ def _listed(partition: PartitionDescriptor) -> int:
     return len(value) if isinstance(value, list) else 0
 
 
-def _spread(size: int, first: int, span: int, edge: ExecutionEdge) -> Iterator[tuple[int, int]]:
-    """The bytes of a file by subpartition, evenly over those that it has rows of. One for all consumers counts once."""
-    if not edge.is_dynamic or first < 0:
-        yield 0, size
+def _spread(file: PartitionFile, edge: ExecutionEdge) -> Iterator[tuple[int, int]]:
+    """The bytes of a file by subpartition: those of the heaviest by its rows, the others about evenly.
+
+    A file for all consumers counts once.
+    """
+    if not edge.is_dynamic or file.consumer < 0:
+        yield 0, file.size_bytes
         return
-    span = max(span, 1)
-    each, rest = divmod(size, span)
-    for offset in range(span):
-        yield first + offset, each + (offset < rest)
+    numbers = range(file.consumer, min(file.consumer + max(file.span, 1), edge.subpartitions))
+    left = file.size_bytes
+    if file.heaviest in numbers and len(numbers) > 1 and file.rows:
+        heavy = file.size_bytes * min(file.heaviest_rows, file.rows) // file.rows
+        yield file.heaviest, heavy
+        left -= heavy
+        numbers_left = [number for number in numbers if number != file.heaviest]
+    else:
+        numbers_left = [*numbers]
+    each, rest = divmod(left, max(len(numbers_left), 1))
+    for offset, number in enumerate(numbers_left):
+        yield number, each + (offset < rest)
