@@ -65,6 +65,10 @@ def decisions(job: JobMasterDriver) -> list[ParallelismDecided]:
     return [event for batch in job.durable for event in batch if isinstance(event, ParallelismDecided)]
 
 
+def is_decision(event: object) -> bool:
+    return isinstance(event, ParallelismDecided)
+
+
 def shares(job: JobMasterDriver) -> list[InputShare | None]:
     """Of the subtasks of `totals` that were deployed last, in their order."""
     ids = sorted((one for one in job.deployed if job.deployed[one].task.vertex_name == "totals"), key=str)
@@ -102,6 +106,8 @@ def test_the_next_owner_has_the_same_subtasks(*, is_durable: bool) -> None:
     job = started()
     read_all(job, 30, 1, 1, 1)
     before = of(job, "totals")
+    while job.pending_events is not None and not any(is_decision(one) for one in job.pending_events.events):
+        job.events_durable()
     if is_durable:
         job.events_applied()
     job.change_owner([1])
