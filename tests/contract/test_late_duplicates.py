@@ -178,7 +178,7 @@ async def test_events_are_written_once(box: Box) -> None:
     await box.kv.arrive()
     assert (await box.owner.event_payloads(JOB), await box.revision_of(box.keys.event(JOB, 1))) == written
     await box.owner.append_events(JOB, box.epoch, 1, inline_payload(b"one"))
-    with pytest.raises(StaleTokenError, match="say something else"):
+    with pytest.raises(ConflictError, match="say something else"):
         await box.owner.append_events(JOB, box.epoch, 1, inline_payload(b"other"))
 
 

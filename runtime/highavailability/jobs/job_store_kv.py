@@ -299,7 +299,10 @@ class KvOwnerJobStore(JobReader):
         return await self._payloads.spill(payload)
 
     async def append_events(self, job_id: JobId, epoch: int, number: int, events: Payload) -> None:
-        """Write one batch, once. A repeat that finds the same batch has succeeded."""
+        """Write one batch, once. A repeat that finds the same batch has succeeded.
+
+        Raises StaleTokenError, ConflictError where another batch has its place: the record is damaged (R48).
+        """
         record = encode_record(EventsRecord(await self._payloads.spill(events)))
         key = self._keys.event(job_id, number)
         settled = await self._write(job_id, epoch, Put(key, record))
@@ -311,9 +314,10 @@ class KvOwnerJobStore(JobReader):
             if there.value == record:
                 return
             message = (
-                f"events {number} of job {job_id} at epoch {epoch} refused: they are written, and say something else"
+                f"events {number} of job {job_id} at epoch {epoch} refused: they are written, and say something else: "
+                "the store has changed what this owner alone writes"
             )
-            raise StaleTokenError(message)
+            raise ConflictError(message)
         raise _stale(f"events {number} of job {job_id}", epoch, owner, result)
 
     async def write_checkpoint(
