@@ -66,7 +66,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "execution.batch.job-recovery": "recovery of jobs is not configurable: remove it",
     "execution.batch.speculative": "there is no speculative execution: remove it",
     "execution.checkpointing": "use execution.checkpointing.dir, savepoint-dir, interval, timeout or num-retained",
-    "execution.runtime-mode": "a job with a stream_sink that does not end is a streaming job: remove it",
+    "execution.runtime-mode": "it is of one job: give it to flinklike run, with -D",
     "execution.savepoint": _SAVEPOINTS,
     "execution.savepoint-restore-mode": _SAVEPOINTS,
     "execution.state-recovery": _SAVEPOINTS,

@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Any
 
 from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSettings
+from runtime.common.states import JobType
 from runtime.config.configuration import Configuration
-from runtime.config.option import ConfigOption
+from runtime.config.option import ConfigOption, choice_option
 from runtime.config.options.adaptive_batch import (
     AUTO_PARALLELISM_ENABLED,
     BYTES_PER_TASK,
@@ -28,9 +29,18 @@ from runtime.config.options.checkpointing import (
     CHECKPOINTS_RETAINED,
 )
 
+RUNTIME_MODE = choice_option(
+    "execution.runtime-mode",
+    "AUTOMATIC",
+    "Of one job: what it has to be. AUTOMATIC: a query that does not end makes it a streaming job.",
+    "AUTOMATIC",
+    "BATCH",
+    "STREAMING",
+)
 _OPTIONS: Mapping[str, ConfigOption[Any]] = {
     option.key: option
     for option in (
+        RUNTIME_MODE,
         CHECKPOINT_INTERVAL,
         CHECKPOINT_TIMEOUT,
         CHECKPOINT_MIN_PAUSE,
@@ -70,6 +80,19 @@ def job_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
             option.parse(text)
         except ValueError as error:
             yield f"configuration: {key}: {text[:_SHOWN_MAX]!r} is not valid: {error}"
+
+
+def runtime_mode_problem(given: Mapping[str, str], job_type: JobType) -> str:
+    """Why a job is not what its `execution.runtime-mode` says, "" if it is. For a configuration without problems."""
+    mode = RUNTIME_MODE.parse(given.get(RUNTIME_MODE.key, RUNTIME_MODE.default))
+    if mode in {"AUTOMATIC", job_type.value}:
+        return ""
+    if job_type is JobType.STREAMING:
+        return (
+            f"configuration: {RUNTIME_MODE.key} is BATCH, and a query of the job does not end: leave it out, or give "
+            "the stream_sink the trigger availableNow"
+        )
+    return f"configuration: {RUNTIME_MODE.key} is STREAMING, and each query of the job ends: leave it out"
 
 
 def _is_of_cluster(key: str) -> bool:

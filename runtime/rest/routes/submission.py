@@ -20,7 +20,7 @@ from runtime.common.ids import parse_job_id
 from runtime.common.shares import PRIORITY_MAX, PRIORITY_MIN
 from runtime.common.spark_environments import SparkOffer, refused_static_conf
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
-from runtime.config.job_configuration import job_configuration_problems
+from runtime.config.job_configuration import job_configuration_problems, runtime_mode_problem
 from runtime.gateways.dispatcher import SubmitJobRequest
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.limits import GRAPH_BYTES_MAX
@@ -111,7 +111,9 @@ def verify_graph(
     graph: JobGraph, job_id: str, offers: Sequence[SparkOffer], *, client: str, namespace: str
 ) -> VerifiedSubmit:
     """Check a graph whose form is known. Raises InvalidInputError with the problems (400)."""
-    of_configuration = job_configuration_problems(graph.configuration)
+    of_configuration = [*job_configuration_problems(graph.configuration)]
+    if not of_configuration and (misfit := runtime_mode_problem(graph.configuration, graph.job_type)):
+        of_configuration.append(misfit)
     problems = (*_graph_problems(graph), *_refused_conf(graph, offers), *of_configuration)
     canonical = b"" if problems else graph.canonical_json()
     if len(canonical) > GRAPH_BYTES_MAX:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSettings
+from runtime.common.errors import InvalidInputError
+from runtime.common.states import JobType
 from runtime.config.configuration import Configuration
-from runtime.config.job_configuration import checkpoint_settings, job_configuration_problems
+from runtime.config.job_configuration import checkpoint_settings, job_configuration_problems, runtime_mode_problem
 from runtime.config.option import parse_duration
 from runtime.entrypoint.job_master_options import job_master_settings, settled_checkpointing
 from runtime.jobgraph.graph import JobGraph
+from runtime.rest.routes.submission import verify_graph
 from tests.kit.control_plane.job_graphs import lone
 from tests.kit.control_plane.streaming_jobs import streaming_job
 
@@ -65,3 +70,27 @@ def test_very_many_options_are_refused_at_the_cost_of_a_few() -> None:
 def test_a_mistyped_option_is_no_option_of_the_cluster() -> None:
     (problem,) = job_configuration_problems({"execution.checkpointing.intervall": "5 s"})
     assert problem.endswith(" is no option, did you mean 'execution.checkpointing.interval'?")
+
+
+@pytest.mark.parametrize(
+    ("mode", "job_type", "problem"),
+    [
+        ("AUTOMATIC", JobType.STREAMING, ""),
+        ("STREAMING", JobType.STREAMING, ""),
+        ("BATCH", JobType.BATCH, ""),
+        ("BATCH", JobType.STREAMING, "is BATCH, and a query of the job does not end"),
+        ("STREAMING", JobType.BATCH, "is STREAMING, and each query of the job ends"),
+    ],
+)
+def test_a_job_is_what_it_says(mode: str, job_type: JobType, problem: str) -> None:
+    found = runtime_mode_problem({"execution.runtime-mode": mode}, job_type)
+    assert problem in found
+    assert bool(problem) == bool(found)
+    assert not runtime_mode_problem({}, job_type)
+
+
+def test_a_submit_that_is_not_what_it_says_is_refused() -> None:
+    for made, mode in ((lone(), "STREAMING"), (streaming_job("orders"), "BATCH")):
+        graph = made.model_copy(update={"configuration": {"execution.runtime-mode": mode}})
+        with pytest.raises(InvalidInputError, match=f"execution.runtime-mode is {mode}"):
+            verify_graph(graph, "a" * 32, (), client="", namespace="")
