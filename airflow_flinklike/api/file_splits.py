@@ -66,9 +66,12 @@ def _files(pattern: str) -> Iterator[tuple[str, int]]:
         root = path[: found_at.start()].rpartition("/")[0] if (found_at := re.search(r"[*?\[]", path)) else path
     for name in sorted(found):
         below = name[len(root) :].strip("/").split("/")
-        if any(_is_hidden(part) for part in below) or not files.isfile(name):
+        if any(_is_hidden(part) for part in below):
             continue
-        yield files.unstrip_protocol(name), int(files.size(name))
+        if found[name]["type"] == "file":
+            yield files.unstrip_protocol(name), int(found[name]["size"])
+        elif files.isfile(name):  # a link, whose own size is that of its text
+            yield files.unstrip_protocol(name), int(files.size(name))
 
 
 def _is_hidden(name: str) -> bool:

@@ -31,6 +31,8 @@ def known_parallelism(graph: JobGraph, groups: Mapping[VertexId, VertexId]) -> d
 
     It follows from the graph alone, so each owner of a job finds the same.
     """
+    if not groups:  # most jobs: nothing is to be found out
+        return {vertex.id: vertex.parallelism for vertex in graph.vertices}
     of_group: dict[VertexId, int] = {}
     most: dict[VertexId, int] = {}
     for vertex_id, group in groups.items():

@@ -204,15 +204,15 @@ class ExecutionGraph:
 
     def group_maximum(self, vertex_id: VertexId) -> int:
         """The greatest parallelism that each vertex of a forward group allows."""
-        group = self.forward_groups[vertex_id]
-        members = (self.vertices[one].vertex for one, leader in self.forward_groups.items() if leader == group)
-        return min(member.max_parallelism for member in members)
+        return min(member.vertex.max_parallelism for member in self._group_of(vertex_id))
 
     def decided_with(self, vertex_id: VertexId) -> int | None:
         """The parallelism that the forward group of a vertex has, if one of its vertices is decided."""
+        return next((one.parallelism for one in self._group_of(vertex_id) if one.is_decided), None)
+
+    def _group_of(self, vertex_id: VertexId) -> Iterator[ExecutionJobVertex]:
         group = self.forward_groups[vertex_id]
-        members = (self.vertices[one] for one, leader in self.forward_groups.items() if leader == group)
-        return next((member.parallelism for member in members if member.is_decided), None)
+        return (self.vertices[one] for one, leader in self.forward_groups.items() if leader == group)
 
     def _connect(self, job_graph: JobGraph) -> None:
         edges = {}

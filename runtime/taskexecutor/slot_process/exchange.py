@@ -83,14 +83,7 @@ class Exchange:
         if not self._brings_splits:
             return None
         (gate,) = self._order.inputs
-        found: list[Any] = []
-        for partition in gate.partitions:
-            value = json.loads(_value_of(partition)) if partition.kind is PartitionKind.JSON else None
-            if not isinstance(value, list):
-                what = "a DataFrame" if value is None else f"a {type(value).__name__}"
-                message = f"{gate.source_name!r} returned {what}: the splits of a source are a list"
-                raise TaskError(message)
-            found += value
+        found = [split for partition in gate.partitions for split in json.loads(_value_of(partition))]
         return share_of(found, self._subtask_index, self._order.parallelism)
 
     @property
@@ -100,16 +93,13 @@ class Exchange:
     def _read_gate(self, gate: InputGate, partitions: Sequence[PartitionDescriptor], schema: StructType) -> DataFrame:
         if gate.share is not None:
             return subpartitions.read_share(gate, gate.share, schema, self._read_files)
-        files = [file.path for partition in partitions for file in partition.files if self._is_mine(file)]
-        return self._read_files(files, schema)
+        files = [file for partition in partitions for file in partition.files]
+        return self._read_files([one.path for one in files if gate.part_read(one, self._subtask_index)], schema)
 
     def _partitions_of(self, gate: InputGate) -> Sequence[PartitionDescriptor]:
         if gate.mode is not ExchangeMode.FORWARD:
             return gate.partitions
         return [p for p in gate.partitions if p.partition_id.producer.subtask_index == self._subtask_index]
-
-    def _is_mine(self, file: PartitionFile) -> bool:
-        return file.consumer in {ALL_CONSUMERS, self._subtask_index}
 
     def _read_files(self, paths: Sequence[str], schema: StructType) -> DataFrame:
         spark = self._session()
