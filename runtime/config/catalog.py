@@ -19,6 +19,7 @@ from runtime.config.options import (
     resourcemanager,
     security,
     slotmanager,
+    speculation,
     taskmanager,
     traces,
 )
@@ -31,6 +32,7 @@ AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("Queues of jobs", slotmanager),
     ("Failures and restarts", failures),
     ("Parallelism of batches", adaptive_batch),
+    ("Slow tasks of batches", speculation),
     ("Checkpoints of streaming jobs", checkpointing),
     ("ResourceManager: TaskManagers on demand", resourcemanager),
     ("TaskManager, slots, Spark", taskmanager),

@@ -64,7 +64,6 @@ FOREIGN_KEYS: dict[str, str] = {
         "a source has a subtask for each of its splits: set its parallelism in the pipeline"
     ),
     "execution.batch.job-recovery": "recovery of jobs is not configurable: remove it",
-    "execution.batch.speculative": "there is no speculative execution: remove it",
     "execution.checkpointing": "use execution.checkpointing.dir, savepoint-dir, interval, timeout or num-retained",
     "execution.runtime-mode": "it is of one job: give it to flinklike run, with -D",
     "execution.savepoint": _SAVEPOINTS,
@@ -132,7 +131,6 @@ FOREIGN_KEYS: dict[str, str] = {
     "slot.idle": "a job's slots are freed when it ends: remove it",
     "slot.request": _ONE_SCHEDULER,
     "slotmanager": _SLOTS,
-    "slow-task-detector": "there is no speculative execution: remove it",
     "state": _STATE,
     "table": "there is no SQL front end: use Spark SQL in a job",
     "task.cancellation.interval": "use task.cancellation.timeout",

@@ -28,6 +28,15 @@ from runtime.config.options.checkpointing import (
     CHECKPOINT_TOLERABLE_FAILURES,
     CHECKPOINTS_RETAINED,
 )
+from runtime.config.options.speculation import (
+    SLOW_BASELINE_LOWER_BOUND,
+    SLOW_BASELINE_MULTIPLIER,
+    SLOW_BASELINE_RATIO,
+    SLOW_CHECK_INTERVAL,
+    SPECULATIVE_BLOCK,
+    SPECULATIVE_CONCURRENT_MAX,
+    SPECULATIVE_ENABLED,
+)
 
 RUNTIME_MODE = choice_option(
     "execution.runtime-mode",
@@ -53,6 +62,13 @@ _OPTIONS: Mapping[str, ConfigOption[Any]] = {
         BYTES_PER_TASK,
         PARALLELISM_DEFAULT,
         SKEW_FACTOR,
+        SPECULATIVE_ENABLED,
+        SPECULATIVE_CONCURRENT_MAX,
+        SPECULATIVE_BLOCK,
+        SLOW_CHECK_INTERVAL,
+        SLOW_BASELINE_RATIO,
+        SLOW_BASELINE_MULTIPLIER,
+        SLOW_BASELINE_LOWER_BOUND,
     )
 }
 _SHOWN_MAX = 80
@@ -93,6 +109,12 @@ def runtime_mode_problem(given: Mapping[str, str], job_type: JobType) -> str:
             "the stream_sink the trigger availableNow"
         )
     return f"configuration: {RUNTIME_MODE.key} is STREAMING, and each query of the job ends: leave it out"
+
+
+def asks_for_speculation(given: Mapping[str, str]) -> bool:
+    """True if the job itself asks for speculative execution. For a configuration without problems."""
+    text = given.get(SPECULATIVE_ENABLED.key)
+    return text is not None and SPECULATIVE_ENABLED.parse(text)
 
 
 def _is_of_cluster(key: str) -> bool:

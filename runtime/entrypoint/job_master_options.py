@@ -12,7 +12,7 @@ from runtime.common.restart_strategies import ATTEMPTS_MAX
 from runtime.common.states import SchedulerType
 from runtime.config.configuration import Configuration
 from runtime.config.job_configuration import checkpoint_settings, job_value
-from runtime.config.options import adaptive_batch
+from runtime.config.options import adaptive_batch, speculation
 from runtime.config.options import failures as options
 from runtime.config.options.adaptive_batch import SCHEDULER
 from runtime.config.options.taskmanager import ISOLATION_TIMEOUT
@@ -31,6 +31,7 @@ from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers
 from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.scheduler.core.parallelism.settings import AdaptiveSettings
+from runtime.scheduler.core.speculation.settings import SpeculativeSettings
 
 
 def job_master_settings(configuration: Configuration, *, can_fence: bool = False) -> JobMasterSettings:
@@ -72,6 +73,21 @@ def adaptive_settings(configuration: Configuration, job: Mapping[str, str]) -> A
         bytes_per_task=value(adaptive_batch.BYTES_PER_TASK),
         parallelism_default=value(adaptive_batch.PARALLELISM_DEFAULT),
         skew_factor=value(adaptive_batch.SKEW_FACTOR),
+        speculation=speculative_settings(configuration, job),
+    )
+
+
+def speculative_settings(configuration: Configuration, job: Mapping[str, str]) -> SpeculativeSettings:
+    """When a task of a job counts as slow, and what follows: its own options over those of the cluster."""
+    value = partial(job_value, configuration, job)
+    return SpeculativeSettings(
+        is_enabled=value(speculation.SPECULATIVE_ENABLED),
+        concurrent_max=value(speculation.SPECULATIVE_CONCURRENT_MAX),
+        block_seconds=value(speculation.SPECULATIVE_BLOCK).total_seconds(),
+        check_seconds=value(speculation.SLOW_CHECK_INTERVAL).total_seconds(),
+        baseline_ratio=value(speculation.SLOW_BASELINE_RATIO),
+        baseline_multiplier=value(speculation.SLOW_BASELINE_MULTIPLIER),
+        baseline_lower_bound=value(speculation.SLOW_BASELINE_LOWER_BOUND).total_seconds(),
     )
 
 

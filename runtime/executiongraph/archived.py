@@ -93,15 +93,20 @@ class ArchivedExecution:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedSubtask:
-    """One subtask: its current attempt, and earlier ones from oldest to newest."""
+    """One subtask: its current attempt, earlier ones from oldest to newest, and those beside the current one (R67)."""
 
     index: int
     current: ArchivedExecution
     prior: tuple[ArchivedExecution, ...]
+    concurrent: tuple[ArchivedExecution, ...] = ()
 
     def attempt(self, number: int) -> ArchivedExecution | None:
         """The attempt with that ordinal, None if it is unknown or not kept any more."""
-        return next((one for one in (self.current, *self.prior) if one.attempt == number), None)
+        return next((one for one in self.attempts() if one.attempt == number), None)
+
+    def attempts(self) -> tuple[ArchivedExecution, ...]:
+        """All that are known, the current one first."""
+        return self.current, *self.concurrent, *self.prior
 
 
 @dataclass(frozen=True, slots=True)

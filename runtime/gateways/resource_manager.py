@@ -221,7 +221,9 @@ class JobRequirements:
 
     `unreachable` names the TaskManagers that the owner cannot reach (R7). `static_conf` is the static part of the job's
     Spark conf as a JSON object, b"" for none; `script_conf`: what its script sets itself, likewise. `needs_spark`: some
-    of its code expects a Spark session. `is_application`: it is a Java application, with a JVM of its own.
+    of its code expects a Spark session. `is_application`: it is a Java application, with a JVM of its own. `shunned`:
+    TaskManagers whose slots it wants only while it has none elsewhere, because tasks of it are slow there; `elsewhere`
+    of the slots that it lacks it does not want there in any case (R67).
     """
 
     job_id: JobId
@@ -232,6 +234,8 @@ class JobRequirements:
     needs_spark: bool = False
     script_conf: bytes = field(default=b"", repr=False)
     is_application: bool = False
+    shunned: tuple[Incarnation, ...] = ()
+    elsewhere: int = 0
 
 
 @dataclass(frozen=True, slots=True)

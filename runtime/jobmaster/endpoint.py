@@ -248,7 +248,7 @@ class JobMaster:
         if self._failure is not None:
             return
         before, failed = self._core.status, self._core.failed_checkpoints
-        preempted = self._core.preempted_attempts
+        preempted, speculation = self._core.preempted_attempts, self._core.speculation
         try:
             for effect in self._core.handle(event):
                 self._execute(effect)
@@ -260,6 +260,8 @@ class JobMaster:
         self._metrics.checkpoints_failed(self._core.failed_checkpoints - failed)
         preempted = self._core.preempted_attempts - preempted
         self._metrics.preemptions.inc(preempted)
+        if self._core.speculation is not speculation:
+            self._metrics.speculated(speculation, self._core.speculation)
         if isinstance(event, ev.CheckpointWritten):
             self._metrics.checkpoint_completed()
         elif isinstance(event, ev.OperationWritten):

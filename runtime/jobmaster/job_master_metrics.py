@@ -5,22 +5,33 @@ from __future__ import annotations
 from runtime.gateways.operations import OperationKind, OperationState, StreamOperation
 from runtime.metrics import table
 from runtime.metrics.registry import NO_METRICS, MetricRegistry
+from runtime.scheduler.core.speculation.speculative_execution import SpeculationCounts
 
 
 class JobMasterMetrics:
     """The counters of all JobMasters of a process, bound once."""
 
-    __slots__ = ("_ended", "preemptions", "restarts", "takeovers")
+    __slots__ = ("_effective", "_ended", "_slow", "_wasted", "preemptions", "restarts", "takeovers")
 
     def __init__(self, registry: MetricRegistry = NO_METRICS) -> None:
         self.restarts = registry.counter(table.RESTARTS)
         self.preemptions = registry.counter(table.PREEMPTIONS)
         self.takeovers = registry.counter(table.TAKEOVERS)
+        self._slow = registry.counter(table.SLOW_SUBTASKS)
+        self._effective, self._wasted = (
+            registry.counter(table.SPECULATIVE_EXECUTIONS, outcome) for outcome in table.SPECULATION_OUTCOMES
+        )
         self._ended = {
             (kind, outcome): registry.counter(table.CHECKPOINTS, kind, outcome)
             for kind in table.CHECKPOINT_KINDS
             for outcome in table.CHECKPOINT_OUTCOMES
         }
+
+    def speculated(self, before: SpeculationCounts, after: SpeculationCounts) -> None:
+        """What has come to the counts of a job."""
+        self._slow.inc(after.slow - before.slow)
+        self._effective.inc(after.effective - before.effective)
+        self._wasted.inc(after.wasted - before.wasted)
 
     def checkpoints_failed(self, count: int) -> None:
         """So many checkpoints of a job will not be made."""

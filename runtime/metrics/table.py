@@ -322,6 +322,23 @@ PREEMPTIONS = Metric(
     Owner.JOB_MASTERS,
     "Tasks of jobs here that were ended because their slots went to other queues, and run again.",
 )
+SLOW_SUBTASKS = Metric(
+    "flinklike_jobmaster_slow_subtasks_total",
+    _COUNTER,
+    Owner.JOB_MASTERS,
+    "Subtasks of jobs here that were slow (execution.batch.speculative).",
+    flink="numSlowExecutionVertices",
+)
+SPECULATION_OUTCOMES = ("effective", "wasted")
+SPECULATIVE_EXECUTIONS = Metric(
+    "flinklike_jobmaster_speculative_executions_total",
+    _COUNTER,
+    Owner.JOB_MASTERS,
+    "Attempts of slow subtasks of jobs here: speculative ones that finished first, and those, speculative or not, "
+    "whose work was in vain.",
+    (Label("outcome", SPECULATION_OUTCOMES),),
+    flink="numEffectiveSpeculativeExecutions",
+)
 CHECKPOINTS = Metric(
     "flinklike_jobmaster_checkpoints_total",
     _COUNTER,

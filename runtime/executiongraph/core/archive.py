@@ -78,7 +78,7 @@ def archive(
         timestamps=dict(timestamps),
         last_modification_millis=last_modification_millis,
         pending_reason=pending_reason,
-        vertices=tuple(_vertex(vertex, accumulators, bounds) for vertex in graph.vertices.values()),
+        vertices=tuple(_vertex(graph, vertex, accumulators, bounds) for vertex in graph.vertices.values()),
         accumulators_left_out=accumulators.left_out,
         edges=_edges(graph),
         exceptions=exceptions,
@@ -110,7 +110,9 @@ def _value(execution: Execution) -> str:
     return execution.value.decode() or "null"
 
 
-def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators, bounds: _Bounds) -> ArchivedVertex:
+def _vertex(
+    graph: ExecutionGraph, vertex: ExecutionJobVertex, accumulators: Accumulators, bounds: _Bounds
+) -> ArchivedVertex:
     sink = vertex.vertex.stream_sink
 
     def shown(execution: Execution) -> ArchivedExecution:
@@ -128,7 +130,12 @@ def _vertex(vertex: ExecutionJobVertex, accumulators: Accumulators, bounds: _Bou
         slot_sharing_group=vertex.vertex.slot_sharing_group,
         is_exclusive=vertex.is_exclusive,
         subtasks=tuple(
-            ArchivedSubtask(index, shown(execution), tuple(map(shown, vertex.prior.get(index, ()))))
+            ArchivedSubtask(
+                index,
+                shown(execution),
+                tuple(map(shown, vertex.prior.get(index, ()))),
+                tuple(map(shown, graph.concurrent.of((vertex.id, index)))),
+            )
             for index, execution in enumerate(vertex.executions)
         ),
         accumulators=accumulators.of_vertices.get(vertex.id, ()),

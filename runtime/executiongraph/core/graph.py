@@ -15,6 +15,7 @@ from runtime.common.ids import ExecutionAttemptId, JobId, VertexId
 from runtime.common.namespaces import DEFAULT_NAMESPACE
 from runtime.common.states import JOB_TRANSITIONS, ExecutionState, JobStatus, JobType, SchedulerType
 from runtime.executiongraph.core.aggregate import aggregate_state
+from runtime.executiongraph.core.concurrent_executions import ConcurrentExecutions, subtask_of
 from runtime.executiongraph.core.edges import ExecutionEdge
 from runtime.executiongraph.core.execution import Execution
 from runtime.gateways.dispatcher import TaskCounts
@@ -110,6 +111,7 @@ class ExecutionGraph:
     """The job's status and its vertices. It has no vertices before `attach`."""
 
     __slots__ = (
+        "concurrent",
         "counts",
         "epoch",
         "finishes_queries",
@@ -138,6 +140,7 @@ class ExecutionGraph:
         self.vertices: dict[VertexId, ExecutionJobVertex] = {}
         self.forward_groups: Mapping[VertexId, VertexId] = {}
         self.counts: dict[ExecutionState, int] = {}
+        self.concurrent = ConcurrentExecutions()
         self.is_committing = False
         """The outcome is decided, and the outputs become visible (R26)."""
         self.takeovers: tuple[Takeover, ...] = ()
@@ -244,12 +247,16 @@ class ExecutionGraph:
         )
 
     def execution(self, attempt_id: ExecutionAttemptId) -> Execution | None:
-        """The current attempt with that id, None for any other id."""
+        """The current attempt with that id, or one beside it; None for any other id."""
         vertex = self.vertices.get(attempt_id.vertex_id)
         if vertex is None or not 0 <= attempt_id.subtask_index < vertex.parallelism:
             return None
         execution = vertex.executions[attempt_id.subtask_index]
-        return execution if execution.attempt_id == attempt_id else None
+        return execution if execution.attempt_id == attempt_id else self.concurrent.find(attempt_id)
+
+    def current(self, execution: Execution) -> Execution:
+        """The current attempt of the subtask of an attempt."""
+        return self.vertex_of(execution).executions[execution.attempt_id.subtask_index]
 
     def progressed(self, progresses: Iterable[TaskProgress]) -> None:
         """Keep the latest progress of running attempts."""
@@ -294,6 +301,8 @@ class ExecutionGraph:
         """Change an attempt's state along one arc of its table, and keep the counts."""
         source = execution.state
         execution.enter(target, at_millis, reason)
+        if self.current(execution) is not execution:
+            return
         for counts in (self.vertex_of(execution).counts, self.counts):
             counts[source] -= 1
             counts[target] = counts.get(target, 0) + 1
@@ -342,19 +351,59 @@ class ExecutionGraph:
             vertex.unaccepted += 1
             for edge in vertex.outputs:
                 edge.release(index)
-        execution.forget_results()
-        if self.prior_attempts_max:
-            vertex.prior.setdefault(index, deque(maxlen=self.prior_attempts_max)).append(execution)
-        fresh = self._next_attempt(execution, at_millis)
+        fresh = self._next_attempt(execution, at_millis, is_first_to_begin=execution.lets_next_begin_first)
+        self._keep_prior(vertex, execution)
         self._replace(vertex, execution, fresh)
         return fresh
 
-    def _next_attempt(self, execution: Execution, at_millis: int) -> Execution:
-        before = execution.attempt_id
-        counter = before.counter + 1 if before.epoch == self.epoch else FIRST_COUNTER  # R9
-        attempt_id = ExecutionAttemptId(self.job_id, before.vertex_id, before.subtask_index, self.epoch, counter)
-        is_first = execution.lets_next_begin_first
-        return Execution(attempt_id, execution.ordinal + 1, at_millis, is_first_to_begin=is_first)
+    def _keep_prior(self, vertex: ExecutionJobVertex, execution: Execution) -> None:
+        execution.forget_results()
+        if self.prior_attempts_max:
+            index = execution.attempt_id.subtask_index
+            vertex.prior.setdefault(index, deque(maxlen=self.prior_attempts_max)).append(execution)
+
+    def next_ordinal(self, execution: Execution) -> int:
+        """The number of the next attempt of the subtask."""
+        return self.concurrent.newest(execution)[0] + 1
+
+    def _next_attempt(self, execution: Execution, at_millis: int, *, is_first_to_begin: bool) -> Execution:
+        ordinal, newest = self.concurrent.newest(execution)
+        counter = newest.counter + 1 if newest.epoch == self.epoch else FIRST_COUNTER  # R9
+        attempt_id = ExecutionAttemptId(self.job_id, newest.vertex_id, newest.subtask_index, self.epoch, counter)
+        return Execution(attempt_id, ordinal + 1, at_millis, is_first_to_begin=is_first_to_begin)
+
+    # --- attempts of one subtask that run at the same time (R67) ---------------------------------------------
+
+    def speculate(self, current: Execution, at_millis: int) -> Execution:
+        """Another attempt of the subtask, beside the current one."""
+        execution = self._next_attempt(current, at_millis, is_first_to_begin=False)
+        self.concurrent.add(execution)
+        return execution
+
+    def promote(self, execution: Execution) -> None:
+        """The current attempt and one beside it change places."""
+        before = self.current(execution)
+        self.concurrent.remove(execution)
+        self.concurrent.add(before)
+        self._replace(self.vertex_of(execution), before, execution)
+
+    def retire(self, execution: Execution) -> None:
+        """An attempt beside the current one has ended: it is an earlier one from now on."""
+        assert execution.state.is_terminal, execution.attempt_id
+        self.concurrent.remove(execution)
+        self._keep_prior(self.vertex_of(execution), execution)
+
+    def attempts(self) -> Iterator[Execution]:
+        """All current attempts, and those beside them."""
+        yield from self.executions()
+        yield from tuple(self.concurrent)
+
+    def with_concurrent(self, executions: Sequence[Execution]) -> list[Execution]:
+        """Current attempts, and those beside them."""
+        if not self.concurrent:
+            return list(executions)
+        beside = [one for execution in executions for one in self.concurrent.of(subtask_of(execution))]
+        return [*executions, *beside]
 
     def _replace(self, vertex: ExecutionJobVertex, before: Execution, after: Execution) -> None:
         vertex.executions[before.attempt_id.subtask_index] = after
@@ -391,8 +440,8 @@ class ExecutionGraph:
 
     @property
     def is_stopped(self) -> bool:
-        """True when every current attempt is terminal."""
-        return all(count == 0 or state.is_terminal for state, count in self.counts.items())
+        """True when no attempt runs, or will."""
+        return not self.concurrent and all(count == 0 or state.is_terminal for state, count in self.counts.items())
 
     def task_counts(self) -> TaskCounts:
         """Subtasks by state, for summaries."""
@@ -411,3 +460,7 @@ class ExecutionGraph:
             unaccepted = sum(not execution.is_accepted for execution in vertex.executions)
             assert unaccepted == vertex.unaccepted, (vertex.id, unaccepted, vertex.unaccepted)
         assert total == {state: count for state, count in self.counts.items() if count}, self.job_id
+        for execution in self.concurrent:
+            assert not execution.state.is_terminal, execution.attempt_id
+            assert not self.vertex_of(execution).is_exclusive, execution.attempt_id
+            assert self.current(execution).attempt_id != execution.attempt_id, execution.attempt_id

@@ -54,11 +54,12 @@ def _document(conf: Mapping[str, str]) -> bytes:
 class DeclaredRequirements:
     """The requirements that a job has declared last."""
 
-    __slots__ = ("_declared", "_spark_needs", "_unreachable")
+    __slots__ = ("_declared", "_shunned", "_spark_needs", "_unreachable")
 
     def __init__(self) -> None:
         self._declared: tuple[ResourceRequirement, ...] = ()
         self._unreachable: tuple[Incarnation, ...] = ()
+        self._shunned: tuple[tuple[Incarnation, ...], int] = (), 0
         self._spark_needs: SparkNeeds | None = None
 
     def is_due(
@@ -67,9 +68,11 @@ class DeclaredRequirements:
         *,
         slots_held: int,
         unreachable: tuple[Incarnation, ...] = (),
+        shunned: tuple[Incarnation, ...] = (),
+        elsewhere: int = 0,
     ) -> bool:
         """True if requirements differ so much from those declared last that they have to be declared."""
-        if unreachable != self._unreachable:
+        if unreachable != self._unreachable or (shunned, elsewhere) != self._shunned:
             return bool(requirements or self._declared)
         if requirements == self._declared:
             return False
@@ -84,8 +87,16 @@ class DeclaredRequirements:
         if scheduler is None:
             return []
         needs = scheduler.slot_needs()
-        if not self.is_due(needs.requirements, slots_held=needs.held, unreachable=needs.unreachable):
+        is_due = self.is_due(
+            needs.requirements,
+            slots_held=needs.held,
+            unreachable=needs.unreachable,
+            shunned=needs.shunned,
+            elsewhere=needs.elsewhere,
+        )
+        if not is_due:
             return []
+        self._shunned = needs.shunned, needs.elsewhere
         return [DeclareRequirements(self.declare(graph, needs.requirements, needs.unreachable))]
 
     def declare(
@@ -109,6 +120,8 @@ class DeclaredRequirements:
             needs_spark=needs.needs_spark,
             script_conf=needs.script_conf,
             is_application=needs.is_application,
+            shunned=self._shunned[0],
+            elsewhere=self._shunned[1],
         )
 
 

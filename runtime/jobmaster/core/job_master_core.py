@@ -42,6 +42,7 @@ from runtime.scheduler.core.job_context import JobContext
 from runtime.scheduler.core.parallelism.settings import AdaptiveOf, default_adaptive
 from runtime.scheduler.core.scheduler import JobEnd, Scheduler
 from runtime.scheduler.core.scheduler_factory import restore_scheduler, start_scheduler
+from runtime.scheduler.core.speculation.speculative_execution import NO_SPECULATIONS, SpeculationCounts
 from runtime.scheduler.core.takeover.inheritance import Inheritance
 
 
@@ -272,6 +273,11 @@ class JobMasterCore:
     def preempted_attempts(self) -> int:
         """How many attempts of the job have ended under this owner because their slots went to other queues."""
         return 0 if self._scheduler is None else self._scheduler.preempted_attempts
+
+    @property
+    def speculation(self) -> SpeculationCounts:
+        """Slow tasks of the job under this owner, and what became of them."""
+        return NO_SPECULATIONS if self._scheduler is None else self._scheduler.speculation
 
     def _on_operation_wanted(self, wanted: TriggerOperation) -> None:
         if self._scheduler is not None and self._result is None:

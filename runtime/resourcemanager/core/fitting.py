@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.spark_environments import why_unserved
@@ -26,6 +26,18 @@ def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resourc
     if job.needs_spark and any(peer.registration.has_spark for peer in peers):
         return [peer for peer in able if peer.registration.has_spark]
     return able
+
+
+def preferred(
+    fits: Sequence[TaskManagerSlots], job: JobNeeds, peers: Collection[TaskManagerSlots]
+) -> list[TaskManagerSlots]:
+    """Without those that the job shuns, unless it has no slot of `peers` elsewhere and none is free there (R67)."""
+    others = [peer for peer in fits if peer.incarnation not in job.shunned]
+    if any(peer.free and not peer.report.is_draining for peer in others):
+        return others
+    elsewhere = (peer for peer in peers if peer.incarnation not in job.shunned)
+    has_others = any(one.job_id == job.job_id for peer in elsewhere for one in peer.allocated.values())
+    return list(fits) if job.takes_shunned(has_others=has_others) else others
 
 
 START_ONE = "start one with bin/taskmanager.sh start"
@@ -119,7 +131,7 @@ class Waits:
             self._fitting[job_id] = frozenset(
                 peer.incarnation
                 for peer in peers
-                if not (job.reach.skips(peer.incarnation) or peer.report.is_draining)
+                if not (job.reach.skips(peer.incarnation) or peer.report.is_draining or peer.incarnation in job.shunned)
                 and tenants.serves(peer, job.namespace)
             )
         return allocation.incarnation in self._fitting[job_id]

@@ -33,6 +33,9 @@ class JobNeeds:
     """What it has declared of Spark, as bytes: equal for jobs that fit the same TaskManagers."""
     namespace: str = DEFAULT_NAMESPACE
     share: JobShare = field(default_factory=JobShare)
+    shunned: frozenset[Incarnation] = frozenset()
+    elsewhere: int = 0
+    """TaskManagers whose slots it wants only while it has none elsewhere; and how many it never wants there (R67)."""
     held: dict[ResourceProfile | None, int] = field(default_factory=dict)
     waiting: Waiting = NOT_WAITING
     declared_at: float = 0.0
@@ -82,6 +85,10 @@ class JobNeeds:
             return profile
         return None
 
+    def takes_shunned(self, *, has_others: bool) -> bool:
+        """True if it takes a slot of a shunned TaskManager. `has_others`: it has slots elsewhere."""
+        return not has_others and sum(count for _, count in self.unfulfilled()) > self.elsewhere
+
     def declare(self, declared: JobRequirements, owner: Incarnation, address: str, at: float) -> bool:
         """Take over the complete requirement set. True if what counts as held has to be counted anew (R7)."""
         if self.epoch != declared.epoch:
@@ -94,6 +101,7 @@ class JobNeeds:
         self.wish = SparkWish(self.job_id, asked, script, declared.is_application)
         self.needs_spark = declared.needs_spark
         self.spark_needs = declared.static_conf, declared.script_conf, declared.is_application, declared.needs_spark
+        self.shunned, self.elsewhere = frozenset(declared.shunned), declared.elsewhere
         self.declared_at = at
         before, self.reach.named = self.reach.named, frozenset(declared.unreachable)
         return self.reach.named != before

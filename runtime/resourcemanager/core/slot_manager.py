@@ -23,7 +23,7 @@ from runtime.gateways.resource_manager import (
 )
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core import fair_shares, tenants
-from runtime.resourcemanager.core.fitting import START_ONE, Shortages, Waits, fitting
+from runtime.resourcemanager.core.fitting import START_ONE, Shortages, Waits, fitting, preferred
 from runtime.resourcemanager.core.job_needs import JobNeeds
 from runtime.resourcemanager.core.preemption import ASK_KEPT_AGAIN_SECONDS, Preemption
 from runtime.resourcemanager.core.queues import Queues, Room
@@ -449,6 +449,8 @@ class SlotManager:
         fitting = [peer for peer in self._fitting(job, profile) if not job.reach.skips(peer.incarnation)]
         if any(not job.environment_of(peer.offer).is_default for peer in fitting):
             fitting = _with_room(fitting, job)
+        if job.shunned:
+            fitting = preferred(fitting, job, self._task_managers.values())
         chosen = tenants.choose(fitting, job.job_id, job.namespace)
         return None if chosen is None else self._request(job, profile, chosen)
 

@@ -28,7 +28,7 @@ _LIVE_STATES = ("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING")
 
 def vertex_details(vertex: ArchivedVertex, now: int) -> schema.Vertex:
     """The body of GET /jobs/:id/vertices/:vid."""
-    subtasks = [attempt_details(one.index, one.current, now) for one in vertex.subtasks]
+    subtasks = [subtask_details(one, now) for one in vertex.subtasks]
     return {
         "id": vertex.id,
         "name": vertex.name,
@@ -49,8 +49,16 @@ def _aggregated(subtasks: Sequence[schema.Attempt]) -> schema.Aggregated:
     }
 
 
+def subtask_details(subtask: ArchivedSubtask, now: int) -> schema.Attempt:
+    """The current attempt, the element of `subtasks`, with those that run beside it."""
+    body = attempt_details(subtask.index, subtask.current, now)
+    if subtask.concurrent:
+        body["other-concurrent-attempts"] = [attempt_details(subtask.index, one, now) for one in subtask.concurrent]
+    return body
+
+
 def attempt_details(index: int, attempt: ArchivedExecution, now: int) -> schema.Attempt:
-    """One attempt: the element of `subtasks`, and /subtasks/:i(/attempts/:n)."""
+    """One attempt, as in /subtasks/:i/attempts/:n."""
     body: schema.Attempt = {
         "subtask": index,
         "status": attempt.state.value,
@@ -84,7 +92,7 @@ def _attempts_of_vertex(vertex: ArchivedVertex, now: int) -> schema.AttemptsOfVe
             "timestamps": {state.value: at for state, at in attempt.timestamps.items()},
         }
         for subtask in vertex.subtasks
-        for attempt in (subtask.current, *subtask.prior)
+        for attempt in subtask.attempts()
     ]
     return {"id": vertex.id, "name": vertex.name, "parallelism": vertex.parallelism, "attempts": attempts}
 

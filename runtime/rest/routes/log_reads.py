@@ -113,7 +113,7 @@ def followed(
         for member in one.subtasks:
             if subtask is not None and member.index != subtask:
                 continue
-            for execution in (*member.prior, member.current):
+            for execution in (*member.prior, *member.concurrent, member.current):
                 key = AttemptKey(one.id, member.index, execution.attempt)
                 if attempt is not None and execution.attempt != attempt:
                     continue

@@ -91,7 +91,7 @@ def spark_router(context: RestContext) -> APIRouter:
 def _attempts(graph: ArchivedExecutionGraph) -> Iterator[_Attempt]:
     for vertex in graph.vertices:
         for subtask in vertex.subtasks:
-            for attempt in (*subtask.prior, subtask.current):
+            for attempt in (*subtask.prior, *subtask.concurrent, subtask.current):
                 yield _Attempt(vertex, subtask.index, attempt, attempt.spark_work)
 
 

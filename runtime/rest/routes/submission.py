@@ -27,6 +27,7 @@ from runtime.jobgraph.limits import GRAPH_BYTES_MAX
 from runtime.jobgraph.parsing import check_job_graph
 from runtime.rest.bodies.request_bodies import parse_body
 from runtime.rest.bodies.text_patterns import JobIdText
+from runtime.rest.routes.speculation import speculation_problem
 
 INLINE_BYTES = 64 * 1024
 """Bodies up to this size are read at once on the loop: less than a hop to a thread costs. No-op jobs are 2 kB."""
@@ -114,6 +115,8 @@ def verify_graph(
     of_configuration = [*job_configuration_problems(graph.configuration)]
     if not of_configuration and (misfit := runtime_mode_problem(graph.configuration, graph.job_type)):
         of_configuration.append(misfit)
+    elif not of_configuration and (vain := speculation_problem(graph)):
+        of_configuration.append(vain)
     problems = (*_graph_problems(graph), *_refused_conf(graph, offers), *of_configuration)
     canonical = b"" if problems else graph.canonical_json()
     if len(canonical) > GRAPH_BYTES_MAX:

@@ -33,7 +33,7 @@ ACCUMULATOR_BYTES = 200
 class Batch:
     """The content of one events transaction: finished attempts, released partitions, failures, and resets."""
 
-    __slots__ = ("executions", "number", "records", "released", "resets")
+    __slots__ = ("executions", "number", "ordinals", "records", "released", "resets")
 
     def __init__(
         self,
@@ -42,19 +42,22 @@ class Batch:
         released: list[PartitionDescriptor],
         records: list[JobEvent],
         resets: list[Execution],
+        ordinals: list[int],
     ) -> None:
+        """`ordinals`: the numbers of the attempts that follow those of `resets`."""
         self.number = number
         self.executions = executions
         self.released = released
         self.records = records
         self.resets = resets
+        self.ordinals = ordinals
 
     def events(self) -> tuple[JobEvent, ...]:
         """The batch in its durable form, in the order in which it is acted on."""
         finished = [_finished(execution) for execution in self.executions]
         ids: tuple[PartitionId, ...] = tuple(partition.partition_id for partition in self.released)
         released = [PartitionsReleased(ids)] if ids else []
-        return (*finished, *released, *self.records, *_resets(self.resets))
+        return (*finished, *released, *self.records, *_resets(self.resets, self.ordinals))
 
 
 class Acceptance:
@@ -114,7 +117,8 @@ class Acceptance:
         self._rider_bytes = 0
         found = self._graph.releases(executions) + self._deleted_with(resets)
         released = list({partition.partition_id: partition for partition in found}.values())
-        self.in_flight = Batch(self._next_number, executions, released, records, list(resets))
+        ordinals = [self._graph.next_ordinal(execution) for execution in resets]
+        self.in_flight = Batch(self._next_number, executions, released, records, list(resets), ordinals)
         self._next_number += 1
         return self.in_flight
 
@@ -140,16 +144,16 @@ class Acceptance:
         return [partition for partition in found if partition is not None and partition.directory]
 
 
-def _resets(executions: list[Execution]) -> list[JobEvent]:
-    by_vertex: dict[VertexId, list[Execution]] = {}
-    for execution in executions:
-        by_vertex.setdefault(execution.attempt_id.vertex_id, []).append(execution)
+def _resets(executions: list[Execution], ordinals: list[int]) -> list[JobEvent]:
+    by_vertex: dict[VertexId, list[tuple[Execution, int]]] = {}
+    for execution, ordinal in zip(executions, ordinals, strict=True):
+        by_vertex.setdefault(execution.attempt_id.vertex_id, []).append((execution, ordinal))
     return [
         SubtasksReset(
             vertex_id,
-            tuple(one.attempt_id.subtask_index for one in members),
-            tuple(one.ordinal + 1 for one in members),
-            unbegun=tuple(one.attempt_id.subtask_index for one in members if one.lets_next_begin_first),
+            tuple(one.attempt_id.subtask_index for one, _ in members),
+            tuple(ordinal for _, ordinal in members),
+            unbegun=tuple(one.attempt_id.subtask_index for one, _ in members if one.lets_next_begin_first),
         )
         for vertex_id, members in by_vertex.items()
     ]

@@ -13,8 +13,8 @@ from typing import Self, assert_never
 
 from runtime.checkpoint.core.checkpoints import CompletedCheckpoint
 from runtime.common.ids import Incarnation
-from runtime.common.states import ExecutionState, JobStatus, JobType, SchedulerType
-from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
+from runtime.common.states import ExecutionState, JobStatus, SchedulerType
+from runtime.common.waiting import Waiting
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import CONCURRENT_FAILURES_MAX, shown, system_failure
@@ -47,6 +47,7 @@ from runtime.scheduler.core.parallelism.settings import AdaptiveSettings
 from runtime.scheduler.core.parallelism.vertex_parallelism import VertexParallelism
 from runtime.scheduler.core.scheduler import JobEnd, SlotNeeds
 from runtime.scheduler.core.slots.placement import ON_ITS_WAY, Placement
+from runtime.scheduler.core.speculation.speculative_execution import SpeculationCounts, SpeculativeExecution
 from runtime.scheduler.core.stream_checkpoints import StreamCheckpoints
 from runtime.scheduler.core.takeover.adoption import Adoption, adopt
 from runtime.scheduler.core.takeover.inheritance import Inheritance
@@ -54,6 +55,7 @@ from runtime.scheduler.core.takeover.job_recovery import RecoveredJob
 from runtime.scheduler.core.task_managers.losses import Loss, Losses
 from runtime.scheduler.core.task_managers.reconnection import Reconnection
 from runtime.scheduler.core.task_managers.reports import LateReports, failed_report, failures_last
+from runtime.scheduler.core.waiting_reason import waiting_of
 
 _ENDS = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
 _STARTED = frozenset({JobStatus.RUNNING, JobStatus.RESTARTING})
@@ -76,6 +78,7 @@ class DefaultScheduler:
         "_parallelism",
         "_placement",
         "_reconnection",
+        "_speculation",
         "_timeout",
     )
 
@@ -105,7 +108,9 @@ class DefaultScheduler:
         self._failover = Failover(graph, self._placement, self._acceptance, context.failures, context.settings)
         self._late_reports = LateReports(graph, self._placement, self._failover, outbox)
         self._timeout = ExecutionTimeout(graph, self._acceptance, started_millis)
-        self._parallelism = VertexParallelism(graph, self._acceptance, self._adaptive_settings(context))
+        settings = self._adaptive_settings(context)
+        self._parallelism = VertexParallelism(graph, self._acceptance, settings)
+        self._speculation = SpeculativeExecution(context, self._placement, settings.speculation)
         self._checkpoints = StreamCheckpoints(context, self._acceptance, checkpoints, operations)
         self._end: JobEnd | None = None
 
@@ -192,29 +197,12 @@ class DefaultScheduler:
         """Slots for what may run, none once the job is ending."""
         is_alive = self._graph.status in _ALIVE
         requirements = self._placement.requirements(self._losses.unseen()) if is_alive else ()
-        return SlotNeeds(requirements, len(self._placement.pool), self._placement.unreachable)
+        placement, (shunned, elsewhere) = self._placement, self._placement.shunned()
+        return SlotNeeds(requirements, len(placement.pool), placement.unreachable, shunned, elsewhere)
 
     def waiting(self, resources: Waiting) -> Waiting:
         """What the job waits for, if it does."""
-        if unseen := self._losses.reason():
-            return Waiting(WaitingKind.TAKEOVER, unseen)
-        if self._graph.status in _ENDS:
-            running = self._graph.counts.get(ExecutionState.CANCELING, 0)
-            return Waiting(WaitingKind.STOPPING, f"waiting for {running} tasks to stop") if running else NOT_WAITING
-        if committing := self._commit.reason():
-            return Waiting(WaitingKind.COMMIT, committing)
-        if restarting := self._failover.pending_reason():
-            return Waiting(WaitingKind.RESTART, restarting)
-        return self._shortage(resources)
-
-    def _shortage(self, resources: Waiting) -> Waiting:
-        keeps_slots, busy = self._graph.job_type is JobType.STREAMING, self._placement.pool.busy
-        if not self._placement.is_waiting_for_slots(keeps_slots=keeps_slots):
-            return NOT_WAITING
-        kept = f" ({busy} of the job's queries run, and keep their slots)" if busy else ""
-        if not resources:
-            return Waiting(WaitingKind.SLOTS, f"waiting for slots{kept}")
-        return Waiting(resources.kind, f"waiting for slots{kept}: {resources.reason}")
+        return waiting_of(self._graph, self._placement, self._losses, self._commit, self._failover, resources)
 
     # --- TaskManagers -------------------------------------------------------------------------------------
 
@@ -316,7 +304,9 @@ class DefaultScheduler:
         if execution.state is ExecutionState.CANCELING:
             self._stopped(execution, report)
         elif report.state is ExecutionState.FINISHED and not problem and not conflict:
+            self._speculation.finishing(execution)
             self._finished(execution, report)
+            self._speculation.finished(execution)
         else:
             failure = report.failure or self._system_failure("TaskEndedError", problem)
             if conflict:
@@ -324,7 +314,8 @@ class DefaultScheduler:
             execution.failure = shown(failure)
             self._losses.refused(execution, failure)
             self._transition(execution, ExecutionState.FAILED, report.timestamp_millis)
-            self._tasks_failed([execution], failure)
+            if self._not_outlived([execution], failure):
+                self._tasks_failed([execution], failure)
         self._placement.ended(execution.attempt_id, self._context.at)
 
     def _finished(self, execution: Execution, report: TaskExecutionReport) -> None:
@@ -349,6 +340,9 @@ class DefaultScheduler:
         is_failed = report.state is ExecutionState.FAILED
         ended = ExecutionState.FAILED if is_failed else ExecutionState.CANCELED
         self._transition(execution, ended, report.timestamp_millis)
+        if self._graph.current(execution) is not execution:
+            self._placement.release(report.partitions)  # another attempt of its subtask has finished first
+            return
         if not is_failed or report.failure is None:
             return
         exception, status = self._context.failures.exception(report.failure, execution), self._graph.status
@@ -384,8 +378,22 @@ class DefaultScheduler:
                 failed.append(execution)
         for execution in failed:
             execution.failure = failure
+        failed = self._not_outlived(failed, failure)
         if failed or not failure.is_recoverable:
             self._tasks_failed(failed, failure)
+
+    def _not_outlived(self, executions: list[Execution], failure: FailureInfo) -> list[Execution]:
+        """Those of them whose subtasks have no other attempt that may finish. Of the others only the history tells."""
+        if not self._graph.concurrent or self._graph.status not in _ALIVE:
+            return executions
+        is_for_all = bool(failure.lost_partitions) or bool(self._failover.final(executions, failure))
+        left = []
+        for one in executions:
+            if not self._speculation.is_outlived(one, is_for_all=is_for_all):
+                left.append(one)
+            else:
+                self._failover.concurrent(self._context.failures.exception(failure, one), self._context.at)
+        return left
 
     def _tasks_failed(self, executions: list[Execution], failure: FailureInfo) -> None:
         """Attempts have FAILED, for one reason: restart what depends on them, or end the job."""
@@ -456,6 +464,7 @@ class DefaultScheduler:
 
     def advance(self) -> JobEnd | None:
         """Restart subtasks that are due, start those that can run, ask for the next write; or return the job's end."""
+        self._speculation.sweep()
         end = self._advance_alive() if self._graph.status in _ALIVE else None
         if self._graph.status in _ENDS and self._graph.is_stopped and self._acceptance.in_flight is None:
             end = JobEnd(_ENDS[self._graph.status], keeps_outputs=self._commit.is_decided)
@@ -467,11 +476,12 @@ class DefaultScheduler:
     def _advance_alive(self) -> JobEnd | None:
         at = self._context.at
         self._restart()
-        if self._graph.is_finished:
+        if self._graph.is_finished and self._graph.is_stopped:
             self._commit.advance()
             if self._commit.is_complete():
                 is_over = self._acceptance.in_flight is None and self._graph.status in _ALIVE
                 return JobEnd(JobStatus.FINISHED) if is_over else None
+        self._speculation.advance()
         if problem := self._placement.schedule(at):
             self._fail(self._system_failure("MixedResultKindsError", problem, kind="USER"))
         if self._checkpoints.may_deploy and self._placement.deploy(at) and self._graph.status is JobStatus.CREATED:
@@ -513,6 +523,11 @@ class DefaultScheduler:
     def preempted_attempts(self) -> int:
         """How many attempts have ended under this owner because their slots went to other queues."""
         return self._failover.preempted
+
+    @property
+    def speculation(self) -> SpeculationCounts:
+        """Slow tasks under this owner, and what became of them."""
+        return self._speculation.counts
 
     def ticked(self) -> None:
         """Write the events that have waited to be written together with later ones."""
@@ -557,7 +572,7 @@ class DefaultScheduler:
         pool.check_invariants()
         self._checkpoints.check_invariants()
         in_slots = {one for slot in pool.allocations() for one in slot.attempts}
-        for execution in self._graph.executions():
+        for execution in self._graph.attempts():
             is_deployed = execution.state in ON_ITS_WAY or execution.state is ExecutionState.CANCELING
             is_somewhere = execution.attempt_id in in_slots or self._losses.holds(execution.attempt_id)
             assert is_deployed <= is_somewhere, (execution.attempt_id, execution.state)

@@ -15,6 +15,7 @@ from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
 from runtime.scheduler.core.job_context import JobContext
+from runtime.scheduler.core.speculation.speculative_execution import SpeculationCounts
 from runtime.scheduler.core.takeover.inheritance import Inheritance
 
 
@@ -31,11 +32,15 @@ class SlotNeeds:
     """The slots that the job needs now.
 
     `held`: the number of slots that the job has. `unreachable`: TaskManagers whose slots the owner cannot use (R7).
+    `shunned`: TaskManagers whose slots it wants only while it has none elsewhere, and at most all but `elsewhere` of
+    the slots that it needs (R67).
     """
 
     requirements: tuple[ResourceRequirement, ...]
     held: int
     unreachable: tuple[Incarnation, ...]
+    shunned: tuple[Incarnation, ...] = ()
+    elsewhere: int = 0
 
 
 class Scheduler(Protocol):
@@ -132,6 +137,10 @@ class Scheduler(Protocol):
     @property
     def preempted_attempts(self) -> int:
         """How many attempts have ended under this owner because their slots went to other queues (R64)."""
+
+    @property
+    def speculation(self) -> SpeculationCounts:
+        """Slow tasks under this owner, and what became of them."""
 
     def check_invariants(self) -> None:
         """Raises AssertionError when the scheduler contradicts itself."""

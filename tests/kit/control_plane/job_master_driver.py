@@ -71,6 +71,7 @@ from runtime.scheduler.core.effects import (
 )
 from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettings
 from runtime.scheduler.core.job_events import JobEvent, decode_events, encode_events
+from runtime.scheduler.core.parallelism.settings import DEFAULT_ADAPTIVE, AdaptiveSettings
 from runtime.scheduler.core.takeover.job_recovery import RecoveredJob, recover
 from tests.kit.control_plane.job_graphs import two_readers
 
@@ -154,11 +155,17 @@ class JobMasterDriver:
     """One job, its effects, and short ways to make things happen to it."""
 
     def __init__(
-        self, graph: JobGraph | None = None, *, validate: bool = True, failover: FailoverSettings = NO_FAILOVER
+        self,
+        graph: JobGraph | None = None,
+        *,
+        validate: bool = True,
+        failover: FailoverSettings = NO_FAILOVER,
+        adaptive: AdaptiveSettings = DEFAULT_ADAPTIVE,
     ) -> None:
         self.epoch = self.revision = EPOCH
         self.graph = graph
         self.failover = failover
+        self.adaptive = adaptive
         self.validate = validate
         self.core = self._new_core()
         self.now = 0.0
@@ -201,6 +208,7 @@ class JobMasterDriver:
             is_first_owner=self.epoch == EPOCH,
             failover=self.failover,
             validate=self.validate,
+            adaptive_of=lambda _configuration: self.adaptive,
         )
 
     def at(self) -> ev.Moment:

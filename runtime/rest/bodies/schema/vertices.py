@@ -27,9 +27,12 @@ Attempt = TypedDict(
         "memory-bytes-peak": int,
         "slot": int,
         "streams": NotRequired[list[StreamQuery]],
+        "other-concurrent-attempts": NotRequired[list["Attempt"]],
     },
 )
-"""`streams`: of an attempt that runs streaming queries, or has run some."""
+"""`streams`: of an attempt that runs streaming queries, or has run some. `other-concurrent-attempts`: of the current
+attempt of a subtask, those that run beside it.
+"""
 
 
 class TimedAttempt(Attempt):

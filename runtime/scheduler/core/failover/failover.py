@@ -238,7 +238,7 @@ class Failover:
             restarted = self._failover_strategy.tasks_to_restart(self._current(pending))
         except RestartImpossibleError as error:
             return str(error)
-        self._placement.cancel(restarted, at)
+        self._placement.cancel(self._graph.with_concurrent(restarted), at)
         self._pending.append(pending)
         return ""
 
@@ -266,8 +266,9 @@ class Failover:
                 restarted = self._failover_strategy.tasks_to_restart(self._current(pending))
             except RestartImpossibleError as error:
                 return None, str(error)
-            self._placement.cancel(restarted, at)  # what was started meanwhile, and reads what is written anew
-            if all(execution.state.is_terminal for execution in restarted):
+            attempts = self._graph.with_concurrent(restarted)
+            self._placement.cancel(attempts, at)  # what was started meanwhile, and reads what is written anew
+            if all(execution.state.is_terminal for execution in attempts):
                 self._pending.remove(pending)
                 if pending.lost:
                     self._acceptance.record(PartitionsLost(tuple(pending.lost)))

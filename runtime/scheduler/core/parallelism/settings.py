@@ -1,9 +1,11 @@
-"""What bounds a parallelism that the cluster chooses."""
+"""How the AdaptiveBatchScheduler runs a job: what bounds a parallelism that it chooses, and what slow tasks get."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from runtime.scheduler.core.speculation.settings import NO_SPECULATION, SpeculativeSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +13,8 @@ class AdaptiveSettings:
     """`execution.batch.adaptive.auto-parallelism.*`; without `is_enabled` each vertex gets `parallelism_default`.
 
     `bytes_per_task`: of Parquet files, what one subtask should read. `skew_factor`: a subpartition with this many times
-    the bytes of the median is divided between several subtasks, where its edge allows that.
+    the bytes of the median is divided between several subtasks, where its edge allows that. `speculation`: of slow
+    tasks.
     """
 
     is_enabled: bool = True
@@ -20,6 +23,7 @@ class AdaptiveSettings:
     bytes_per_task: int = 16 * 1024 * 1024
     parallelism_default: int = 1
     skew_factor: float = 4.0
+    speculation: SpeculativeSettings = NO_SPECULATION
 
 
 DEFAULT_ADAPTIVE = AdaptiveSettings()

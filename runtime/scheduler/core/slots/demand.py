@@ -3,7 +3,8 @@
 Invariants: a region starts once, all its vertices together, and subtasks that are reset wait anew; a subtask is queued
 only when every partition that it reads is accepted (R10). An *anticipated* subtask is one whose inputs are all FINISHED
 but not durable yet: it keeps a slot and counts as required, and is not deployed. An *errand* counts in the same way: it
-is work for a TaskManager at a time when the job knows none.
+is work for a TaskManager at a time when the job knows none. A *speculative* attempt takes what the others leave, on a
+TaskManager that has no other attempt of its subtask (R67).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from runtime.common.ids import VertexId
+from runtime.common.ids import Incarnation, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
@@ -55,13 +56,14 @@ class Region:
 class Demand:
     """Regions that have not started, and the queues of subtasks that can."""
 
-    __slots__ = ("_graph", "_members", "_queues", "_waiting", "errand", "kinds")
+    __slots__ = ("_graph", "_members", "_queues", "_speculative", "_waiting", "errand", "kinds")
 
     def __init__(self, graph: ExecutionGraph) -> None:
         assert graph.job_graph is not None, graph.job_id
         self._graph = graph
         self.kinds = {vertex.id: kind_of(vertex) for vertex in graph.vertices.values()}
         self._queues: dict[SlotKind, deque[Execution]] = {}
+        self._speculative: list[Execution] = []
         self._members = pipelined_regions(graph.job_graph)
         self._waiting: list[Region] = []
         self.errand: ExecutionJobVertex | None = None
@@ -102,9 +104,35 @@ class Demand:
         kind = self.kinds[execution.attempt_id.vertex_id]
         self._queues.setdefault(kind, deque()).append(execution)
 
+    def speculate(self, execution: Execution) -> None:
+        """A speculative attempt is SCHEDULED."""
+        self._speculative.append(execution)
+
+    @property
+    def speculative(self) -> Sequence[Execution]:
+        """The speculative attempts that wait for a slot."""
+        return self._speculative
+
+    def next_speculative(self, slot: ActiveSlot) -> Execution | None:
+        """The speculative attempt that an idle slot takes, removed from its queue."""
+        for execution in self._speculative:
+            kind = self.kinds[execution.attempt_id.vertex_id]
+            if slot.fits(kind) and slot.location.incarnation not in self.places_of(execution):
+                self._speculative.remove(execution)
+                return execution
+        return None
+
+    def places_of(self, execution: Execution) -> set[Incarnation]:
+        """The TaskManagers that have an attempt of the subtask."""
+        current = self._graph.current(execution)
+        attempts = self._graph.with_concurrent([current])
+        return {one.location.incarnation for one in attempts if one.location is not None}
+
     def withdraw(self, executions: Sequence[Execution]) -> None:
         """Take attempts out of the queues: they get no slot."""
         unwanted = {execution.attempt_id for execution in executions}
+        if self._speculative:
+            self._speculative = [one for one in self._speculative if one.attempt_id not in unwanted]
         for kind in {self.kinds[attempt_id.vertex_id] for attempt_id in unwanted} & self._queues.keys():
             kept = (execution for execution in self._queues[kind] if execution.attempt_id not in unwanted)
             self._queues[kind] = deque(kept)
@@ -112,6 +140,7 @@ class Demand:
     def clear(self) -> None:
         """Nothing is to be started any more."""
         self._queues.clear()
+        self._speculative.clear()
         self._waiting.clear()
         self.errand = None
 
@@ -157,13 +186,17 @@ class Demand:
                 yield from ((vertex, len(indices)) for vertex, indices in region.subtasks)
 
     def requirements(self, unseen: Mapping[VertexId, int]) -> tuple[ResourceRequirement, ...]:
-        """Runnable, anticipated and running subtasks, per profile, without `unseen` ones."""
+        """Attempts that run or could, and anticipated subtasks, per profile, without `unseen` ones."""
         needed: dict[ResourceProfile, int] = {}
         anticipated: dict[VertexId, int] = {}
         for vertex, count in self._anticipated():
             anticipated[vertex.id] = anticipated.get(vertex.id, 0) + count
+        beside: dict[VertexId, int] = {}
+        for execution in self._graph.concurrent:
+            beside[execution.attempt_id.vertex_id] = beside.get(execution.attempt_id.vertex_id, 0) + 1
         for vertex in self._graph.vertices.values():
-            count = sum(vertex.counts.get(state, 0) for state in _OCCUPYING) + anticipated.get(vertex.id, 0)
+            count = beside.get(vertex.id, 0)
+            count += sum(vertex.counts.get(state, 0) for state in _OCCUPYING) + anticipated.get(vertex.id, 0)
             count -= unseen.get(vertex.id, 0)
             if count:
                 profile = self.kinds[vertex.id].profile

@@ -17,6 +17,7 @@ from runtime.gateways.job_master import SlotOffer
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.gateways.task import PartitionDescriptor, TaskDeploymentDescriptor
 from runtime.scheduler.core.events import Moment
+from runtime.scheduler.core.slots.blocklist import Blocklist
 from runtime.scheduler.core.slots.demand import Demand
 from runtime.scheduler.core.slots.deployment import DeploymentFactory
 from runtime.scheduler.core.slots.slot_pool import ActiveSlot, SlotKind, SlotPool
@@ -33,6 +34,7 @@ class Placement:
 
     `met`: TaskManagers that have had a slot of the job. `task_managers`: those that have the shared description of the
     job. `absent`: those whose streams have ended; `lost`: those that count as lost; both until their next census.
+    `blocked`: those on which tasks were slow (R67).
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class Placement:
         "_released",
         "_touched",
         "absent",
+        "blocked",
         "lost",
         "met",
         "pool",
@@ -64,6 +67,7 @@ class Placement:
         self.met: dict[Incarnation, None] = {}
         self.absent: dict[Incarnation, None] = {}
         self.lost: dict[Incarnation, None] = {}
+        self.blocked = Blocklist()
         self._released: dict[Incarnation, list[PartitionId]] = {}
 
     def is_waiting_for_slots(self, *, keeps_slots: bool) -> bool:
@@ -78,6 +82,21 @@ class Placement:
     def requirements(self, unseen: Mapping[VertexId, int]) -> tuple[ResourceRequirement, ...]:
         """The slots that the job needs now. `unseen`: subtasks that may run on lost TaskManagers need none yet."""
         return self._demand.requirements(unseen)
+
+    def speculate(self, execution: Execution, at: Moment) -> None:
+        """Start an attempt beside the current one of its subtask, as soon as there is a slot for it (R67)."""
+        self._graph.transition(execution, ExecutionState.SCHEDULED, at.millis)
+        self._demand.speculate(execution)
+
+    def shunned(self) -> tuple[tuple[Incarnation, ...], int]:
+        """TaskManagers that the job wants no slots of while it has any elsewhere; and how many of its slots have to be
+        elsewhere in any case.
+        """
+        waiting = self._demand.speculative
+        shunned = dict.fromkeys(self.blocked)
+        for execution in waiting:
+            shunned |= dict.fromkeys(sorted(self._demand.places_of(execution)))
+        return tuple(shunned), len(waiting)
 
     def inputs_accepted(self) -> None:
         """Attempts have been accepted: regions may have become runnable."""
@@ -108,9 +127,10 @@ class Placement:
         for slot in self._reachable_idle():
             _take_kind(open_counts, slot)
         for offer in offers:
+            slot = ActiveSlot(offer, location)
             if offer.allocation_id in self.pool:
                 letter.accepted.append(offer.allocation_id)
-            elif _take_kind(open_counts, ActiveSlot(offer, location)):
+            elif (self._is_wanted(slot) and _take_kind(open_counts, slot)) or self._is_elsewhere(slot):
                 self.pool.accept(offer, location)
                 self.met[location.incarnation] = None
                 letter.accepted.append(offer.allocation_id)
@@ -189,14 +209,16 @@ class Placement:
         """Fill idle slots, then let short tasks wait behind running ones. Returns how many were deployed."""
         deployed = 0
         for slot in self._reachable_idle():
-            execution = self._demand.next_for(slot)
+            execution = self._demand.next_for(slot) if self._is_wanted(slot) else None
+            if execution is None and slot.location.incarnation not in self.blocked:
+                execution = self._demand.next_speculative(slot)
             if execution is not None:
                 self._deploy(execution, slot, at)
                 self._touched[slot.allocation_id] = slot
                 deployed += 1
         touched, self._touched = self._touched, {}
         for slot in touched.values():
-            if not self._is_reachable(slot):
+            if not (self._is_reachable(slot) and self._is_wanted(slot)):
                 continue
             while slot.allocation_id in self.pool and not slot.is_idle and self.pool.room(slot) > 0:
                 execution = self._demand.next_like(slot)
@@ -208,6 +230,24 @@ class Placement:
 
     def _reachable_idle(self) -> list[ActiveSlot]:
         return [slot for slot in self.pool.idle() if self._is_reachable(slot)]
+
+    def _is_wanted(self, slot: ActiveSlot) -> bool:
+        """False for a slot on a blocked TaskManager while the job has slots on others."""
+        if slot.location.incarnation not in self.blocked:
+            return True
+        return all(one.location.incarnation in self.blocked for one in self.pool.allocations())
+
+    def _is_elsewhere(self, slot: ActiveSlot) -> bool:
+        """True if a speculative attempt could have the slot that no idle slot serves already."""
+        if slot.location.incarnation in self.blocked:
+            return False
+        open_attempts = [one for one in self._demand.speculative if self._suits(slot, one)]
+        idle = [one for one in self._reachable_idle() if any(self._suits(one, attempt) for attempt in open_attempts)]
+        return len(open_attempts) > len(idle)
+
+    def _suits(self, slot: ActiveSlot, execution: Execution) -> bool:
+        is_other = slot.location.incarnation not in self._demand.places_of(execution)
+        return is_other and slot.fits(self._demand.kinds[execution.attempt_id.vertex_id])
 
     def _is_reachable(self, slot: ActiveSlot) -> bool:
         incarnation = slot.location.incarnation
@@ -246,7 +286,7 @@ class Placement:
             return
         anticipated = self._demand.anticipated_counts()
         for slot in idle:
-            if not _take_kind(anticipated, slot):
+            if not (self._is_wanted(slot) and _take_kind(anticipated, slot)):
                 self._free(slot)
 
     def _free(self, slot: ActiveSlot) -> None:
@@ -266,7 +306,7 @@ class Placement:
         """Start no attempt any more, and stop those that were started."""
         self._demand.clear()
         self._touched.clear()
-        self.cancel(self._graph.executions(), at)
+        self.cancel(self._graph.attempts(), at)
 
     def say_goodbye(self, *, keeps_outputs: bool) -> None:
         """The job is over: every slot goes back, and every TaskManager that had one forgets the job."""
@@ -293,6 +333,7 @@ class Placement:
         self.absent.pop(incarnation, None)
         self.lost.pop(incarnation, None)
         self._released.pop(incarnation, None)
+        self.blocked.forget(incarnation)
         allocations = self.pool.of_task_manager(incarnation)
         return [attempt_id for allocation in allocations for attempt_id in self.pool.remove(allocation)]
 

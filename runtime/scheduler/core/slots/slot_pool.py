@@ -148,6 +148,17 @@ class SlotPool:
             self._idle[slot.allocation_id] = slot
         return slot
 
+    def first_before(self, attempt_id: ExecutionAttemptId) -> ExecutionAttemptId | None:
+        """The attempt that runs in the slot in which this one waits; None if it does not wait."""
+        slot = self._slot_of.get(attempt_id)
+        first = next(iter(slot.attempts)) if slot is not None else attempt_id
+        return None if first == attempt_id else first
+
+    def begun(self, attempt_id: ExecutionAttemptId) -> float | None:
+        """Since when (monotonic seconds) an attempt could run in its slot; None while it waits there."""
+        slot = self._slot_of.get(attempt_id)
+        return None if slot is None or next(iter(slot.attempts)) != attempt_id else slot.busy_since
+
     def remove(self, allocation_id: AllocationId) -> tuple[ExecutionAttemptId, ...]:
         """A slot is freed or lost. Returns the attempts that were in it."""
         slot = self._slots.pop(allocation_id, None)

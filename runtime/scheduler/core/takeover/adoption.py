@@ -1,8 +1,9 @@
 """Adoption: a new owner takes the attempts that TaskManagers have for the job's current ones, or stops them (R6).
 
-Invariant: a subtask without an accepted attempt adopts the attempt that its ordinal names, if a TaskManager has it.
-An adopted attempt keeps its id (R9), the times at which it began, and a cancel that is under way. Every other attempt
-that runs was replaced before, and is stopped.
+Invariant: a subtask without an accepted attempt adopts the attempt that its ordinal names, if a TaskManager has it, and
+speculative ones, which have higher ordinals: one that has finished alone, else all that may finish (R67). An adopted
+attempt keeps its id (R9), the times at which it began, and a cancel that is under way. Every other attempt that runs
+was replaced or outrun before, and is stopped.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from runtime.common.ids import AllocationId, ExecutionAttemptId
+from runtime.common.ids import AllocationId, ExecutionAttemptId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import NO_SLOT, Execution
 from runtime.executiongraph.core.graph import ExecutionGraph
@@ -21,6 +22,7 @@ NOWHERE = AllocationId("")
 """The slot of an adopted attempt that has ended: it has none any more."""
 
 
+_ENDED = frozenset({ExecutionState.CANCELING, ExecutionState.CANCELED, ExecutionState.FAILED})
 _CANCELLED = frozenset({ExecutionState.CANCELING, ExecutionState.CANCELED})
 
 
@@ -36,15 +38,15 @@ class Adoption:
 
 def adopt(graph: ExecutionGraph, answers: Sequence[CensusAnswer], at_millis: int) -> list[Adoption]:
     """Put adopted attempts into a graph that has all that is durable. Returns one Adoption for each answer."""
-    current = _current(graph, answers)
+    current, beside = _adopted(graph, answers)
     adoptions = []
     for answer in answers:
         adoption = Adoption(answer)
         adoptions.append(adoption)
         for held in answer.attempts:
             attempt_id = held.attempt_id
-            if attempt_id in current:
-                _take(graph, held, answer, at_millis)
+            if attempt_id in current or attempt_id in beside:
+                _take(graph, held, answer, at_millis, is_current=attempt_id in current)
                 if not held.state.is_terminal and held.allocation_id is not None:
                     adoption.in_slots.setdefault(held.allocation_id, []).append(attempt_id)
             elif held.state.is_terminal:
@@ -55,18 +57,38 @@ def adopt(graph: ExecutionGraph, answers: Sequence[CensusAnswer], at_millis: int
     return adoptions
 
 
-def _current(graph: ExecutionGraph, answers: Sequence[CensusAnswer]) -> set[ExecutionAttemptId]:
-    """The youngest attempt of the current ordinal, for each subtask without an accepted attempt."""
-    youngest: dict[tuple[str, int], ExecutionAttemptId] = {}
+def _adopted(
+    graph: ExecutionGraph, answers: Sequence[CensusAnswer]
+) -> tuple[set[ExecutionAttemptId], set[ExecutionAttemptId]]:
+    """For each subtask without an accepted attempt: its current one, and those beside it."""
+    youngest: dict[tuple[VertexId, int], dict[int, HeldAttempt]] = {}
     for held in _attempts(answers):
         execution = _subtask(graph, held.attempt_id)
-        if execution is None or execution.is_accepted or held.ordinal != execution.ordinal:
+        if execution is None or execution.is_accepted or held.ordinal < execution.ordinal:
             continue
-        subtask = (held.attempt_id.vertex_id, held.attempt_id.subtask_index)
-        known = youngest.get(subtask)
-        if known is None or (known.epoch, known.counter) < (held.attempt_id.epoch, held.attempt_id.counter):
-            youngest[subtask] = held.attempt_id
-    return set(youngest.values())
+        by_ordinal = youngest.setdefault((held.attempt_id.vertex_id, held.attempt_id.subtask_index), {})
+        known = by_ordinal.get(held.ordinal)
+        if known is None or _age(known) < _age(held):
+            by_ordinal[held.ordinal] = held
+    current, beside = set(), set()
+    for by_ordinal in youngest.values():
+        first, *others = sorted(by_ordinal.values(), key=lambda one: (_rank(one), one.ordinal))
+        current.add(first.attempt_id)
+        beside |= {one.attempt_id for one in others if _rank(first) == _rank(one) == _MAY_FINISH}
+    return current, beside
+
+
+_HAS_FINISHED, _MAY_FINISH, _HAS_FAILED = range(3)
+
+
+def _rank(held: HeldAttempt) -> int:
+    if held.state is ExecutionState.FINISHED:
+        return _HAS_FINISHED
+    return _HAS_FAILED if held.state in _ENDED else _MAY_FINISH
+
+
+def _age(held: HeldAttempt) -> tuple[int, int]:
+    return held.attempt_id.epoch, held.attempt_id.counter
 
 
 def _attempts(answers: Sequence[CensusAnswer]) -> Iterator[HeldAttempt]:
@@ -80,10 +102,13 @@ def _subtask(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> Execution
     return vertex.executions[attempt_id.subtask_index]
 
 
-def _take(graph: ExecutionGraph, held: HeldAttempt, answer: CensusAnswer, at_millis: int) -> None:
+def _take(graph: ExecutionGraph, held: HeldAttempt, answer: CensusAnswer, at_millis: int, *, is_current: bool) -> None:
     deployed_millis = held.deployed_millis or at_millis
     execution = Execution(held.attempt_id, held.ordinal, deployed_millis)
-    graph.adopt(execution)
+    if is_current:
+        graph.adopt(execution)
+    else:
+        graph.concurrent.add(execution)
     indexes = (slot.slot_index for slot in answer.slots if slot.allocation_id == held.allocation_id)
     execution.place(answer.location, held.allocation_id or NOWHERE, next(indexes, NO_SLOT))
     graph.transition(execution, ExecutionState.SCHEDULED, deployed_millis)
