@@ -15,7 +15,7 @@ from runtime.executiongraph.core.execution import Execution
 
 Subtask = tuple[VertexId, int]
 
-_STOPPING = frozenset({ExecutionState.CANCELING, ExecutionState.CANCELED, ExecutionState.FAILED})
+_ON_THEIR_WAY = frozenset({ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING})
 
 
 def subtask_of(execution: Execution) -> Subtask:
@@ -76,6 +76,6 @@ class ConcurrentExecutions:
         return known
 
     def rivals(self, current: Execution, execution: Execution) -> list[Execution]:
-        """The other attempts of the subtask that may still finish."""
+        """The other attempts of the subtask that run, or wait in a slot."""
         all_of_them = (current, *self.of(subtask_of(current)))
-        return [one for one in all_of_them if one is not execution and one.state not in _STOPPING]
+        return [one for one in all_of_them if one is not execution and one.state in _ON_THEIR_WAY]

@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--in-process", action="store_true", help="JobMasters inside the JobManager")
     parser.add_argument("--adaptive", action="store_true", help="of more jobs the cluster chooses the parallelism")
+    parser.add_argument("--speculative", action="store_true", help="more jobs run slow tasks twice, one host is slow")
     parser.add_argument("--queues", action="store_true", help="jobs are in queues, with priorities")
     parser.add_argument("--story", action="store_true", help="print the whole story of every seed")
     parser.add_argument("--log", action="store_true", help="print what the processes log")
@@ -126,7 +127,14 @@ def _begin(seeds: list[int], kinds: frozenset[FaultKind], options: argparse.Name
 def _live(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace, writing: int) -> bool:
     """One seed; whether it was good, and how long it was, goes to the parent."""
     try:
-        verdict = run_seed(seed, kinds, in_process=options.in_process, queues=options.queues, adaptive=options.adaptive)
+        verdict = run_seed(
+            seed,
+            kinds,
+            in_process=options.in_process,
+            queues=options.queues,
+            adaptive=options.adaptive,
+            speculative=options.speculative,
+        )
         _tell(verdict, options)
     except Exception:  # noqa: BLE001 - the boundary of the child
         traceback.print_exc(file=sys.stdout)
@@ -172,6 +180,7 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
     mode = " --in-process" if options.in_process else ""
     mode += " --queues" if options.queues else ""
     mode += " --adaptive" if options.adaptive else ""
+    mode += " --speculative" if options.speculative else ""
     _say(f"replay: bin/simulate.sh --seeds 1 --from {verdict.seed}{faults}{mode} --story")
 
 

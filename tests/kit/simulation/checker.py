@@ -120,6 +120,10 @@ class Replacements:
     def __contains__(self, attempt_id: ExecutionAttemptId) -> bool:
         return attempt_id in self._replaced
 
+    def has_another(self, attempt_id: ExecutionAttemptId) -> bool:
+        """True if another attempt of the subtask was deployed, and none was reset since."""
+        return len(self._deployed.get(subtask(attempt_id), set()) - {attempt_id}) > 0
+
     def note(self, message: object) -> None:
         """A message that a JobMaster has sent."""
         if isinstance(message, DeployTasks):

@@ -348,7 +348,7 @@ class Acceptance(_Base):
         self._replaced.note(message)
         if isinstance(message, AcknowledgeReports) and message.job_id not in self._results:
             for attempt_id in message.attempts:
-                is_over = attempt_id in self._replaced or attempt_id in self._fenced_off
+                is_over = attempt_id in self._replaced or attempt_id in self._fenced_off or self._is_outrun(attempt_id)
                 if attempt_id in self._finished and not is_over and not self._is_accepted(attempt_id):
                     yield f"{process} acknowledges the report of {attempt_id} before its event"
         elif isinstance(message, DeployTasks):
@@ -357,6 +357,10 @@ class Acceptance(_Base):
                     for partition in gate.partitions:
                         if not self._may_read(message, partition.partition_id.producer):
                             yield f"{process} deploys {task.attempt_id} on {partition.partition_id} before its event"
+
+    def _is_outrun(self, attempt_id: ExecutionAttemptId) -> bool:
+        """R67: another attempt of the subtask was started while this one ran."""
+        return self._replaced.has_another(attempt_id)
 
     def _may_read(self, message: DeployTasks, producer: ExecutionAttemptId) -> bool:
         """An owner that has been replaced knows nothing of later resets, and is refused (R1)."""

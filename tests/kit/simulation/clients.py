@@ -25,6 +25,7 @@ from runtime.common.errors import (
 from runtime.common.ids import Incarnation, JobId, VertexId
 from runtime.common.shares import JobShare
 from runtime.common.states import JobStatus
+from runtime.config.job_configuration import asks_for_speculation
 from runtime.executiongraph.archived import ArchivedExecutionGraph
 from runtime.gateways.dispatcher import JobRequest, JobSummary
 from runtime.gateways.operations import (
@@ -404,7 +405,8 @@ class Client:
         job = self.job
         document = {"job_id": job.job_id, "job_graph": json.loads(job.graph.canonical_json())}
         body = json.dumps(document).encode()
-        self._record(Submitting(job.job_id, job.expected, job.value))
+        speculates = asks_for_speculation(job.graph.configuration)
+        self._record(Submitting(job.job_id, job.expected, job.value, speculates))
         if not await self._is_submitted(Submit(body, whose(job.job_id))):
             self.ended = JobStatus.CANCELED
             if job.upgrade is not None:

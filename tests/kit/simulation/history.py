@@ -214,12 +214,13 @@ class OperationShown:
 @dataclass(frozen=True, slots=True)
 class Submitting:
     """A client sends a job, for the first time or again. `expected` is how the job ends when nobody cancels it, and
-    `value` what it returns if it finishes.
+    `value` what it returns if it finishes. `speculates`: it asks for second attempts of slow tasks (R67).
     """
 
     job_id: JobId
     expected: JobStatus
     value: Any = None
+    speculates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

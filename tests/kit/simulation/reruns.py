@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from runtime.common.ids import ExecutionAttemptId, JobId
-from runtime.gateways.job_master import DeployTasks
+from runtime.common.states import ExecutionState
+from runtime.gateways.job_master import DeployTasks, TaskReports
 from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from tests.kit.simulation.checker import CheckerBase, Reader, Replacements, subtask
 from tests.kit.simulation.history import (
@@ -25,19 +26,22 @@ from tests.kit.simulation.history import (
     AttemptStarted,
     Fault,
     ProcessEvent,
+    Received,
     Record,
     Sent,
+    Submitting,
 )
 
 
 class NothingRunsTwice(CheckerBase):
     """Promise 2: user code of a subtask runs once, unless it has failed (R10) or its TaskManager has died, or could not
-    be reached, or be found (R31), before that was accepted which it has done.
+    be reached, or be found (R31), before that was accepted which it has done; or its job has slow tasks run again while
+    they run, on another TaskManager (R67).
     """
 
     rule = "promise 2"
 
-    sees: tuple[type, ...] = (AttemptStarted, Applied, Fault, ProcessEvent)
+    sees: tuple[type, ...] = (AttemptStarted, AttemptEnded, Applied, Fault, ProcessEvent, Submitting, Received)
     hears: tuple[type, ...] = (DeployTasks,)
 
     def __init__(self, reader: Reader) -> None:
@@ -46,6 +50,12 @@ class NothingRunsTwice(CheckerBase):
         self._accepted: set[ExecutionAttemptId] = set()
         self._replaced = Replacements()
         self._out_of_reach: dict[str, int] = defaultdict(int)
+        self._speculating: set[JobId] = set()
+        self._alive: dict[tuple[JobId, str, int], dict[ExecutionAttemptId, str]] = defaultdict(dict)
+        self._heard: set[tuple[int, JobId, str, int]] = set()
+        """Subtasks of which an owner, by its epoch, has heard that they have finished."""
+        self._beside: set[ExecutionAttemptId] = set()
+        """Attempts that were ordered while their owner did not know that another one of the subtask had finished."""
 
     def see(self, record: Record) -> Iterator[str]:
         """Starts, what is accepted of them, durable resets, deaths, and who is out of reach."""
@@ -56,17 +66,46 @@ class NothingRunsTwice(CheckerBase):
                 self._replaced.reset(job_id, one)
                 for index in one.subtasks:
                     self._started.pop((job_id, one.vertex_id, index), None)
+                    self._heard = {told for told in self._heard if told[1:] != (job_id, one.vertex_id, index)}
         match record.what:
             case Fault(what=what) | ProcessEvent(what=what):
                 self._note(record.process, what)
+            case AttemptStarted():
+                yield from self._see_start(record.process, record.what)
+            case AttemptEnded(attempt_id=attempt_id):
+                self._alive[subtask(attempt_id)].pop(attempt_id, None)
+            case _:
+                self._note_messages(record.what)
+
+    def _note_messages(self, what: object) -> None:
+        match what:
             case Sent(message=message):
                 self._replaced.note(message)
-            case AttemptStarted(attempt_id=attempt_id) if attempt_id not in self._replaced:
-                before, host = self._started.setdefault(subtask(attempt_id), (attempt_id, record.process))
-                if before != attempt_id and not self._out_of_reach[host]:
-                    yield f"{attempt_id} runs again what {before} has run"
+                self._note_speculation(message)
+            case Submitting(job_id=job_id, speculates=True):
+                self._speculating.add(job_id)
+            case Received(message=TaskReports(job_id=job_id, epoch=epoch, reports=reports)):
+                if job_id in self._speculating:
+                    finished = (one.attempt_id for one in reports if one.state is ExecutionState.FINISHED)
+                    self._heard |= {(epoch, *subtask(one)) for one in finished}
             case _:
                 return
+
+    def _note_speculation(self, message: object) -> None:
+        if isinstance(message, DeployTasks) and message.job_id in self._speculating:
+            ordered = (task.attempt_id for task in message.tasks if not task.task.is_exclusive)
+            self._beside |= {one for one in ordered if (message.epoch, *subtask(one)) not in self._heard}
+
+    def _see_start(self, process: str, started: AttemptStarted) -> Iterator[str]:
+        attempt_id, alive = started.attempt_id, self._alive[subtask(started.attempt_id)]
+        if attempt_id in self._beside and not self._out_of_reach[process] and process in alive.values():
+            yield f"{attempt_id} runs on {process}, where another attempt of its subtask does (R67)"
+        alive[attempt_id] = process
+        if attempt_id in self._replaced or attempt_id in self._beside:
+            return
+        before, host = self._started.setdefault(subtask(attempt_id), (attempt_id, process))
+        if before != attempt_id and not self._out_of_reach[host]:
+            yield f"{attempt_id} runs again what {before} has run"
 
     def _note(self, host: str, what: str) -> None:
         if what in {KILLED, STARTS, STOPPED, TEMPLATE_KILLED}:

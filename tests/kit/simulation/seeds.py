@@ -34,6 +34,7 @@ from tests.kit.simulation.outcomes import Damages
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
 from tests.kit.simulation.queries import planned_streams, planned_upgrades
 from tests.kit.simulation.reruns import NothingRunsTwice, UserFailuresStand
+from tests.kit.simulation.speculative_jobs import planned_speculative_jobs
 from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.world import RESTARTS, Shape, World, until
 
@@ -91,15 +92,17 @@ def run_seed(
     in_process: bool = False,
     queues: bool = False,
     adaptive: bool = False,
+    speculative: bool = False,
 ) -> Verdict:
     """A seed decides everything: the same one gives the same history. `in_process`: without JobMaster processes.
 
     `queues`: jobs are in queues, with priorities (R64). `adaptive`: of more jobs the cluster chooses the parallelism
-    (R66).
+    (R66). `speculative`: more jobs have slow tasks run a second time, and one host is slow (R67).
     """
     modes: dict[str, Any] = {"job_masters": 0} if in_process else {}
     modes |= {"has_queues": True} if queues else {}
     modes |= {"has_adaptive": True} if adaptive else {}
+    modes |= {"has_slow_host": True} if speculative else {}
     with _directory_of(seed) as run:
         started = time.perf_counter()
         return on_virtual_time(lambda loop: _live(loop, seed, kinds, run, started, modes))
@@ -142,14 +145,18 @@ async def _live(
 ) -> Verdict:
     began = loop.time()
     entropy = SeededEntropy(f"simulation/{seed}")
-    shape = _shape(entropy.child("shape"))
-    world = keep(World(loop, f"world/{seed}", run, replace(shape, **modes)))
+    shape = replace(_shape(entropy.child("shape")), **modes)
+    if shape.has_slow_host:  # else there is no other, or all jobs wait for its slots
+        shape = replace(shape, task_managers=max(2, shape.task_managers), slots=max(3, shape.slots))
+    world = keep(World(loop, f"world/{seed}", run, shape))
     problems: list[str] = []
     loop.set_exception_handler(lambda _loop, context: problems.append(_told(context)))
     world.start()
     for job in planned_jobs(entropy.child("jobs")):
         world.plan(job)
     for job in planned_adaptive_jobs(entropy.child("adaptive")) if world.shape.has_adaptive else ():
+        world.plan(job)
+    for job in planned_speculative_jobs(entropy.child("speculative")) if world.shape.has_slow_host else ():
         world.plan(job)
     all_slots = shape.task_managers * shape.slots
     upgrades = list(planned_upgrades(entropy.child("upgrades"), str(run / "savepoints"), all_slots))

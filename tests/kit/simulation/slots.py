@@ -86,6 +86,8 @@ class SlotMachine:
         self._alive: dict[ExecutionAttemptId, _RunningAttempt] = {}
         self.cancel_max = _CANCEL_MAX
         """Seconds that user code takes to stop at most."""
+        self.slowness = 1.0
+        """How many times longer user code takes here than elsewhere."""
         self._deadline = math.inf
         self._timer: Handle | None = None
 
@@ -207,6 +209,7 @@ class _RunningAttempt:
             return
         self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
         seconds = machine.entropy.child(str(self.attempt_id)).uniform(code.seconds_low, code.seconds_high)
+        seconds *= machine.slowness if code.is_slower_there else 1.0
         state = ExecutionState.FAILED if code.fails or self._lost_input else ExecutionState.FINISHED
         self.ends_at = machine.loop.time() + seconds
         machine.loop.outside_later(max(seconds, 0.001), self._finish, state)

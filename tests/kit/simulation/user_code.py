@@ -14,6 +14,7 @@ class UserCode:
     `is_restarted`: its job asks for restarts of code that fails.
     `leaves_daemon`: it starts a program that goes on when its own process has ended, until somebody ends it (R29).
     `files`: so many are written by `ctx.output_path()` in that mode.
+    `is_slower_there`: it takes longer on a host that is slow.
     `batches`: of a streaming query: so many are there to read; 0: it does not end.
     """
 
@@ -26,3 +27,4 @@ class UserCode:
     files: int = 0
     mode: str = OVERWRITE
     batches: int = 0
+    is_slower_there: bool = False

@@ -63,6 +63,7 @@ from tests.kit.simulation.processes import CURRENT, EPOCH_MILLIS, Life, Simulate
 from tests.kit.simulation.queries import Directories
 from tests.kit.simulation.savepoints import Witness
 from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
+from tests.kit.simulation.speculative_jobs import SLOWNESS
 from tests.kit.simulation.storage import OUTPUTS, URL, SimulatedFileSystem
 from tests.kit.simulation.transport import SimulatedRpcService
 
@@ -81,7 +82,8 @@ class Shape:
     """How large the cluster is, and how patient. `job_masters` 0: they run inside the JobManager.
 
     `has_keepers`: JobManagers and JobMaster processes have lease keepers (R40). `has_queues`: jobs are in queues (R64).
-    `has_adaptive`: of some jobs the cluster chooses the parallelism (R66).
+    `has_adaptive`: of some jobs the cluster chooses the parallelism (R66). `has_slow_host`: tasks take longer on one
+    host, and jobs have slow tasks run a second time (R67).
     """
 
     job_managers: int = 2
@@ -92,6 +94,7 @@ class Shape:
     has_keepers: bool = True
     has_queues: bool = False
     has_adaptive: bool = False
+    has_slow_host: bool = False
 
 
 class ProcessClock:
@@ -210,7 +213,9 @@ class World:
         """The slots of a TaskManager's host."""
         if name not in self._machines:
             entropy = self.entropy.child(f"slots/{name}")
-            self._machines[name] = SlotMachine(self.loop, name, self.programs, self.history, entropy)
+            made = self._machines[name] = SlotMachine(self.loop, name, self.programs, self.history, entropy)
+            if self.shape.has_slow_host and name == self.task_managers[0]:
+                made.slowness = SLOWNESS
         return self._machines[name]
 
     def is_running(self, name: str) -> bool:

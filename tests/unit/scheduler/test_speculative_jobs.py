@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from runtime.common.exchange import ExchangeMode
-from runtime.common.ids import ExecutionAttemptId
+from runtime.common.ids import ExecutionAttemptId, PartitionId
 from runtime.common.states import ExecutionState, JobStatus
 from runtime.gateways.resource_manager import JobRequirements
-from runtime.gateways.task import OutputDirectory, PartitionId
+from runtime.gateways.task import OutputDirectory
 from runtime.jobgraph.graph import JobGraph, OperatorKind
 from runtime.scheduler.core.job_events import AttemptFinished, FailureHandled, SubtasksReset
 from runtime.scheduler.core.parallelism.settings import AdaptiveSettings
