@@ -44,12 +44,13 @@ class ClusterBenchmark:
     small_options: Mapping[str, str]
     measure: Measure
     job_masters: int = 2
+    workers: int = 1
 
     def __call__(self, *, small: bool) -> Report:
         """Measure on a cluster of its own."""
         report = Report(self.title)
         options = self.small_options if small else self.options
-        with ScriptCluster(options, job_masters=self.job_masters) as cluster:
+        with ScriptCluster(options, job_masters=self.job_masters, workers=self.workers) as cluster:
             self.measure(cluster, report, small=small)
         return report
 

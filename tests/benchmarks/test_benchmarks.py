@@ -50,6 +50,11 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
         "FileOutputCommitter v2: its tasks",
     ),
     "rpc-stream": ("stream, 100 messages each way, round trip p99", "CPU of listener per stream", "unary call"),
+    "speculation": (
+        "a slow TaskManager, 8 tasks of 0.3 s, without speculation",
+        "a slow TaskManager, 8 tasks of 0.3 s, with speculation",
+        "without to with",
+    ),
     "recovery": (
         "JobMaster process killed: all 4 jobs RUNNING under another one p50",
         "leading JobManager killed: REST answers p50",

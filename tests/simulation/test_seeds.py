@@ -39,6 +39,8 @@ QUEUES = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for on
 
 ADAPTIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 151), 71))]
 
+SPECULATIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 201), 64))]
+
 
 @pytest.mark.parametrize("seeds", KNOWN)
 def test_seeds_that_found_something_are_clean(seeds: str) -> None:
@@ -94,4 +96,10 @@ def test_seeds_with_queues_are_clean(seeds: str) -> None:
 @pytest.mark.parametrize("seeds", ADAPTIVE)
 def test_seeds_with_chosen_parallelism_are_clean(seeds: str) -> None:
     done = simulate(ROOT, "--jobs", "2", "--adaptive", "--only", seeds)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seeds", SPECULATIVE)
+def test_seeds_with_a_slow_host_are_clean(seeds: str) -> None:
+    done = simulate(ROOT, "--jobs", "2", "--speculative", "--only", seeds)
     assert done.returncode == 0, done.stdout + done.stderr

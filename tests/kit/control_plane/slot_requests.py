@@ -116,9 +116,21 @@ class Cluster:
         static_conf: bytes = b"",
         needs_spark: bool = False,
         script_conf: bytes = b"",
+        shunned: tuple[Incarnation, ...] = (),
+        elsewhere: int = 0,
     ) -> list[Any]:
         needs = (ResourceRequirement(profile, count),) if count else ()
-        declared = JobRequirements(job(number), epoch, needs, unreachable, static_conf, needs_spark, script_conf)
+        declared = JobRequirements(
+            job(number),
+            epoch,
+            needs,
+            unreachable,
+            static_conf,
+            needs_spark,
+            script_conf,
+            shunned=shunned,
+            elsewhere=elsewhere,
+        )
         return self.handle(ev.RequirementsDeclared(declared, OWNER, "owner:1"))
 
 

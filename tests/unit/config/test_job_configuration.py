@@ -64,7 +64,7 @@ def test_every_problem_is_told() -> None:
 
 
 def test_very_many_options_are_refused_at_the_cost_of_a_few() -> None:
-    assert 0 < len(list(job_configuration_problems({f"key-{number}": "" for number in range(100_000)}))) < 20
+    assert 0 < len(list(job_configuration_problems({f"key-{number}": "" for number in range(100_000)}))) < 50
 
 
 def test_a_mistyped_option_is_no_option_of_the_cluster() -> None:

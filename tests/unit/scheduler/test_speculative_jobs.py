@@ -223,6 +223,15 @@ def test_its_own_task_manager_is_no_other() -> None:
     assert job.slots.isdisjoint(number for number, where in job.places.items() if str(number)[-1] in "78")
 
 
+def test_a_slot_that_is_free_beside_it_is_on_no_other() -> None:
+    job = begun(block_seconds=0.0)
+    finish_first(job)
+    first, second = slow(job)
+    job.report(second)
+    settle(job)
+    assert [one for one in job.running() if one.subtask_index == first.subtask_index] == [first]
+
+
 def test_a_blocked_task_manager_is_used_only_while_there_is_no_other() -> None:
     job = begun()
     finish_first(job)
