@@ -17,12 +17,12 @@ def speculation(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
 
 
 async def _run(cluster: ScriptCluster, report: Report, *, small: bool) -> None:
-    seconds = 0.3 if small else 3.0
+    seconds = 0.3 if small else 10.0
     settings = {"without": {}, "with": SPECULATION}
     found: dict[str, list[float]] = {name: [] for name in settings}
     async with cluster.client() as client:
         with slowed(cluster.pids()["taskmanager"][0]):
-            for _ in range(1 if small else 3):
+            for _ in range(1 if small else 2):
                 for name, options in settings.items():
                     (job_id,) = job_ids(job_prefix(), 1)
                     begun = time.perf_counter()
