@@ -182,7 +182,7 @@ class ArchivedVertex:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedEdge:
-    """One unchained edge; `input_index` is the position among the target's inputs."""
+    """One unchained edge; `input_index` is the position among the target's inputs. `mode`: as consumers read it."""
 
     source: VertexId
     target: VertexId

@@ -197,7 +197,7 @@ def _progress(progress: TaskProgress) -> ArchivedProgress:
 
 def _edges(graph: ExecutionGraph) -> tuple[ArchivedEdge, ...]:
     return tuple(
-        ArchivedEdge(edge.source, vertex.id, edge.mode, edge.edge.input_index)
+        ArchivedEdge(edge.source, vertex.id, edge.mode_read, edge.edge.input_index)
         for vertex in graph.vertices.values()
         for edge in vertex.inputs
     )

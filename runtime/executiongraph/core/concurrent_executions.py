@@ -1,7 +1,7 @@
 """Attempts that run beside the current ones of their subtasks (Flink's concurrent executions): speculative ones, and
 those that a speculative one has outrun, until they have ended.
 
-Invariants (R67): each attempt of a subtask is either its current one, or here, or earlier than both; what is here is not
+Invariants (R67): each attempt of a subtask is its current one, or here, or earlier than both; what is here is not
 terminal between two events; the numbers and ids of all attempts of a subtask differ.
 """
 

@@ -121,6 +121,11 @@ class ExecutionEdge:
         )
 
     @property
+    def mode_read(self) -> ExchangeMode:
+        """How consumers read it: a divided input that turned out small is broadcast."""
+        return ExchangeMode.BROADCAST if self._is_broadcast else self.mode
+
+    @property
     def reads_all(self) -> bool:
         """True when every consumer reads every producer's partition."""
         return self.mode is not ExchangeMode.FORWARD

@@ -287,3 +287,24 @@ def test_a_result_of_a_chosen_parallelism_is_a_list() -> None:
     job.events_durable()
     job.result_durable()
     assert job.core.archived().result == '{"totals":[7]}'
+
+
+@pytest.mark.parametrize(("below", "mode"), [(100 * MIB, ExchangeMode.BROADCAST), (MIB, ExchangeMode.HASH)])
+def test_the_plan_shows_how_an_input_is_read(below: int, mode: ExchangeMode) -> None:
+    made = graph(
+        source("read", parallelism=1),
+        source("names", parallelism=1),
+        vertex("joined", OperatorKind.SINK, **CHOSEN),
+        edges=(
+            edge("read", "joined", ExchangeMode.HASH),
+            edge("names", "joined", ExchangeMode.HASH, input_index=1, broadcast_below=below),
+        ),
+    )
+    job = started(made)
+    assert shown_modes(job) == [ExchangeMode.HASH, ExchangeMode.HASH]
+    read_all(job, 20, 20, 20, 20)
+    assert shown_modes(job) == [ExchangeMode.HASH, mode]
+
+
+def shown_modes(job: JobMasterDriver) -> list[ExchangeMode]:
+    return [edge.mode for edge in job.core.archived().edges]
