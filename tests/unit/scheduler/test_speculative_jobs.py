@@ -229,6 +229,7 @@ def test_a_slot_that_is_free_beside_it_is_on_no_other() -> None:
     first, second = slow(job)
     job.report(second)
     settle(job)
+    assert job.core.speculation.wasted == 0, "its second attempt never began"
     assert [one for one in job.running() if one.subtask_index == first.subtask_index] == [first]
 
 

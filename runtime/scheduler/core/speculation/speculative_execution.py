@@ -84,8 +84,8 @@ class SpeculativeExecution:
     def finished(self, execution: Execution) -> None:
         """It counts: the others of its subtask are cancelled."""
         others = [one for one in self._graph.concurrent.of(subtask_of(execution)) if not one.state.is_terminal]
-        if others:
-            self.counts = replace(self.counts, wasted=self.counts.wasted + len(others))
+        if in_vain := sum(one.location is not None for one in others):
+            self.counts = replace(self.counts, wasted=self.counts.wasted + in_vain)
         self._placement.cancel(others, self._context.at)
 
     def is_outlived(self, execution: Execution, *, is_for_all: bool) -> bool:
