@@ -99,6 +99,8 @@ class ArchivedSubtask:
     current: ArchivedExecution
     prior: tuple[ArchivedExecution, ...]
     concurrent: tuple[ArchivedExecution, ...] = ()
+    restarts: int | None = None
+    """How often it has run again; None in archives of earlier releases, where each attempt but the first is one."""
 
     def attempt(self, number: int) -> ArchivedExecution | None:
         """The attempt with that ordinal, None if it is unknown or not kept any more."""
@@ -142,7 +144,9 @@ class ArchivedVertex:
     @property
     def restarts(self) -> int:
         """The number of restarts of its subtasks."""
-        return sum(subtask.current.attempt for subtask in self.subtasks)
+        told = (subtask.restarts for subtask in self.subtasks)
+        attempts = (subtask.current.attempt for subtask in self.subtasks)
+        return sum(attempt if own is None else own for own, attempt in zip(told, attempts, strict=True))
 
     @property
     def start_millis(self) -> int:

@@ -135,6 +135,7 @@ def _vertex(
                 shown(execution),
                 tuple(map(shown, vertex.prior.get(index, ()))),
                 tuple(map(shown, graph.concurrent.of((vertex.id, index)))),
+                vertex.restarts.get(index, 0),
             )
             for index, execution in enumerate(vertex.executions)
         ),

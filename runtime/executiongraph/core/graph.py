@@ -38,7 +38,7 @@ class ExecutionJobVertex:
     It has no attempts while its parallelism is not decided. `shares`: of a vertex whose parallelism was chosen, what
     each subtask reads of its divided inputs. `decision`: why it was chosen, in words.
     `prior`: earlier attempts by subtask, oldest first, bounded. `committed`: of a streaming query, the last batch that
-    is known to be committed, by subtask, whatever attempt it was (R59).
+    is known to be committed, by subtask, whatever attempt it was (R59). `restarts`: how often a subtask was reset.
     """
 
     __slots__ = (
@@ -52,6 +52,7 @@ class ExecutionJobVertex:
         "order",
         "outputs",
         "prior",
+        "restarts",
         "shares",
         "unaccepted",
         "vertex",
@@ -71,6 +72,7 @@ class ExecutionJobVertex:
         self.has_output_directories = False
         self.prior: dict[int, deque[Execution]] = {}
         self.committed: dict[int, int] = {}
+        self.restarts: dict[int, int] = {}
 
     @property
     def id(self) -> VertexId:
@@ -86,6 +88,10 @@ class ExecutionJobVertex:
     def is_decided(self) -> bool:
         """True once the number of subtasks is known."""
         return bool(self.executions)
+
+    def note_restart(self, subtask_index: int) -> None:
+        """A subtask was reset: its next attempt is a restart, unlike one that is started beside another (R67)."""
+        self.restarts[subtask_index] = self.restarts.get(subtask_index, 0) + 1
 
     def note_committed(self, subtask_index: int, batch: int) -> None:
         """A subtask of the query has committed this batch. What is told late takes nothing back."""
@@ -351,6 +357,7 @@ class ExecutionGraph:
             vertex.unaccepted += 1
             for edge in vertex.outputs:
                 edge.release(index)
+        vertex.note_restart(index)
         fresh = self._next_attempt(execution, at_millis, is_first_to_begin=execution.lets_next_begin_first)
         self._keep_prior(vertex, execution)
         self._replace(vertex, execution, fresh)

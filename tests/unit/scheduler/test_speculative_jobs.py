@@ -124,6 +124,24 @@ def test_the_first_that_finishes_counts_and_the_other_is_cancelled() -> None:
     assert [(one.attempt, one.state) for one in prior] == [(0, ExecutionState.CANCELED)]
 
 
+def test_a_second_attempt_is_no_restart() -> None:
+    job, first, second = speculated()
+    job.report(second)
+    settle(job)
+    assert [one.restarts for one in job.core.archived().vertices] == [0, 0]
+    job.change_owner([1, 2])
+    assert [one.restarts for one in job.core.archived().vertices] == [0, 0]
+    for _ in range(2):
+        for other in [one for one in job.running() if one.subtask_index != first.subtask_index]:
+            job.report(other, ExecutionState.FAILED, failure=user_failure())
+        job.restart_due()
+        settle(job)
+        job.offer(11 + len(job.durable), tm=4)
+    assert [one.restarts for one in job.core.archived().vertices] == [2, 0]
+    job.change_owner([1, 2, 4])
+    assert [one.restarts for one in job.core.archived().vertices] == [2, 0]
+
+
 def test_the_slow_one_may_be_first_after_all() -> None:
     job, first, second = speculated()
     job.report(first)

@@ -149,9 +149,12 @@ class RecoveredJob:
         self.graph.restore(execution)
 
     def _reset(self, event: SubtasksReset, index: int, ordinal: int, at_millis: int) -> None:
-        execution = self.graph.vertices[event.vertex_id].executions[index]
+        vertex = self.graph.vertices[event.vertex_id]
+        execution = vertex.executions[index]
         if execution.is_accepted:
             execution = self.graph.reset(execution, at_millis)
+        else:
+            vertex.note_restart(index)
         execution.ordinal = ordinal
         execution.is_first_to_begin = index in event.unbegun
         self.handled.pop((event.vertex_id, index), None)
