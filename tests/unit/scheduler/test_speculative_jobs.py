@@ -138,6 +138,7 @@ def test_a_second_attempt_is_no_restart() -> None:
         settle(job)
         job.offer(11 + len(job.durable), tm=4)
     assert [one.restarts for one in job.core.archived().vertices] == [2, 0]
+    job.report(first, ExecutionState.CANCELED)
     job.change_owner([1, 2, 4])
     assert [one.restarts for one in job.core.archived().vertices] == [2, 0]
 
