@@ -209,10 +209,11 @@ ResourceManagerToTaskManager = (
 
 @dataclass(frozen=True, slots=True)
 class ResourceRequirement:
-    """`count` slots of one profile."""
+    """`count` slots of one profile, on none of the TaskManagers in `without` (R67)."""
 
     profile: ResourceProfile
     count: int
+    without: tuple[Incarnation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +223,8 @@ class JobRequirements:
     `unreachable` names the TaskManagers that the owner cannot reach (R7). `static_conf` is the static part of the job's
     Spark conf as a JSON object, b"" for none; `script_conf`: what its script sets itself, likewise. `needs_spark`: some
     of its code expects a Spark session. `is_application`: it is a Java application, with a JVM of its own. `shunned`:
-    TaskManagers whose slots it wants only while it has none elsewhere, because tasks of it are slow there; `elsewhere`
-    of the slots that it lacks it does not want there in any case (R67).
+    TaskManagers whose slots it wants only while it has none like them elsewhere, because tasks of it are slow there
+    (R67).
     """
 
     job_id: JobId
@@ -235,7 +236,6 @@ class JobRequirements:
     script_conf: bytes = field(default=b"", repr=False)
     is_application: bool = False
     shunned: tuple[Incarnation, ...] = ()
-    elsewhere: int = 0
 
 
 @dataclass(frozen=True, slots=True)

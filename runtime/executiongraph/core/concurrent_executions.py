@@ -30,7 +30,7 @@ class ConcurrentExecutions:
 
     def __init__(self) -> None:
         self._beside: dict[Subtask, list[Execution]] = {}
-        self._newest: dict[Subtask, tuple[int, ExecutionAttemptId]] = {}
+        self._newest: dict[Subtask, tuple[int, ExecutionAttemptId | None]] = {}
 
     def __iter__(self) -> Iterator[Execution]:
         return (execution for beside in self._beside.values() for execution in beside)
@@ -63,17 +63,24 @@ class ConcurrentExecutions:
 
     def note(self, execution: Execution) -> None:
         """Later attempts of the subtask get higher numbers and other ids than this one."""
-        subtask = subtask_of(execution)
-        known = self._newest.get(subtask)
-        if known is None or known[0] < execution.ordinal:
-            self._newest[subtask] = execution.ordinal, execution.attempt_id
+        self.note_number(subtask_of(execution), execution.ordinal, execution.attempt_id)
 
-    def newest(self, current: Execution) -> tuple[int, ExecutionAttemptId]:
-        """The highest number of an attempt of the subtask, and its id."""
-        known = self._newest.get(subtask_of(current))
-        if known is None or known[0] < current.ordinal:
-            return current.ordinal, current.attempt_id
-        return known
+    def note_number(self, subtask: Subtask, ordinal: int, attempt_id: ExecutionAttemptId | None = None) -> None:
+        """An attempt with this number was started. Its id is None if an earlier owner has started it."""
+        known = self._newest.get(subtask)
+        if known is None or known[0] < ordinal:
+            self._newest[subtask] = ordinal, attempt_id
+
+    def newest_number(self, current: Execution) -> int:
+        """The highest number of an attempt of the subtask."""
+        return max(current.ordinal, self._newest.get(subtask_of(current), (0, None))[0])
+
+    def ids(self, current: Execution) -> Iterator[ExecutionAttemptId]:
+        """The ids of the attempts of the subtask that the next one must not have."""
+        yield current.attempt_id
+        _, newest = self._newest.get(subtask_of(current), (0, None))
+        if newest is not None:
+            yield newest
 
     def rivals(self, current: Execution, execution: Execution) -> list[Execution]:
         """The other attempts of the subtask that run, or wait in a slot."""

@@ -371,13 +371,14 @@ class ExecutionGraph:
 
     def next_ordinal(self, execution: Execution) -> int:
         """The number of the next attempt of the subtask."""
-        return self.concurrent.newest(execution)[0] + 1
+        return self.concurrent.newest_number(execution) + 1
 
     def _next_attempt(self, execution: Execution, at_millis: int, *, is_first_to_begin: bool) -> Execution:
-        ordinal, newest = self.concurrent.newest(execution)
-        counter = newest.counter + 1 if newest.epoch == self.epoch else FIRST_COUNTER  # R9
-        attempt_id = ExecutionAttemptId(self.job_id, newest.vertex_id, newest.subtask_index, self.epoch, counter)
-        return Execution(attempt_id, ordinal + 1, at_millis, is_first_to_begin=is_first_to_begin)
+        before = execution.attempt_id
+        own = (one.counter + 1 for one in self.concurrent.ids(execution) if one.epoch == self.epoch)
+        counter = max(own, default=FIRST_COUNTER)  # R9
+        attempt_id = ExecutionAttemptId(self.job_id, before.vertex_id, before.subtask_index, self.epoch, counter)
+        return Execution(attempt_id, self.next_ordinal(execution), at_millis, is_first_to_begin=is_first_to_begin)
 
     # --- attempts of one subtask that run at the same time (R67) ---------------------------------------------
 

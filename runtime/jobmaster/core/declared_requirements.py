@@ -23,6 +23,8 @@ from runtime.scheduler.core.scheduler import Scheduler
 
 FALL_SHOWN_FRACTION = 8
 
+_Sort = tuple[ResourceProfile, tuple[Incarnation, ...]]
+
 
 @dataclass(frozen=True, slots=True)
 class SparkNeeds:
@@ -59,7 +61,7 @@ class DeclaredRequirements:
     def __init__(self) -> None:
         self._declared: tuple[ResourceRequirement, ...] = ()
         self._unreachable: tuple[Incarnation, ...] = ()
-        self._shunned: tuple[tuple[Incarnation, ...], int] = (), 0
+        self._shunned: tuple[Incarnation, ...] = ()
         self._spark_needs: SparkNeeds | None = None
 
     def is_due(
@@ -69,10 +71,9 @@ class DeclaredRequirements:
         slots_held: int,
         unreachable: tuple[Incarnation, ...] = (),
         shunned: tuple[Incarnation, ...] = (),
-        elsewhere: int = 0,
     ) -> bool:
         """True if requirements differ so much from those declared last that they have to be declared."""
-        if unreachable != self._unreachable or (shunned, elsewhere) != self._shunned:
+        if unreachable != self._unreachable or shunned != self._shunned:
             return bool(requirements or self._declared)
         if requirements == self._declared:
             return False
@@ -92,11 +93,10 @@ class DeclaredRequirements:
             slots_held=needs.held,
             unreachable=needs.unreachable,
             shunned=needs.shunned,
-            elsewhere=needs.elsewhere,
         )
         if not is_due:
             return []
-        self._shunned = needs.shunned, needs.elsewhere
+        self._shunned = needs.shunned
         return [DeclareRequirements(self.declare(graph, needs.requirements, needs.unreachable))]
 
     def declare(
@@ -120,10 +120,9 @@ class DeclaredRequirements:
             needs_spark=needs.needs_spark,
             script_conf=needs.script_conf,
             is_application=needs.is_application,
-            shunned=self._shunned[0],
-            elsewhere=self._shunned[1],
+            shunned=self._shunned,
         )
 
 
-def _counts(requirements: tuple[ResourceRequirement, ...]) -> dict[ResourceProfile, int]:
-    return {requirement.profile: requirement.count for requirement in requirements}
+def _counts(requirements: tuple[ResourceRequirement, ...]) -> dict[_Sort, int]:
+    return {(requirement.profile, requirement.without): requirement.count for requirement in requirements}

@@ -29,15 +29,21 @@ def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resourc
 
 
 def preferred(
-    fits: Sequence[TaskManagerSlots], job: JobNeeds, peers: Collection[TaskManagerSlots]
+    fits: Sequence[TaskManagerSlots],
+    job: JobNeeds,
+    profile: ResourceProfile,
+    peers: Collection[TaskManagerSlots],
 ) -> list[TaskManagerSlots]:
-    """Without those that the job shuns, unless it has no slot of `peers` elsewhere and none is free there (R67)."""
+    """Without those that the job shuns, if others could serve it, and one can or it has such a slot there (R67)."""
     others = [peer for peer in fits if peer.incarnation not in job.shunned]
-    if any(peer.free and not peer.report.is_draining for peer in others):
+    serving = [peer for peer in others if tenants.serves(peer, job.namespace) and not peer.report.is_draining]
+    if any(peer.free for peer in serving):
         return others
     elsewhere = (peer for peer in peers if peer.incarnation not in job.shunned)
-    has_others = any(one.job_id == job.job_id for peer in elsewhere for one in peer.allocated.values())
-    return list(fits) if job.takes_shunned(has_others=has_others) else others
+    has_one = any(
+        (one.job_id, one.profile) == (job.job_id, profile) for peer in elsewhere for one in peer.allocated.values()
+    )
+    return others if serving and has_one else list(fits)
 
 
 START_ONE = "start one with bin/taskmanager.sh start"
@@ -126,12 +132,13 @@ class Waits:
         """True if the job could have the slot of the allocation."""
         if job_id not in self._fitting:
             job = self._needs[job_id]
-            profile = job.missing()
-            peers = [] if profile is None else fitting(self._peers.values(), job, profile)
+            need = job.missing_need()
+            peers = [] if need is None else fitting(self._peers.values(), job, need.profile)
+            unwanted = job.shunned.union(() if need is None else need.without)
             self._fitting[job_id] = frozenset(
                 peer.incarnation
                 for peer in peers
-                if not (job.reach.skips(peer.incarnation) or peer.report.is_draining or peer.incarnation in job.shunned)
+                if not (job.reach.skips(peer.incarnation) or peer.report.is_draining or peer.incarnation in unwanted)
                 and tenants.serves(peer, job.namespace)
             )
         return allocation.incarnation in self._fitting[job_id]

@@ -34,8 +34,7 @@ class JobNeeds:
     namespace: str = DEFAULT_NAMESPACE
     share: JobShare = field(default_factory=JobShare)
     shunned: frozenset[Incarnation] = frozenset()
-    elsewhere: int = 0
-    """TaskManagers whose slots it wants only while it has none elsewhere; and how many it never wants there (R67)."""
+    """TaskManagers whose slots it wants only while it has none like them elsewhere (R67)."""
     held: dict[ResourceProfile | None, int] = field(default_factory=dict)
     waiting: Waiting = NOT_WAITING
     declared_at: float = 0.0
@@ -66,28 +65,30 @@ class JobNeeds:
         if allocation.incarnation not in self.reach.named:
             self.held[allocation.profile] = self.held.get(allocation.profile, 0) + change
 
-    def unfulfilled(self) -> Iterator[tuple[ResourceProfile, int]]:
-        """The missing slots: profiles, each with the number of slots that the job has declared and does not hold.
+    def unfulfilled(self) -> Iterator[tuple[ResourceRequirement, int]]:
+        """What is missing: requirements, each with the number of its slots that the job does not hold.
 
-        In the order of the declaration. Allocations of an unknown profile count for the first profile that is short.
+        In the order of the declaration. What is held of a profile counts for the first requirement of it. Allocations
+        of an unknown profile count for the first requirement that is short.
         """
-        unknown = self.held.get(None, 0)
+        unknown, held = self.held.get(None, 0), dict(self.held)
         for need in self.requirements:
-            short = need.count - self.held.get(need.profile, 0)
+            taken = min(need.count, held.get(need.profile, 0))
+            held[need.profile] = held.get(need.profile, 0) - taken
+            short = need.count - taken
             if short > unknown:
-                yield need.profile, short - unknown
+                yield need, short - unknown
             if short > 0:
                 unknown = max(0, unknown - short)
 
     def missing(self) -> ResourceProfile | None:
-        """The next profile to allocate, None when everything declared is held."""
-        for profile, _count in self.unfulfilled():
-            return profile
-        return None
+        """The profile of the first slot that is missing, None when everything declared is held."""
+        need = self.missing_need()
+        return None if need is None else need.profile
 
-    def takes_shunned(self, *, has_others: bool) -> bool:
-        """True if it takes a slot of a shunned TaskManager. `has_others`: it has slots elsewhere."""
-        return not has_others and sum(count for _, count in self.unfulfilled()) > self.elsewhere
+    def missing_need(self) -> ResourceRequirement | None:
+        """The first requirement that is short."""
+        return next((need for need, _ in self.unfulfilled()), None)
 
     def declare(self, declared: JobRequirements, owner: Incarnation, address: str, at: float) -> bool:
         """Take over the complete requirement set. True if what counts as held has to be counted anew (R7)."""
@@ -101,7 +102,7 @@ class JobNeeds:
         self.wish = SparkWish(self.job_id, asked, script, declared.is_application)
         self.needs_spark = declared.needs_spark
         self.spark_needs = declared.static_conf, declared.script_conf, declared.is_application, declared.needs_spark
-        self.shunned, self.elsewhere = frozenset(declared.shunned), declared.elsewhere
+        self.shunned = frozenset(declared.shunned)
         self.declared_at = at
         before, self.reach.named = self.reach.named, frozenset(declared.unreachable)
         return self.reach.named != before

@@ -19,6 +19,7 @@ from runtime.gateways.resource_manager import (
     PreemptSlots,
     RegisterTaskManager,
     ResourceProfile,
+    ResourceRequirement,
     SlotRequestRefused,
 )
 from runtime.resourcemanager.core import events as ev
@@ -440,19 +441,27 @@ class SlotManager:
         return any(peer.free and peer.is_connected for peer in self._task_managers.values())
 
     def _allocate(self, job: JobNeeds) -> ev.SendRequestSlot | None:
-        profile = job.missing()
-        if profile is None:
+        """A slot for the first requirement that can be served."""
+        if job.missing_need() is None:
             return None
         if not self._is_owner(job.job_id, job.owner, job.epoch):
             self._unowned.add(job.job_id)  # the process has lost the job since it declared, or may be about to
             return None
-        fitting = [peer for peer in self._fitting(job, profile) if not job.reach.skips(peer.incarnation)]
+        for need, _ in job.unfulfilled():
+            chosen = self._choose(job, need)
+            if chosen is not None:
+                return self._request(job, need.profile, chosen)
+        return None
+
+    def _choose(self, job: JobNeeds, need: ResourceRequirement) -> TaskManagerSlots | None:
+        fitting = [peer for peer in self._fitting(job, need.profile) if not job.reach.skips(peer.incarnation)]
+        if need.without:
+            fitting = [peer for peer in fitting if peer.incarnation not in need.without]
         if any(not job.environment_of(peer.offer).is_default for peer in fitting):
             fitting = _with_room(fitting, job)
         if job.shunned:
-            fitting = preferred(fitting, job, self._task_managers.values())
-        chosen = tenants.choose(fitting, job.job_id, job.namespace)
-        return None if chosen is None else self._request(job, profile, chosen)
+            fitting = preferred(fitting, job, need.profile, self._task_managers.values())
+        return tenants.choose(fitting, job.job_id, job.namespace)
 
     def _fitting(self, job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
         return fitting(self._task_managers.values(), job, profile)

@@ -34,7 +34,7 @@ from runtime.gateways.job_master import (
     TaskReports,
 )
 from runtime.gateways.operations import StreamOperation, TriggerOperation
-from runtime.gateways.task import FailureInfo, TaskExecutionReport
+from runtime.gateways.task import FailureInfo, Fault, TaskExecutionReport
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.acceptance import Acceptance, Batch
 from runtime.scheduler.core.effects import ScheduleDeadline, ScheduleRestart, WriteEvents
@@ -110,7 +110,7 @@ class DefaultScheduler:
         self._timeout = ExecutionTimeout(graph, self._acceptance, started_millis)
         settings = self._adaptive_settings(context)
         self._parallelism = VertexParallelism(graph, self._acceptance, settings)
-        self._speculation = SpeculativeExecution(context, self._placement, settings.speculation)
+        self._speculation = SpeculativeExecution(context, self._placement, self._acceptance, settings.speculation)
         self._checkpoints = StreamCheckpoints(context, self._acceptance, checkpoints, operations)
         self._end: JobEnd | None = None
 
@@ -197,8 +197,8 @@ class DefaultScheduler:
         """Slots for what may run, none once the job is ending."""
         is_alive = self._graph.status in _ALIVE
         requirements = self._placement.requirements(self._losses.unseen()) if is_alive else ()
-        placement, (shunned, elsewhere) = self._placement, self._placement.shunned()
-        return SlotNeeds(requirements, len(placement.pool), placement.unreachable, shunned, elsewhere)
+        placement = self._placement
+        return SlotNeeds(requirements, len(placement.pool), placement.unreachable, tuple(placement.blocked))
 
     def waiting(self, resources: Waiting) -> Waiting:
         """What the job waits for, if it does."""
@@ -387,9 +387,10 @@ class DefaultScheduler:
         if not self._graph.concurrent or self._graph.status not in _ALIVE:
             return executions
         is_for_all = bool(failure.lost_partitions) or bool(self._failover.final(executions, failure))
+        is_users = failure.at_fault is Fault.USER
         left = []
         for one in executions:
-            if not self._speculation.is_outlived(one, is_for_all=is_for_all):
+            if not self._speculation.is_outlived(one, is_for_all=is_for_all, is_users=is_users):
                 left.append(one)
             else:
                 self._failover.concurrent(self._context.failures.exception(failure, one), self._context.at)
@@ -554,6 +555,7 @@ class DefaultScheduler:
         self._placement.release(batch.released)
         self._placement.inputs_accepted()
         self._commit.written(batch)
+        self._speculation.written(batch)
         if batch.resets and self._graph.status in _ALIVE:
             self._reset(batch.resets)
 

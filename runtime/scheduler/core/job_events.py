@@ -21,9 +21,10 @@ from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
 
-EVENTS_SCHEMA_VERSION = 6
+EVENTS_SCHEMA_VERSION = 7
 """1 had attempts and releases only, 2 neither starts nor whose failures were handled, 3 neither the mode of outputs nor
-their commit, 4 no batches of queries, 5 no parallelism that was chosen; every version is read."""
+their commit, 4 no batches of queries, 5 no parallelism that was chosen, 6 no
+speculative attempts; every version is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,16 @@ class ParallelismDecided:
     type: Literal["parallelism-decided"] = "parallelism-decided"
 
 
+@dataclass(frozen=True, slots=True)
+class SpeculativeAttempts:
+    """Subtasks of a vertex get attempts with these numbers beside their current ones (R67)."""
+
+    vertex_id: VertexId
+    subtasks: tuple[int, ...]
+    ordinals: tuple[int, ...]
+    type: Literal["speculative-attempts"] = "speculative-attempts"
+
+
 JobEvent = (
     JobStarted
     | AttemptFinished
@@ -142,6 +153,7 @@ JobEvent = (
     | OutputsCommitting
     | BatchCommitted
     | ParallelismDecided
+    | SpeculativeAttempts
 )
 
 

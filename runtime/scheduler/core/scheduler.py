@@ -32,15 +32,13 @@ class SlotNeeds:
     """The slots that the job needs now.
 
     `held`: the number of slots that the job has. `unreachable`: TaskManagers whose slots the owner cannot use (R7).
-    `shunned`: TaskManagers whose slots it wants only while it has none elsewhere, and at most all but `elsewhere` of
-    the slots that it needs (R67).
+    `shunned`: TaskManagers whose slots it wants only while it has none like them elsewhere (R67).
     """
 
     requirements: tuple[ResourceRequirement, ...]
     held: int
     unreachable: tuple[Incarnation, ...]
     shunned: tuple[Incarnation, ...] = ()
-    elsewhere: int = 0
 
 
 class Scheduler(Protocol):

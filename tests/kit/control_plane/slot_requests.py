@@ -117,9 +117,9 @@ class Cluster:
         needs_spark: bool = False,
         script_conf: bytes = b"",
         shunned: tuple[Incarnation, ...] = (),
-        elsewhere: int = 0,
+        without: tuple[Incarnation, ...] = (),
     ) -> list[Any]:
-        needs = (ResourceRequirement(profile, count),) if count else ()
+        needs = (ResourceRequirement(profile, count, without),) if count else ()
         declared = JobRequirements(
             job(number),
             epoch,
@@ -129,7 +129,6 @@ class Cluster:
             needs_spark,
             script_conf,
             shunned=shunned,
-            elsewhere=elsewhere,
         )
         return self.handle(ev.RequirementsDeclared(declared, OWNER, "owner:1"))
 

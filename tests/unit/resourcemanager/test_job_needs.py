@@ -37,7 +37,7 @@ def needs(**held: int) -> JobNeeds:
 )
 def test_what_is_missing(held: dict[str, int], unfulfilled: list[tuple[ResourceProfile, int]]) -> None:
     made = needs(**held)
-    assert list(made.unfulfilled()) == unfulfilled
+    assert [(need.profile, count) for need, count in made.unfulfilled()] == unfulfilled
     assert made.missing() == (unfulfilled[0][0] if unfulfilled else None)
 
 

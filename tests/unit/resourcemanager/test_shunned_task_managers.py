@@ -32,15 +32,15 @@ def test_without_any_elsewhere_it_gets_what_there_is(cluster: Cluster) -> None:
     assert [peer for peer, _ in requests(cluster.declare(3, 1, shunned=(T1,)))] == [T1]
 
 
-def test_what_it_wants_elsewhere_it_never_gets_there(cluster: Cluster) -> None:
+def test_what_must_not_be_there_never_is(cluster: Cluster) -> None:
     requests(cluster.declare(2, 2, shunned=(T1,)))
-    assert requests(cluster.declare(1, 1, shunned=(T1,), elsewhere=1)) == []
-    assert [peer for peer, _ in requests(cluster.declare(1, 2, shunned=(T1,), elsewhere=1))] == [T1]
+    assert requests(cluster.declare(1, 1, without=(T1,))) == []
+    assert [peer for peer, _ in requests(cluster.declare(1, 1))] == [T1]
 
 
 def test_a_slot_that_is_free_elsewhere_is_given_at_once(cluster: Cluster) -> None:
     (first, *_) = [request for _, request in requests(cluster.declare(2, 2, shunned=(T1,)))]
-    cluster.declare(1, 1, shunned=(T1,), elsewhere=1)
+    cluster.declare(1, 1, without=(T1,))
     cluster.declare(2, 1)
     given = requests(cluster.handle(ev.AllocationsFreed(T2, SlotsFreed((first.allocation_id,)))))
     assert [(peer, request.job_id[-1]) for peer, request in given] == [(T2, "1")]

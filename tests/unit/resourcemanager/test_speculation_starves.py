@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from runtime.gateways.resource_manager import JobRequirements, ResourceProfile, ResourceRequirement
 from runtime.resourcemanager.core import events as ev
 from tests.kit.control_plane.slot_requests import DEFAULT, OWNER, T1, T2, Cluster, job, reasons, requests
@@ -13,48 +11,42 @@ from tests.kit.control_plane.slot_requests import DEFAULT, OWNER, T1, T2, Cluste
 GPU = ResourceProfile(0, 0, "", ("gpu=x",))
 
 
-def declare(cluster: Cluster, needs: list[tuple[ResourceProfile, int]], **fields: Any) -> list[Any]:
-    requirements = tuple(ResourceRequirement(profile, count) for profile, count in needs)
+def declare(cluster: Cluster, needs: list[tuple[Any, ...]], **fields: Any) -> list[Any]:
+    """`needs`: profile, count, and the TaskManagers where they must not be."""
+    requirements = tuple(ResourceRequirement(*need) for need in needs)
     declared = JobRequirements(job(1), 5, requirements, (), b"", False, b"", **fields)
     return cluster.handle(ev.RequirementsDeclared(declared, OWNER, "o:1"))
 
 
-@pytest.mark.xfail(reason="only the first profile that is missing is looked at", strict=True)
 def test_a_waiting_second_attempt_starves_no_other_profile_of_its_job() -> None:
     cluster = Cluster()
     cluster.register(T1, 4, GPU)
     cluster.register(T2, 4)
     assert [peer for peer, _ in requests(declare(cluster, [(GPU, 1), (DEFAULT, 1)]))] == [T1, T2]
-    effects = declare(cluster, [(GPU, 2), (DEFAULT, 3)], shunned=(T1,), elsewhere=1)
+    effects = declare(cluster, [(GPU, 1), (DEFAULT, 3), (GPU, 1, (T1,))], shunned=(T1,))
     assert [peer for peer, _ in requests(effects)] == [T2, T2], reasons(effects)
 
 
-@pytest.mark.xfail(
-    reason="elsewhere is a number without profiles: a slot is requested each second, and given back", strict=True
-)
 def test_no_slot_is_requested_that_the_job_gives_back() -> None:
     """The only profile that T1 could serve is that of the second attempt, which is not wanted there."""
     cluster = Cluster()
     cluster.register(T1, 4)
     assert [peer for peer, _ in requests(declare(cluster, [(DEFAULT, 1)]))] == [T1]
-    effects = declare(cluster, [(DEFAULT, 2), (GPU, 1)], shunned=(T1,), elsewhere=1)
+    effects = declare(cluster, [(DEFAULT, 1), (DEFAULT, 1, (T1,)), (GPU, 1)], shunned=(T1,))
     assert requests(effects) == []
 
 
-@pytest.mark.xfail(reason="all places of all attempts are shunned by each", strict=True)
 def test_two_slow_tasks_on_two_task_managers_get_second_attempts_crosswise() -> None:
     """Without blocks (block-slow-node-duration: 0 s): each may run on the TaskManager of the other."""
     cluster = Cluster()
     cluster.register(T1, 4)
     cluster.register(T2, 4)
     requests(declare(cluster, [(DEFAULT, 2)]))
-    effects = declare(cluster, [(DEFAULT, 4)], shunned=(T1, T2), elsewhere=2)
+    effects = declare(cluster, [(DEFAULT, 2), (DEFAULT, 1, (T1,)), (DEFAULT, 1, (T2,))])
     assert len(requests(effects)) == 2, reasons(effects)
 
 
-@pytest.mark.xfail(reason="elsewhere means any slot, also one that does not fit", strict=True)
 def test_a_block_starves_no_task_that_can_run_only_there() -> None:
-    """Its reason is wrong too: all 2 slots that fit are said to be in use, and both are free."""
     cluster = Cluster()
     cluster.register(T1, 2, GPU)
     cluster.register(T2, 1)

@@ -37,6 +37,7 @@ from runtime.scheduler.core.job_events import (
     ParallelismDecided,
     PartitionsLost,
     PartitionsReleased,
+    SpeculativeAttempts,
     SubtasksReset,
     decode_events,
     encode_events,
@@ -113,6 +114,7 @@ EVENTS["6"] = (
     *EVENTS["5"],
     ParallelismDecided(VERTEX, (InputShare(0, 7), InputShare(7, 8, 1, 3, 0)), (1,), "2 for 30.0 MiB and 9 rows"),
 )
+EVENTS["7"] = (*EVENTS["6"], SpeculativeAttempts(VERTEX, (0, 2), (1, 3)))
 
 
 def recorded(form: str) -> bytes:

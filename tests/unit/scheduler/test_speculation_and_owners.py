@@ -18,7 +18,6 @@ LATE = FailoverSettings(
 )
 
 
-@pytest.mark.xfail(reason="a loser that the next owner only cancels is not waited for", strict=True)
 @pytest.mark.parametrize("is_durable", [True, False])
 def test_the_next_owner_waits_for_the_slower_one_too(*, is_durable: bool) -> None:
     job, first, second = speculated()
@@ -58,12 +57,9 @@ def both_fail(*, is_first_last: bool) -> tuple[JobMasterDriver, ExecutionAttempt
     return job, first, second
 
 
-REPEATED = pytest.mark.xfail(reason="no durable event knows the numbers of second attempts", strict=True)
-
-
 @pytest.mark.parametrize(
     ("is_first_last", "takes_over"),
-    [(False, False), (True, False), (False, True), pytest.param(True, True, marks=REPEATED)],
+    [(False, False), (True, False), (False, True), (True, True)],
 )
 def test_after_both_have_failed_the_number_is_new(*, is_first_last: bool, takes_over: bool) -> None:
     job, first, second = both_fail(is_first_last=is_first_last)
@@ -75,7 +71,6 @@ def test_after_both_have_failed_the_number_is_new(*, is_first_last: bool, takes_
     assert job.deployed[third_attempt(job, first, second)].ordinal == 2
 
 
-@REPEATED
 def test_a_second_attempt_under_the_next_owner_has_a_number_of_its_own() -> None:
     """Readers of logs know an attempt by its number, and have read attempt 1 to its end."""
     job, first, second = speculated()
@@ -84,4 +79,5 @@ def test_a_second_attempt_under_the_next_owner_has_a_number_of_its_own() -> None
     job.change_owner([1, 2])
     job.now += 10.0
     job.restart_due()
+    settle(job)
     assert job.deployed[third_attempt(job, first, second)].ordinal == 2

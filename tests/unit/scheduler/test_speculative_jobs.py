@@ -65,6 +65,7 @@ def slow(job: JobMasterDriver) -> list[ExecutionAttemptId]:
     """What runs on the second TaskManager becomes slow. Returns those attempts."""
     job.now += 1.0
     job.restart_due()
+    settle(job)
     return [one for one in job.running() if job.whereabouts(one) == location(2)]
 
 
@@ -216,6 +217,7 @@ def test_at_most_so_many_attempts_of_a_subtask(at_most: int) -> None:
     job, first, _ = speculated(begun(concurrent_max=at_most))
     job.now += 100.0
     job.restart_due()
+    settle(job)
     job.offer(7, 8, tm=3)
     attempts = [one for one in job.running() if one.subtask_index == first.subtask_index]
     assert len(attempts) == at_most
@@ -235,8 +237,10 @@ def test_its_own_task_manager_is_no_other() -> None:
     job = begun(block_seconds=0.0)
     finish_first(job)
     slow(job)
-    assert declared(job).elsewhere == 2
-    assert declared(job).shunned == (location(2).incarnation,)
+    assert [(one.count, one.without) for one in declared(job).requirements] == [
+        (2, ()),
+        (2, (location(2).incarnation,)),
+    ]
     job.offer(7, 8, tm=2)
     assert len(job.running()) == 2
     assert job.slots.isdisjoint(number for number, where in job.places.items() if str(number)[-1] in "78")
@@ -311,6 +315,7 @@ def test_a_failure_beside_another_attempt_restarts_nothing() -> None:
     assert [one.failure.message for one in job.core.archived().exceptions] == ["boom"]
     job.now += 100.0
     job.restart_due()
+    settle(job)
     job.offer(7, 8, tm=3)
     assert [one for one in job.running() if one.subtask_index == first.subtask_index] == [first]
     job.finish_all()
@@ -503,6 +508,7 @@ def test_what_waits_behind_a_slow_task_gets_a_second_attempt_too() -> None:
     head, waiting = job.running()
     job.now += 1.0
     job.restart_due()
+    settle(job)
     job.offer(5, 6, tm=2)
     assert {one.subtask_index for one in job.running() if job.whereabouts(one) == location(2)} == {
         head.subtask_index,

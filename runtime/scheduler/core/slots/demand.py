@@ -186,13 +186,18 @@ class Demand:
                 yield from ((vertex, len(indices)) for vertex, indices in region.subtasks)
 
     def requirements(self, unseen: Mapping[VertexId, int]) -> tuple[ResourceRequirement, ...]:
-        """Attempts that run or could, and anticipated subtasks, per profile, without `unseen` ones."""
+        """Attempts that run or could, and anticipated subtasks, per profile.
+
+        Without `unseen` ones, and without speculative attempts that wait.
+        """
         needed: dict[ResourceProfile, int] = {}
         anticipated: dict[VertexId, int] = {}
         for vertex, count in self._anticipated():
             anticipated[vertex.id] = anticipated.get(vertex.id, 0) + count
         beside: dict[VertexId, int] = {}
         for execution in self._graph.concurrent:
+            if execution.location is None:
+                continue
             beside[execution.attempt_id.vertex_id] = beside.get(execution.attempt_id.vertex_id, 0) + 1
         for vertex in self._graph.vertices.values():
             count = beside.get(vertex.id, 0)

@@ -7,6 +7,7 @@ to a TaskManager once, before its first deployment there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, PartitionId, VertexId
@@ -15,7 +16,7 @@ from runtime.executiongraph.core.execution import Execution, TaskManagerLocation
 from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.job_master import SlotOffer
 from runtime.gateways.resource_manager import ResourceRequirement
-from runtime.gateways.task import PartitionDescriptor, TaskDeploymentDescriptor
+from runtime.gateways.task import PartitionDescriptor, ResourceProfile, TaskDeploymentDescriptor
 from runtime.scheduler.core.events import Moment
 from runtime.scheduler.core.slots.blocklist import Blocklist
 from runtime.scheduler.core.slots.demand import Demand
@@ -80,23 +81,24 @@ class Placement:
         return tuple({**self.lost, **dict.fromkeys(self._fences.closed())})
 
     def requirements(self, unseen: Mapping[VertexId, int]) -> tuple[ResourceRequirement, ...]:
-        """The slots that the job needs now. `unseen`: subtasks that may run on lost TaskManagers need none yet."""
-        return self._demand.requirements(unseen)
+        """The slots that the job needs now. `unseen`: subtasks that may run on lost TaskManagers need none yet.
+
+        A speculative attempt needs one that is neither where its subtask runs, nor on a blocked TaskManager (R67).
+        """
+        needed = self._demand.requirements(unseen)
+        if not self._demand.speculative:
+            return needed
+        elsewhere: Counter[tuple[ResourceProfile, tuple[Incarnation, ...]]] = Counter()
+        for execution in self._demand.speculative:
+            profile = self._demand.kinds[execution.attempt_id.vertex_id].profile
+            elsewhere[profile, tuple(sorted({*self._demand.places_of(execution), *self.blocked}))] += 1
+        more = (ResourceRequirement(profile, count, without) for (profile, without), count in elsewhere.items())
+        return (*needed, *more)
 
     def speculate(self, execution: Execution, at: Moment) -> None:
         """Start an attempt beside the current one of its subtask, as soon as there is a slot for it (R67)."""
         self._graph.transition(execution, ExecutionState.SCHEDULED, at.millis)
         self._demand.speculate(execution)
-
-    def shunned(self) -> tuple[tuple[Incarnation, ...], int]:
-        """TaskManagers that the job wants no slots of while it has any elsewhere; and how many of its slots have to be
-        elsewhere in any case.
-        """
-        waiting = self._demand.speculative
-        shunned = dict.fromkeys(self.blocked)
-        for execution in waiting:
-            shunned |= dict.fromkeys(sorted(self._demand.places_of(execution)))
-        return tuple(shunned), len(waiting)
 
     def inputs_accepted(self) -> None:
         """Attempts have been accepted: regions may have become runnable."""
@@ -232,10 +234,11 @@ class Placement:
         return [slot for slot in self.pool.idle() if self._is_reachable(slot)]
 
     def _is_wanted(self, slot: ActiveSlot) -> bool:
-        """False for a slot on a blocked TaskManager while the job has slots on others."""
+        """False for a slot on a blocked TaskManager while the job has slots like it on others."""
         if slot.location.incarnation not in self.blocked:
             return True
-        return all(one.location.incarnation in self.blocked for one in self.pool.allocations())
+        alike = (one for one in self.pool.allocations() if one.profile == slot.profile)
+        return all(one.location.incarnation in self.blocked for one in alike)
 
     def _is_elsewhere(self, slot: ActiveSlot) -> bool:
         """True if a speculative attempt could have the slot that no idle slot serves already."""

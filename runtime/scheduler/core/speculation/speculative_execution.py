@@ -15,8 +15,10 @@ from runtime.common.states import ExecutionState, JobStatus
 from runtime.executiongraph.core.concurrent_executions import Subtask, subtask_of
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.graph import ExecutionJobVertex
+from runtime.scheduler.core.acceptance import Acceptance, Batch
 from runtime.scheduler.core.effects import ScheduleRestart
 from runtime.scheduler.core.job_context import JobContext
+from runtime.scheduler.core.job_events import SpeculativeAttempts
 from runtime.scheduler.core.slots.placement import ON_ITS_WAY, Placement
 from runtime.scheduler.core.speculation.settings import SpeculativeSettings
 from runtime.scheduler.core.speculation.slow_task_detector import Baseline, RunTime, baseline_of
@@ -47,6 +49,7 @@ class SpeculativeExecution:
     """The slow tasks of one job under one owner."""
 
     __slots__ = (
+        "_acceptance",
         "_begun",
         "_bytes",
         "_context",
@@ -60,8 +63,11 @@ class SpeculativeExecution:
         "counts",
     )
 
-    def __init__(self, context: JobContext, placement: Placement, settings: SpeculativeSettings) -> None:
+    def __init__(
+        self, context: JobContext, placement: Placement, acceptance: Acceptance, settings: SpeculativeSettings
+    ) -> None:
         self._context = context
+        self._acceptance = acceptance
         self._graph = context.graph
         self._placement = placement
         self._settings = settings
@@ -88,10 +94,11 @@ class SpeculativeExecution:
             self.counts = replace(self.counts, wasted=self.counts.wasted + in_vain)
         self._placement.cancel(others, self._context.at)
 
-    def is_outlived(self, execution: Execution, *, is_for_all: bool) -> bool:
+    def is_outlived(self, execution: Execution, *, is_for_all: bool, is_users: bool) -> bool:
         """True if another attempt of its subtask may still finish, which is the current one from now on.
 
         Else the failed one is, so that its subtask restarts. `is_for_all`: its failure is that of all its attempts.
+        `is_users`: its code has failed, so no further attempt is started beside.
         """
         current = self._graph.current(execution)
         rivals = [] if is_for_all else self._graph.concurrent.rivals(current, execution)
@@ -100,7 +107,8 @@ class SpeculativeExecution:
         elif not rivals and current is not execution:
             self._graph.promote(execution)
         if rivals:
-            self._spent.add(subtask_of(execution))
+            if is_users:
+                self._spent.add(subtask_of(execution))
             self.counts = replace(self.counts, wasted=self.counts.wasted + 1)
         return bool(rivals)
 
@@ -191,8 +199,19 @@ class SpeculativeExecution:
         index, inputs = current.attempt_id.subtask_index, self._graph.vertex_of(current).inputs
         may_start = subtask not in self._spent and len(attempts) < self._settings.concurrent_max
         if may_start and all(edge.has_inputs_of(index) for edge in inputs):
-            self._placement.speculate(self._graph.speculate(current, at.millis), at)
+            second = self._graph.speculate(current, at.millis)
+            event = SpeculativeAttempts(subtask[0], (subtask[1],), (second.ordinal,))
+            self._acceptance.record(event)  # before it is deployed: no later attempt has its number
             self._context.changes += 1
+
+    def written(self, batch: Batch) -> None:
+        """The numbers of attempts are durable: they start."""
+        for event in batch.records:
+            if isinstance(event, SpeculativeAttempts):
+                for index, ordinal in zip(event.subtasks, event.ordinals, strict=True):
+                    for one in self._graph.concurrent.of((event.vertex_id, index)):
+                        if one.ordinal == ordinal and one.state is ExecutionState.CREATED:
+                            self._placement.speculate(one, self._context.at)
 
 
 def _is_running(vertex: ExecutionJobVertex) -> bool:

@@ -3,13 +3,13 @@
 Invariant: a subtask without an accepted attempt adopts the attempt that its ordinal names, if a TaskManager has it, and
 speculative ones, which have higher ordinals: one that has finished alone, else all that may finish (R67). An adopted
 attempt keeps its id (R9), the times at which it began, and a cancel that is under way. Every other attempt that runs
-was replaced or outrun before, and is stopped.
+was replaced or outrun before, and is stopped; the job waits for that where it is in one of its slots.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runtime.common.ids import AllocationId, ExecutionAttemptId, VertexId
 from runtime.common.states import ExecutionState
@@ -54,7 +54,23 @@ def adopt(graph: ExecutionGraph, answers: Sequence[CensusAnswer], at_millis: int
                     adoption.settled.append(attempt_id)
             else:
                 adoption.unwanted.append(attempt_id)
+        _await_unwanted(graph, adoption, at_millis)
     return adoptions
+
+
+def _await_unwanted(graph: ExecutionGraph, adoption: Adoption, at_millis: int) -> None:
+    """What is stopped in a slot of the job keeps the slot, and the job from ending, until it has stopped (R16, R67)."""
+    slots = {slot.allocation_id for slot in adoption.answer.slots}
+    unwanted = {*adoption.unwanted}
+    for held in adoption.answer.attempts:
+        if held.attempt_id not in unwanted or held.allocation_id not in slots or held.allocation_id is None:
+            continue
+        execution = _subtask(graph, held.attempt_id)
+        in_slot = adoption.in_slots.setdefault(held.allocation_id, [])
+        is_alone = all(one.vertex_id == held.attempt_id.vertex_id for one in in_slot)
+        if execution is not None and is_alone and not graph.vertex_of(execution).is_exclusive:
+            _take(graph, replace(held, state=ExecutionState.CANCELING), adoption.answer, at_millis, is_current=False)
+            in_slot.append(held.attempt_id)
 
 
 def _adopted(

@@ -28,6 +28,7 @@ from runtime.scheduler.core.job_events import (
     ParallelismDecided,
     PartitionsLost,
     PartitionsReleased,
+    SpeculativeAttempts,
     SubtasksReset,
 )
 
@@ -87,17 +88,20 @@ class RecoveredJob:
             case SubtasksReset():
                 for index, ordinal in zip(event.subtasks, event.ordinals, strict=True):
                     self._reset(event, index, ordinal, at_millis)
-            case BatchCommitted() | ParallelismDecided():
+            case BatchCommitted() | ParallelismDecided() | SpeculativeAttempts():
                 self._note(event, at_millis)
             case _:
                 assert_never(event)
 
-    def _note(self, event: BatchCommitted | ParallelismDecided, at_millis: int) -> None:
+    def _note(self, event: BatchCommitted | ParallelismDecided | SpeculativeAttempts, at_millis: int) -> None:
         match event:
             case BatchCommitted(vertex_id, index, batch):
                 self.graph.vertices[vertex_id].note_committed(index, batch)
             case ParallelismDecided(vertex_id, shares, broadcast, reason):
                 self.graph.decide(vertex_id, shares, broadcast, reason, at_millis)
+            case SpeculativeAttempts(vertex_id, subtasks, ordinals):
+                for index, ordinal in zip(subtasks, ordinals, strict=True):
+                    self.graph.concurrent.note_number((vertex_id, index), ordinal)
             case _:
                 assert_never(event)
 
