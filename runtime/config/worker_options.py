@@ -7,6 +7,8 @@ from typing import Any
 
 from runtime.config.configuration import Configuration
 from runtime.config.option import ConfigOption
+from runtime.config.options import docker, ssh
+from runtime.config.options import high_availability as ha
 from runtime.config.options import jobmanager as jm
 from runtime.config.options import resourcemanager as rm
 
@@ -25,9 +27,13 @@ def conflicts(configuration: Configuration) -> Iterator[str]:
     if get(rm.DRIVER) == "standalone":
         for option in (one for one in vars(rm).values() if isinstance(one, ConfigOption) and one is not rm.DRIVER):
             if get(option) != option.default:
-                yield f"{option.key} has no effect with {rm.DRIVER.key}: standalone: set that to process, or remove it"
+                yield (
+                    f"{option.key} has no effect with {rm.DRIVER.key}: standalone: set that to process, docker or ssh, "
+                    "or remove it"
+                )
     elif (most := get(rm.SLOTS_MAX)) is not None and get(rm.SLOTS_MIN) > most:
         yield f"{rm.SLOTS_MIN.key}: {get(rm.SLOTS_MIN)} is above {rm.SLOTS_MAX.key}: {most}"
+    yield from _of_some_drivers(configuration)
     hosts = dict.fromkeys(address.rpartition(":")[0] for address in get(jm.REST_ADDRESSES))
     if get(rm.DRIVER) == "process" and len(hosts) > 1:
         yield (
@@ -42,10 +48,48 @@ def conflicts(configuration: Configuration) -> Iterator[str]:
         yield from _autoscale(configuration, get(jm.AUTOSCALE_MAX) or 0)
 
 
+def _of_some_drivers(configuration: Configuration) -> Iterator[str]:
+    """Options of drivers that are not used, and what the used one needs."""
+    get = configuration.get
+    if get(rm.DRIVER) == "docker":
+        yield from _docker(configuration)
+    if get(rm.DRIVER) in {"docker", "ssh"} and get(ha.ETCD_EMBEDDED):
+        yield (
+            f"{ha.ETCD_EMBEDDED.key}: true is for the processes of one host, and what {rm.DRIVER.key}: "
+            f"{get(rm.DRIVER)} starts does not reach it: set {ha.ETCD_ENDPOINTS.key}"
+        )
+    for driver, module in (("docker", docker), ("ssh", ssh)):
+        if get(rm.DRIVER) == driver:
+            continue
+        for option in (one for one in vars(module).values() if isinstance(one, ConfigOption)):
+            if get(option) != option.default:
+                yield f"{option.key} has no effect with {rm.DRIVER.key}: {get(rm.DRIVER)}: remove it"
+
+
+def _docker(configuration: Configuration) -> Iterator[str]:
+    get = configuration.get
+    if get(ha.HA_CLUSTER_ID) == ha.HA_CLUSTER_ID.default:
+        yield (
+            f"{rm.DRIVER.key}: docker needs {ha.HA_CLUSTER_ID.key}, a name of this cluster alone: its containers are "
+            "known by it, and another cluster with the same daemon would end them"
+        )
+    is_remote = get(docker.HOST).startswith("tcp://")
+    if is_remote and not get(docker.CERTIFICATES):
+        yield (
+            f"{docker.HOST.key}: {get(docker.HOST)} needs {docker.CERTIFICATES.key}: whoever reaches a daemon without "
+            "certificates is root on its host"
+        )
+    if not is_remote and get(docker.CERTIFICATES):
+        yield f"{docker.CERTIFICATES.key} has no effect with {docker.HOST.key}: {get(docker.HOST)}: remove it"
+
+
 def _autoscale(configuration: Configuration, most: int) -> Iterator[str]:
     get = configuration.get
     if get(rm.DRIVER) == "standalone":
-        yield f"{jm.AUTOSCALE_MAX.key} has no effect without a driver: set {rm.DRIVER.key}: process, or remove it"
+        yield (
+            f"{jm.AUTOSCALE_MAX.key} has no effect without a driver: "
+            f"set {rm.DRIVER.key}: process, docker or ssh, or remove it"
+        )
     if not get(jm.SINGLE_JOBMASTER):
         yield (
             f"{jm.AUTOSCALE_MAX.key} has no effect while JobMasters run inside the JobManager: "
@@ -58,5 +102,5 @@ def _autoscale(configuration: Configuration, most: int) -> Iterator[str]:
             f"{jm.AUTOSCALE_JOBS.key}: {get(jm.AUTOSCALE_JOBS)} is more than one process takes "
             f"({jm.JOBMASTER_CAPACITY.key}: {get(jm.JOBMASTER_CAPACITY)})"
         )
-    if get(jm.JOBMASTER_PORT) and most > 1:
+    if get(jm.JOBMASTER_PORT) and most > 1 and get(rm.DRIVER) != "docker":
         yield f"{jm.JOBMASTER_PORT.key}: {get(jm.JOBMASTER_PORT)} is for one process of a host: remove it"

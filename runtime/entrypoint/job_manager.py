@@ -43,7 +43,8 @@ from runtime.entrypoint.component_factories import (
     JobMasterPrimaryComponentFactory,
     StandaloneComponentFactory,
 )
-from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER, DaemonKind
+from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER
+from runtime.entrypoint.drivers.choice import WorkerDriver, make_driver
 from runtime.entrypoint.job_manager_events import HISTORY_PERIOD, JobManagerEvents
 from runtime.entrypoint.job_manager_metrics import JobManagerMetrics
 from runtime.entrypoint.job_manager_options import (
@@ -62,7 +63,6 @@ from runtime.entrypoint.job_manager_options import (
     spark_ui,
     token_providers,
     token_renewal,
-    worker_options,
 )
 from runtime.entrypoint.job_master_options import settled_checkpointing
 from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
@@ -80,7 +80,6 @@ from runtime.entrypoint.storage import (
     storage_probe,
 )
 from runtime.entrypoint.store_view import LeadersStore
-from runtime.entrypoint.worker_processes import ProcessDriver
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.task_executor import PAGE_SECONDS_MAX, TaskExecutorGateway
 from runtime.heartbeat.proof_of_death import GuardDialler, ProcessDialler
@@ -157,7 +156,7 @@ class ClusterEntrypoint:
         self._make_guards = make_guards
         self._options = tuple(options)
         self._application = application
-        self.driver: ProcessDriver | None = None
+        self.driver: WorkerDriver | None = None
         """What starts TaskManagers; None: people and scripts do, or this process has not begun."""
 
     async def run(self, context: ProcessContext) -> None:
@@ -196,7 +195,7 @@ class ClusterEntrypoint:
                 await patiently(mark.check, context.entropy)  # R35
             await rpc.start()
             audit = audit_log(configuration, context.layout, context.environment, context.clock)
-            self.driver = self._driver(context, TASKMANAGER, rpc.server.address)
+            self.driver = make_driver(context, TASKMANAGER, self._options, rpc.server.address)
             services = JobManagerServices(
                 incarnation=context.incarnation,
                 rpc=rpc,
@@ -213,7 +212,7 @@ class ClusterEntrypoint:
                 clock=context.clock,
                 entropy=context.entropy,
                 driver=self.driver,
-                job_master_driver=self._driver(context, JOBMASTER, rpc.server.address),
+                job_master_driver=make_driver(context, JOBMASTER, self._options, rpc.server.address),
                 tell_cancel=audit.tell_cancel,
                 metrics=context.reporting.registry,
                 traces=context.tracing.reporter,
@@ -227,15 +226,6 @@ class ClusterEntrypoint:
             await rpc.stop(grace=STOP_GRACE)
             await ha.close()
             io.close()
-
-    def _driver(self, context: ProcessContext, kind: DaemonKind, address: str) -> ProcessDriver | None:
-        get = context.configuration.get
-        if get(DRIVER) == "standalone" or (kind is JOBMASTER and get(jm.AUTOSCALE_MAX) is None):
-            return None
-        dynamic = [*worker_options(context.configuration, kind, self._options)]
-        if get(HA_TYPE) == "none" and get(jm.JOBMANAGER_PORT) == 0:
-            dynamic.append(f"{jm.JOBMANAGER_PORT.key}={address.rpartition(':')[2]}")  # no store tells it
-        return ProcessDriver(kind, context.layout, context.environment, dynamic)
 
     async def _serve(
         self, context: ProcessContext, services: JobManagerServices, token: Token | None, audit: AuditLog
@@ -307,7 +297,7 @@ class ClusterEntrypoint:
         configuration = context.configuration
         settings = JobManagerSettings(
             dispatcher_settings(configuration),
-            resource_manager_settings(configuration),
+            resource_manager_settings(configuration, context.layout),
             options.seconds(configuration, tm.ISOLATION_TIMEOUT),
             token_renewal(configuration),
             partial(settled_checkpointing, configuration),

@@ -28,6 +28,8 @@ from runtime.dispatcher.core.submits import JobRegistryLimits
 from runtime.dispatcher.settings import DispatcherSettings
 from runtime.entrypoint import process_options as options
 from runtime.entrypoint.control.daemon import JOBMASTER, LOG_FILE_VARIABLE, TASKMANAGER, DaemonKind
+from runtime.entrypoint.control.hosts import hosts_of
+from runtime.entrypoint.control.plan import FILES
 from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.resourcemanager.core.job_master_workers import JobMasterWorkerSettings
 from runtime.resourcemanager.core.workers import WorkerSettings
@@ -53,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 LEAVE_SECONDS = 60.0
 """Of a TaskManager whose drain is over, and of a JobMaster process without jobs."""
-_WORKER_ADDRESSES = {JOBMASTER: jm.JOBMASTER_ADDRESS, TASKMANAGER: tm.TASKMANAGER_HOST}
+WORKER_ADDRESSES = {JOBMASTER: jm.JOBMASTER_ADDRESS, TASKMANAGER: tm.TASKMANAGER_HOST}
 ARCHIVE_PACK_BYTES = 8 * 1024 * 1024
 
 
@@ -84,14 +86,16 @@ def dispatcher_settings(configuration: Configuration) -> DispatcherSettings:
     )
 
 
-def resource_manager_settings(configuration: Configuration) -> ResourceManagerSettings:
+def resource_manager_settings(configuration: Configuration, layout: Layout) -> ResourceManagerSettings:
     """Settings of a ResourceManager."""
+    is_by_ssh = configuration.get(rm.DRIVER) == "ssh"
+    places = len(hosts_of(layout.conf / FILES[TASKMANAGER])) if is_by_ssh else 0
     timing = options.heartbeat_timing(configuration)
     preemption_timeout = options.seconds(configuration, slotmanager.PREEMPTION_TIMEOUT)
     return ResourceManagerSettings(
         timing.interval,
         timing.timeout,
-        workers=worker_settings(configuration),
+        workers=worker_settings(configuration, places),
         queues=configuration.queues,
         preemption_timeout=preemption_timeout if configuration.get(slotmanager.PREEMPTION) else None,
     )
@@ -102,14 +106,14 @@ def queue_policy(configuration: Configuration) -> QueuePolicy:
     return QueuePolicy(configuration.queues, configuration.get(slotmanager.QUEUES_OPEN))
 
 
-def worker_settings(configuration: Configuration) -> WorkerSettings | None:
-    """Of TaskManagers that a driver starts; None without one."""
+def worker_settings(configuration: Configuration, places: int = 0) -> WorkerSettings | None:
+    """Of TaskManagers that a driver starts; None without one. `places`: lines of the file of their hosts, if any."""
     get = configuration.get
     if get(rm.DRIVER) == "standalone":
         return None
     slots, most = options.slots_of(configuration), get(rm.SLOTS_MAX)
     if most is None:
-        most = max(slots, get(rm.SLOTS_MIN), 2 * options.cores())
+        most = max(slots, get(rm.SLOTS_MIN), places * slots or 2 * options.cores())
     if slots > most:
         message = (
             f"{rm.SLOTS_MAX.key}: {most} is less than one TaskManager's {slots} slots "
@@ -153,7 +157,7 @@ def job_master_worker_settings(configuration: Configuration) -> JobMasterWorkerS
 
 def worker_options(configuration: Configuration, kind: DaemonKind, dynamic: Sequence[str]) -> Sequence[str]:
     """The -D options of what a driver starts on this host: those of this JobManager, whose host it is reached at."""
-    own, theirs = configuration.get(jm.JOBMANAGER_ADDRESS), _WORKER_ADDRESSES[kind]
+    own, theirs = configuration.get(jm.JOBMANAGER_ADDRESS), WORKER_ADDRESSES[kind]
     if configuration.get(theirs) != theirs.default or own == jm.JOBMANAGER_ADDRESS.default:
         return dynamic
     return [*dynamic, f"{theirs.key}={own}"]

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import io
-import logging
-import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 
 from runtime.aio.blocking import BlockingIo
 from runtime.aio.thread_calls import in_own_thread
 from runtime.config.layout import Layout
 from runtime.entrypoint.control.daemon import LOG_CONSOLE_VARIABLE, Daemon, DaemonKind, Starting
+from runtime.entrypoint.control.last_words import last_line
 from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.pid_file import Record
+from runtime.entrypoint.control.worker_verbs import labelled, signal_worker
 from runtime.resourcemanager.driver import DriverError
-from runtime.taskexecutor.guard.signals import END_AT_ONCE
-
-logger = logging.getLogger(__name__)
 
 _LAST_WORDS_MAX = 20
 """Ended workers whose last words are kept until somebody asks."""
@@ -65,12 +61,7 @@ class ProcessDriver:
             return
         try:
             # One signal begins a drain (`Daemon.end` waits for its end, and holds the lock of all starts meanwhile).
-            if kills:
-                at_once = END_AT_ONCE if self._daemon.kind.is_guarded else signal.SIGKILL
-                await self._io.run(record.process.send, at_once)
-                await self._io.run(record.process.send, signal.SIGCONT)  # a stopped one heeds no signal before
-            else:
-                await self._io.run(record.process.send, signal.SIGTERM)
+            await self._io.run(signal_worker, self._daemon, record, kills=kills)
         except OSError as error:
             message = f"{self._daemon.kind.name} (pid {record.process.pid}) cannot be signalled: {error}"
             raise DriverError(message) from error
@@ -121,31 +112,11 @@ class ProcessDriver:
             child.process.poll()  # an ended child stays a zombie until its parent asks
         self._out.seek(0)
         self._out.truncate()
-        found: dict[str, Record] = {}
-        for record in self._daemon.records():
-            try:
-                options = self._daemon.options_of(record)
-            except (OSError, ValueError) as error:
-                logger.debug("the command of process %d cannot be read: %s", record.process.pid, error)
-                continue
-            label = self._daemon.label_in(options)
-            if label:
-                found[label] = record
-        return found
+        return labelled(self._daemon)
 
 
 def _last_words(child: Starting) -> str:
-    """The last lines of a worker that has ended, where they are; they say why it did not start."""
+    """The last line of a worker that has ended, where it is; it says why it did not start."""
     if child.process.poll() is None:
         return ""
-    try:
-        lines = [line for line in _tail(child.out_file).splitlines() if line.strip()]
-    except OSError:
-        return f"see {child.out_file}"
-    return lines[-1][:500] if lines else f"exit code {child.process.returncode}, see {child.out_file}"
-
-
-def _tail(path: Path) -> str:
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 16_384))
-        return file.read().decode(errors="replace")
+    return last_line(child.out_file) or f"exit code {child.process.returncode}, see {child.out_file}"

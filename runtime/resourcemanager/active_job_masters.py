@@ -21,7 +21,7 @@ from runtime.resourcemanager.core.job_master_workers import (
     JobMasterWorkers,
     JobMasterWorkerSettings,
 )
-from runtime.resourcemanager.driver import WORKER_ID_PREFIX, ResourceManagerDriver
+from runtime.resourcemanager.driver import WORKER_ID_PREFIX, DriverError, ResourceManagerDriver
 from runtime.resourcemanager.driver_calls import PERIOD, DriverCalls, WorkerKind
 from runtime.resourcemanager.job_directory import JobDirectory
 
@@ -41,7 +41,6 @@ class ActiveJobMasters:
         entropy: Entropy,
         events: ClusterEvents,
     ) -> None:
-        self._driver = driver
         self._clock = clock
         self._jobs: JobDirectory | None = None
         self._advised = ""
@@ -73,8 +72,13 @@ class ActiveJobMasters:
 
     async def _activate(self) -> None:
         asked_at = self._clock.monotonic()
-        running = await self._driver.workers()
         jobs = self._jobs
+        try:
+            running = await self._calls.running()
+        except DriverError:
+            if jobs is not None:
+                self._advise(jobs)
+            raise
         load = None if jobs is None else jobs.job_master_load()
         if jobs is None or load is None:
             return  # the Dispatcher of this term does not serve yet

@@ -6,7 +6,7 @@ The end of the term leaves all workers as they are, and the next leader finds th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -65,6 +65,7 @@ class DriverCalls:
         self._events = events
         self.scope: Scope | None = None
         """Where starts run: the scope of the term, None outside of it."""
+        self._unseen = ""
 
     @property
     def coming(self) -> str:
@@ -76,8 +77,19 @@ class DriverCalls:
 
     @property
     def trouble(self) -> str:
-        """Why none comes up, in a sentence; "" as long as the last start has not failed."""
-        return f"{self._kind.nouns} do not come up: {self._lives.problem}" if self._lives.problem else ""
+        """Why none comes up, in a sentence; "" as long as the last look and the last start have not failed."""
+        problem = self._unseen or self._lives.problem
+        return f"{self._kind.nouns} do not come up: {problem}" if problem else ""
+
+    async def running(self) -> Collection[str]:
+        """What the driver sees. DriverError, which is the trouble until it sees again."""
+        try:
+            seen = await self._driver.workers()
+        except DriverError as error:
+            self._unseen = str(error)
+            raise
+        self._unseen = ""
+        return seen
 
     def status(self) -> WorkersStatus:
         """All workers, oldest first."""
@@ -86,7 +98,7 @@ class DriverCalls:
             WorkerStatus(one.worker_id, one.state.value, zero + int(one.since * 1000), one.reason)
             for one in self._lives
         )
-        return WorkersStatus(self._kind.name, workers, self._lives.pending, self._lives.problem)
+        return WorkersStatus(self._kind.name, workers, self._lives.pending, self._unseen or self._lives.problem)
 
     async def do(self, effect: WorkerEffect) -> None:
         """Carry out one effect. A start goes on in the background."""

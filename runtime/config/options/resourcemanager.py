@@ -14,10 +14,13 @@ from runtime.config.option import (
 DRIVER = choice_option(
     "resourcemanager.driver",
     "standalone",
-    "What starts TaskManagers. standalone: conf/workers and bin/taskmanager.sh. process: the leading JobManager starts "
-    "them on its own host when jobs wait for slots, and releases those that are idle.",
+    "What starts TaskManagers. standalone: conf/workers and bin/taskmanager.sh. With the others the leading JobManager "
+    "starts them when jobs wait for slots, and releases those that are idle. process: on its own host. docker: as "
+    "containers. ssh: on the hosts of conf/workers.",
     "standalone",
     "process",
+    "docker",
+    "ssh",
 )
 SLOTS_MIN = int_option(
     "slotmanager.number-of-slots.min",
@@ -33,7 +36,7 @@ SLOTS_MAX: ConfigOption[int | None] = ConfigOption(
     "Slots of all TaskManagers together, above which a driver starts none. Flink has no bound here; the host of the "
     "JobManager has one.",
     "Integer",
-    "twice the cores of the JobManager's host, or one TaskManager",
+    "with ssh those of all lines of conf/workers; else twice the cores of the JobManager's host, or one TaskManager",
 )
 REDUNDANT = int_option(
     "slotmanager.redundant-taskmanager-num",

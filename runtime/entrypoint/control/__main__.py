@@ -35,6 +35,7 @@ from runtime.entrypoint.control.plan import options_of_next
 from runtime.entrypoint.control.remote import SCRIPTS, show
 from runtime.entrypoint.control.run_directory import prepare_run_directory
 from runtime.entrypoint.control.standalone_job import run_standalone_job
+from runtime.entrypoint.control.worker_verbs import VERBS
 from runtime.security.file_mask import keep_files_private
 
 _CLUSTER_VERBS = frozenset(
@@ -72,6 +73,9 @@ def _run_daemon(name: str, arguments: list[str]) -> int:
     kind = _DAEMONS[name]
     if arguments[:1] == ["ensure"] and name in KINDS:
         return _ensure(Daemon(kind, layout, os.environ, sys.stderr), layout, arguments[1:])
+    if arguments and arguments[0] in VERBS and kind.label:
+        VERBS[arguments[0]](Daemon(kind, layout, os.environ, sys.stderr), layout, arguments[1:])
+        return 0
     if arguments[:1] == [ROLL] and name in KINDS:
         ClusterControl(layout, os.environ, parse_dynamic(arguments[1:]), sys.stdout).restart_here(kind)
         return 0

@@ -53,6 +53,7 @@ from runtime.entrypoint.control.remote import RemoteCall, RemoteHosts
 from runtime.entrypoint.control.rolling import RollingRestart
 from runtime.entrypoint.control.run_directory import prepare_run_directory
 from runtime.entrypoint.control.table import render_table
+from runtime.entrypoint.drivers.container_record import end_recorded
 from runtime.security.tokens import read_cluster_token
 
 _REMOTE_STOP_TIMEOUT = 60.0
@@ -92,16 +93,7 @@ class ClusterControl:
         absent = missing(here, self._daemons())
         counts = Counter(one.kind for one in plan)
         self._say(f"Starting cluster: {', '.join(f'{counts[kind]} {kind.name}' for kind in FILES)}.")
-        if configuration.get(DRIVER) != "standalone":
-            self._say(
-                f"TaskManagers start when jobs wait for slots ({DRIVER.key}: {configuration.get(DRIVER)}): "
-                f"conf/{FILES[TASKMANAGER]} is not read."
-            )
-        if configuration.get(AUTOSCALE_MAX) is not None:
-            self._say(
-                f"JobMaster processes start when jobs need them "
-                f"({AUTOSCALE_MAX.key}: {configuration.get(AUTOSCALE_MAX)}): conf/{FILES[JOBMASTER]} is not read."
-            )
+        self._say_what_drivers_start(configuration)
         if len(absent) < len(here):
             self._say(f"Reusing {len(here) - len(absent)} running process(es) of this cluster, as they were started.")
         _check_rest_ports(configuration, absent)
@@ -111,6 +103,20 @@ class ClusterControl:
             remote = self._bring_up(configuration, absent, [one for one in plan if not one.host.is_local], undo)
             undo.pop_all()
         self._show(configuration, remote)
+
+    def _say_what_drivers_start(self, configuration: Configuration) -> None:
+        driver, most = configuration.get(DRIVER), configuration.get(AUTOSCALE_MAX)
+        reads = "names their hosts" if driver == "ssh" else "is not read"
+        if driver != "standalone":
+            self._say(
+                f"TaskManagers start when jobs wait for slots ({DRIVER.key}: {driver}): "
+                f"conf/{FILES[TASKMANAGER]} {reads}."
+            )
+        if most is not None:
+            self._say(
+                f"JobMaster processes start when jobs need them ({AUTOSCALE_MAX.key}: {most}): "
+                f"conf/{FILES[JOBMASTER]} {reads}."
+            )
 
     def status(self) -> bool:
         """Show all processes; True when all that conf/ names for this host run."""
@@ -125,7 +131,7 @@ class ClusterControl:
         return not missing([one for one in plan if one.host.is_local], self._daemons())
 
     def stop(self) -> None:
-        """Stop Airflow, TaskManagers, JobMaster processes, JobManagers and the embedded etcd, in that order.
+        """Stop Airflow, TaskManagers, JobMaster processes, JobManagers, containers and the embedded etcd, one by one.
 
         Raises DaemonError that lists the processes that do not stop, after all others have stopped.
         """
@@ -153,9 +159,14 @@ class ClusterControl:
                 else:
                     self._out.write(call.said())
                     hosts.forget(call.host, kind)
+        _attempt(self._stop_containers, failures[""])
         _attempt(self._stop_etcd, failures[""])
         if told := [problem for problems in failures.values() for problem in problems]:
             raise DaemonError("\n".join(told))
+
+    def _stop_containers(self) -> None:
+        if ended := end_recorded(self.layout):
+            self._say(f"Stopped and removed {ended} container(s) that the driver docker has started.")
 
     def _started_by_drivers(self, configuration: Configuration | None) -> dict[DaemonKind, bool]:
         """By kind, whether a JobManager starts such processes; yes where the configuration cannot be read."""

@@ -45,6 +45,8 @@ INSIST_AFTER = 0.3
 """Seconds between the SIGTERM that begins a drain and the one that ends it: `stop` does not wait for tasks."""
 KILL_TIMEOUT = 10.0
 _RELEASE_TIMEOUT = 10.0
+_EXEC_LOOKS = 50
+_EXEC_PAUSE = 0.01
 STATED_FOR = 3.0
 """Seconds for which the end of a killed TaskManager is stated: a leader that loses one dials within a second."""
 
@@ -155,8 +157,15 @@ class Daemon:
         return self._pids.running()
 
     def options_of(self, record: Record) -> list[str]:
-        """The -D options with which a process was started."""
-        words = Path(f"/proc/{record.process.pid}/cmdline").read_text(encoding="utf-8", errors="replace").split("\0")
+        """The -D options with which a process was started. Raises OSError when it has ended."""
+        command = Path(f"/proc/{record.process.pid}/cmdline")
+        text = command.read_text(encoding="utf-8", errors="replace")
+        for _ in range(_EXEC_LOOKS):
+            if text or not record.process.is_running:
+                break
+            wait_ended([record.process], _EXEC_PAUSE)  # it becomes another program, and has no arguments meanwhile
+            text = command.read_text(encoding="utf-8", errors="replace")
+        words = text.split("\0")
         return [value for name, value in pairwise(words) if name == "-D"]
 
     def has_labels(self) -> bool:

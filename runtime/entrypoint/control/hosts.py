@@ -53,3 +53,15 @@ def read_hosts(path: Path) -> list[Host]:
     if problems:
         raise InvalidInputError("\n".join(problems), tuple(problems))
     return hosts
+
+
+def hosts_of(path: Path) -> list[str]:
+    """The hosts of a file that the driver ssh starts processes on. Raises InvalidInputError, for this machine too."""
+    hosts = read_hosts(path)
+    if problems := tuple(
+        f"{path} names {one.name}: write the name by which JobManagers reach that host over ssh"
+        for one in hosts
+        if one.is_local
+    ):
+        raise InvalidInputError("\n".join(dict.fromkeys(problems)), problems)
+    return [one.name for one in hosts]

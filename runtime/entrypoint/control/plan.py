@@ -51,11 +51,12 @@ class Planned:
 
 def make_plan(layout: Layout, configuration: Configuration) -> tuple[Planned, ...]:
     """All processes in the order of starting. Raises InvalidInputError that lists every problem."""
-    kinds = [JOBMANAGER]
+    started = {JOBMANAGER}
     if configuration.get(SINGLE_JOBMASTER) and configuration.get(AUTOSCALE_MAX) is None:
-        kinds.append(JOBMASTER)
+        started.add(JOBMASTER)
     if configuration.get(DRIVER) == "standalone":
-        kinds.append(TASKMANAGER)
+        started.add(TASKMANAGER)
+    kinds = [kind for kind in FILES if kind in started | _on_demand_by_ssh(configuration)]
     problems: list[str] = []
     planned: list[Planned] = []
     for kind in kinds:
@@ -68,7 +69,14 @@ def make_plan(layout: Layout, configuration: Configuration) -> tuple[Planned, ..
         problems += dict.fromkeys(_several_hosts(planned, configuration))
     if problems:
         raise InvalidInputError("\n".join(problems), tuple(problems))
-    return tuple(planned)
+    return tuple(one for one in planned if one.kind in started)
+
+
+def _on_demand_by_ssh(configuration: Configuration) -> set[DaemonKind]:
+    """Kinds whose files name hosts on which a driver starts them: their hosts have to be right now."""
+    if configuration.get(DRIVER) != "ssh":
+        return set()
+    return {TASKMANAGER} if configuration.get(AUTOSCALE_MAX) is None else {TASKMANAGER, JOBMASTER}
 
 
 def _same_ports(planned: Sequence[Planned], configuration: Configuration) -> Iterator[str]:

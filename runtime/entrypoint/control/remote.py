@@ -123,6 +123,23 @@ class RemoteHosts:
 
     def call(self, host: str, kind: DaemonKind, arguments: Sequence[str]) -> RemoteCall:
         """Begin a script of bin/ on another host. Raises DaemonError when this host has no ssh."""
+        out, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (the call's, until it is read)
+        with tempfile.TemporaryFile() as script:
+            script.write(self.script(kind, arguments, reads=False))
+            script.seek(0)
+            try:
+                process = subprocess.Popen(self.ssh(host), stdin=script, stdout=out, stderr=errors)
+            except FileNotFoundError:
+                message = f"{kind.name} on {host}: there is no ssh on this host"
+                raise DaemonError(message) from None
+        return RemoteCall(host, kind, process, out, errors)
+
+    def ssh(self, host: str) -> list[str]:
+        """The command that runs on another host what comes through its standard input."""
+        return ["ssh", *self._options, *_SSH_OPTIONS, "--", host, "/bin/bash -l -s"]
+
+    def script(self, kind: DaemonKind, arguments: Sequence[str], *, reads: bool) -> bytes:
+        """What comes: a script of bin/, with the variables of this cluster. `reads`: it reads what comes after it."""
         command = shlex.join([str(self._layout.home / "bin" / SCRIPTS[kind]), *arguments])
         passed_on = {**self._environment, **self._layout.environment()}
         exports = [
@@ -130,17 +147,7 @@ class RemoteHosts:
             for name, value in sorted(passed_on.items())
             if name.startswith(ENVIRONMENT_PREFIX) or (name in _PASSED_ON and name in self._environment)
         ]
-        out, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (the call's, until it is read)
-        ssh = ["ssh", *self._options, *_SSH_OPTIONS, "--", host, "/bin/bash -l -s"]
-        with tempfile.TemporaryFile() as script:
-            script.write("".join([*exports, f"exec {command} < /dev/null\n"]).encode())
-            script.seek(0)
-            try:
-                process = subprocess.Popen(ssh, stdin=script, stdout=out, stderr=errors)
-            except FileNotFoundError:
-                message = f"{kind.name} on {host}: there is no ssh on this host"
-                raise DaemonError(message) from None
-        return RemoteCall(host, kind, process, out, errors)
+        return "".join([*exports, f"exec {command}{'' if reads else ' < /dev/null'}\n"]).encode()
 
     def _read(self, key: str) -> list[Any]:
         try:

@@ -5,8 +5,10 @@ Of the file it uses what a cluster is made of: images, commands, environments, v
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
@@ -22,17 +24,33 @@ FILE = Path(__file__).resolve().parents[3] / "conf" / "docker" / "compose.yaml"
 IMAGE_VARIABLE = "FLINKLIKE_IMAGE"
 API_VERSION = "1.41"
 """That of docker 20.10, and of all later ones."""
+_GET = """
+import sys, urllib.request
+token = open("/var/lib/flinklike-shared/secrets/token").read().strip()
+asked = urllib.request.Request("http://localhost:8081" + sys.argv[1], headers={"Authorization": "Bearer " + token})
+print(urllib.request.urlopen(asked, timeout=20).read().decode())
+"""
 _ENTRY = "/opt/flinklike/bin/container.sh"
 _UNITS = {"s": 1_000_000_000, "m": 60_000_000_000}
 
 
+def docker_host() -> str:
+    """The daemon under test."""
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+def image_name() -> str:
+    """The image of its containers."""
+    return os.environ.get(IMAGE_VARIABLE, "flinklike")
+
+
 def why_not() -> str:
     """Why no containers can be started here; "" where they can."""
-    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    host = docker_host()
     if host.startswith("unix://") and not Path(host.removeprefix("unix://")).is_socket():
         return f"no docker daemon answers: there is no {host}"
     client = docker.DockerClient.from_env(timeout=5, version=API_VERSION)  # with a version it asks nothing yet
-    image = os.environ.get(IMAGE_VARIABLE, "flinklike")
+    image = image_name()
     try:
         client.ping()
         client.images.get(image)
@@ -46,13 +64,24 @@ def why_not() -> str:
 
 
 class ComposeCluster:
-    """The cluster in `with`. `environment` is added to that of its processes."""
+    """The cluster in `with`. `environment` is added to that of its processes. `services`: those that it has, by the
+    beginnings of their names. `has_driver`: its JobManagers reach the daemon, and start TaskManagers beside themselves.
+    """
 
-    def __init__(self, environment: dict[str, str], *, task_managers: int = 2) -> None:
+    def __init__(
+        self,
+        environment: dict[str, str],
+        *,
+        task_managers: int = 2,
+        services: tuple[str, ...] = ("",),
+        has_driver: bool = False,
+    ) -> None:
         self._client = docker.from_env(timeout=120)
         self._file: dict[str, Any] = yaml.safe_load(_filled(FILE.read_text()))
         self._project = f"flinklike-{SystemRandom().randrange(1 << 32):08x}"
-        self._environment = environment
+        self._environment = {**environment, **(self._driver_options() if has_driver else {})}
+        self._services = services
+        self._has_driver = has_driver
         self._task_managers = task_managers
         self._volumes: list[Any] = []
         self._network: Any = None
@@ -74,6 +103,8 @@ class ComposeCluster:
     def _start(self) -> None:
         self._network = self._client.networks.create(self._project)
         for name, service in self._file["services"].items():
+            if not name.startswith(self._services):
+                continue
             count = self._task_managers if "deploy" in service else 1
             for number in range(1, count + 1):
                 self._run(name if count == 1 else f"{name}-{number}", service)
@@ -82,23 +113,44 @@ class ComposeCluster:
 
     def _run(self, name: str, service: dict[str, Any]) -> None:
         is_process = "environment" in service
+        is_driven = self._has_driver and name.startswith("jobmanager")
         made = self._client.containers.create(
             service["image"],
             service["command"],
             name=f"{self._project}-{name}",
             hostname=name,
             environment={**service["environment"], **self._environment} if is_process else {},
-            volumes=self._mounts(name, service["volumes"]),
+            volumes={**self._mounts(name, service["volumes"]), **(_socket() if is_driven else {})},
+            group_add=[str(_socket_path().stat().st_gid)] if is_driven else [],
             tmpfs=dict.fromkeys(service.get("tmpfs", ()), ""),
             read_only=service["read_only"],
             cap_drop=service["cap_drop"],
             security_opt=["no-new-privileges"],
             healthcheck=_health_check(service.get("healthcheck")),
-            network=None,
+            network=self._project,
+            networking_config={self._project: self._client.api.create_endpoint_config(aliases=[name])},
         )
         self.containers[name] = made
-        self._network.connect(made, aliases=[name])
         made.start()
+
+    def _driver_options(self) -> dict[str, str]:
+        return {
+            "FLINKLIKE__RESOURCEMANAGER__DRIVER": "docker",
+            "FLINKLIKE__HIGH_AVAILABILITY__CLUSTER_ID": self._project,
+            "FLINKLIKE__RESOURCEMANAGER__DOCKER__IMAGE": image_name(),
+            "FLINKLIKE__RESOURCEMANAGER__DOCKER__NETWORK": self._project,
+            "FLINKLIKE__RESOURCEMANAGER__DOCKER__VOLUMES": f"{self._project}-shared:/var/lib/flinklike-shared",
+        }
+
+    def workers(self) -> dict[str, str]:
+        """Containers of workers of the driver that run, by their labels."""
+        found = self._client.containers.list(filters={"label": f"flinklike.cluster-id={self._project}"}, sparse=True)
+        return {one.attrs["Labels"]["flinklike.worker-id"]: str(one.id) for one in found}
+
+    def all_workers(self) -> list[str]:
+        """Ids of all containers of workers, ended ones too."""
+        label = f"flinklike.cluster-id={self._project}"
+        return [str(one.id) for one in self._client.containers.list(all=True, filters={"label": label}, sparse=True)]
 
     def _mounts(self, name: str, given: list[str]) -> dict[str, dict[str, str]]:
         """A volume of its own for each path without one, as compose makes it."""
@@ -130,10 +182,33 @@ class ComposeCluster:
         """The command line, in a container."""
         return self.shell(name, f"{_ENTRY} flinklike {words}")
 
+    def get(self, name: str, path: str) -> Any:
+        """What REST says, as a process in that container sees it."""
+        code, said = self.shell(name, f"python3 -c '{_GET}' {path}")
+        assert code == 0, said
+        return json.loads(said)
+
+    def leader(self, names: Iterable[str]) -> str:
+        """That of these JobManagers which leads."""
+        names = tuple(names)
+        address = self.get(names[0], "/overview")["leader"].rpartition(":")[0]
+        found = {name: self.shell(name, "hostname -i")[1].split()[0] for name in names}
+        return next(name for name, ip in found.items() if ip == address)
+
+    def states(self, name: str, jobs: Iterable[str]) -> list[str]:
+        """The states of jobs; none while no JobManager answers."""
+        code, said = self.shell(name, f"python3 -c '{_GET}' /jobs/overview")
+        if code != 0:
+            return []
+        found = {one["jid"]: str(one["state"]) for one in json.loads(said)["jobs"]}
+        return [found.get(job, "?") for job in jobs]
+
     def close(self) -> None:
         """Remove all of it."""
         for made in self.containers.values():
             made.remove(force=True, v=True)
+        for worker in self.all_workers() if self._has_driver else ():
+            self._client.api.remove_container(worker, force=True, v=True)
         if self._network is not None:
             self._network.remove()
         for name in dict.fromkeys(self._volumes):
@@ -142,6 +217,14 @@ class ComposeCluster:
             except NotFound:
                 continue
         self._client.close()
+
+
+def _socket_path() -> Path:
+    return Path(docker_host().removeprefix("unix://"))
+
+
+def _socket() -> dict[str, dict[str, str]]:
+    return {str(_socket_path()): {"bind": "/var/run/docker.sock", "mode": "rw"}}
 
 
 def _filled(text: str) -> str:

@@ -1,0 +1,1 @@
+"""What starts processes for the ResourceManager in other places than this host (R65)."""
