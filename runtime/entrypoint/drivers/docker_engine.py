@@ -180,6 +180,10 @@ class DockerEngine:
             raise DockerEngineError(message) from error
 
     def _connected(self) -> Any:
+        path = self._host.removeprefix("unix://")
+        if path != self._host and not Path(path).exists():
+            message = f"docker at {self._host} does not answer: there is no such file"
+            raise DockerEngineError(message)
         tls: Any = False
         if self._certificates is not None:
             folder = self._certificates

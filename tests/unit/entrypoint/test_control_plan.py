@@ -9,7 +9,7 @@ from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.loading import load
 from runtime.entrypoint.control.daemon import JOBMANAGER, JOBMASTER, TASKMANAGER, Instance
-from runtime.entrypoint.control.hosts import Host
+from runtime.entrypoint.control.hosts import Host, hosts_of
 from runtime.entrypoint.control.plan import Planned, make_plan, missing, options_of_next
 
 SEVERAL = (
@@ -143,3 +143,13 @@ def test_a_driver_of_one_host_is_refused_where_another_host_may_lead(layout: Lay
     make_plan(layout, configuration(*SEVERAL))
     with pytest.raises(InvalidInputError, match="conf/masters names master-1, master-2: a leader could not end"):
         make_plan(layout, driver)
+
+
+def test_hosts_of_a_driver_are_checked_and_nothing_is_started_there(layout: Layout) -> None:
+    plan = make_plan(layout, configuration(*SEVERAL, "resourcemanager.driver=ssh"))
+    assert [one.kind for one in plan] == [JOBMANAGER, JOBMASTER]
+    with pytest.raises(InvalidInputError, match=r"conf/workers names worker-1, but on taskmanager\.bind-host"):
+        make_plan(layout, configuration(*SEVERAL, "resourcemanager.driver=ssh", "taskmanager.bind-host=localhost"))
+    (layout.conf / "workers").write_text("localhost\n")
+    with pytest.raises(InvalidInputError, match=r"workers names localhost: write the name by which"):
+        hosts_of(layout.conf / "workers")

@@ -8,10 +8,13 @@ from runtime.common.errors import InvalidInputError
 from runtime.config.configuration import Configuration
 from runtime.config.loading import load
 from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER, DaemonKind
+from runtime.entrypoint.drivers.choice import elsewhere_problems
 from runtime.entrypoint.job_manager_options import job_master_worker_settings, worker_options, worker_settings
 from runtime.entrypoint.process_options import cores
 
 DRIVER = "resourcemanager.driver=process"
+DOCKER = ("resourcemanager.driver=docker", "high-availability.cluster-id=sales")
+SSH = "resourcemanager.driver=ssh"
 AUTOSCALE = (
     DRIVER,
     "high-availability.type=etcd",
@@ -44,6 +47,44 @@ def test_the_maximum_is_that_of_the_host_where_none_is_set(options: tuple[str, .
     assert settings.slots_max == most
 
 
+def test_the_maximum_over_ssh_is_that_of_all_lines() -> None:
+    settings = worker_settings(loaded(SSH, "taskmanager.numberOfTaskSlots=3"), places=5)
+    assert settings is not None
+    assert settings.slots_max == 15
+
+
+REACHED = (
+    "jobmanager.bind-host=0.0.0.0",
+    "high-availability.type=etcd",
+    "high-availability.etcd.endpoints=one:2379",
+    "high-availability.etcd.allow-unauthenticated=true",
+    "high-availability.storageDir=/shared/storage",
+    "exchange.dir=/shared/exchange",
+)
+
+
+@pytest.mark.parametrize("driver", [DOCKER, (SSH,)])
+@pytest.mark.parametrize(
+    ("instead", "words"),
+    [
+        ("jobmanager.bind-host=127.0.0.1", "do not reach the JobManager at jobmanager.bind-host: 127.0.0.1"),
+        ("high-availability.storageDir=", "set high-availability.storageDir"),
+        ("exchange.dir=", "set exchange.dir"),
+    ],
+)
+def test_what_keeps_task_managers_elsewhere_from_working_is_said(
+    driver: tuple[str, ...], instead: str, words: str
+) -> None:
+    assert list(elsewhere_problems(loaded(*driver, *REACHED))) == []
+    (problem,) = elsewhere_problems(loaded(*driver, *REACHED, instead))
+    assert words in problem
+
+
+def test_with_the_network_of_the_host_loopback_is_reached() -> None:
+    own = "resourcemanager.docker.network=host"
+    assert list(elsewhere_problems(loaded(*DOCKER, *REACHED, own, "jobmanager.bind-host=127.0.0.1"))) == []
+
+
 def test_a_maximum_below_one_task_manager_is_refused() -> None:
     with pytest.raises(InvalidInputError, match=r"is less than one TaskManager's 4 slots"):
         worker_settings(loaded(DRIVER, "taskmanager.numberOfTaskSlots=4", "slotmanager.number-of-slots.max=3"))
@@ -57,6 +98,22 @@ def test_a_maximum_below_one_task_manager_is_refused() -> None:
         ((DRIVER, "slotmanager.number-of-slots.min=5", "slotmanager.number-of-slots.max=4"), "is above"),
         (("resourcemanager.driver=yarn",), "process"),
         ((DRIVER, "rest.addresses=one:8081,two:8081"), "works with JobManagers on one host, .* names one, two"),
+        ((DOCKER[0],), "docker needs high-availability.cluster-id, a name of this cluster alone"),
+        ((*DOCKER, "resourcemanager.docker.host=tcp://one:2376"), "needs resourcemanager.docker.certificates"),
+        (
+            (*DOCKER, "resourcemanager.docker.certificates=/certs"),
+            "no effect with resourcemanager.docker.host: unix",
+        ),
+        ((*DOCKER, "resourcemanager.docker.host=one:2376"), "tcp://host:port"),
+        ((*DOCKER, "resourcemanager.docker.volumes=data"), "expected volume:/path"),
+        ((*DOCKER, "resourcemanager.docker.volumes=data:path"), "expected volume:/path"),
+        ((*DOCKER, "resourcemanager.docker.environment=HOME"), "expected NAME=value"),
+        ((*DOCKER, "high-availability.type=etcd", "high-availability.etcd.embedded=true"), "does not reach it"),
+        ((SSH, "high-availability.type=etcd", "high-availability.etcd.embedded=true"), "does not reach it"),
+        ((*DOCKER, "resourcemanager.ssh.timeout=1 s"), "ssh.timeout has no effect with resourcemanager.driver: docker"),
+        ((SSH, "resourcemanager.docker.image=x"), "docker.image has no effect with resourcemanager.driver: ssh"),
+        ((DRIVER, "resourcemanager.docker.cpus=1"), "docker.cpus has no effect with resourcemanager.driver: process"),
+        (("resourcemanager.docker.cpus=1",), "docker.cpus has no effect with resourcemanager.driver: standalone"),
         (("jobmanager.jobmaster.autoscale.min=1",), "has no effect without jobmanager.jobmaster.autoscale.max"),
         ((DRIVER, "jobmanager.jobmaster.autoscale.jobs-per-process=9"), "has no effect without"),
         ((*AUTOSCALE, "resourcemanager.driver=standalone"), "autoscale.max has no effect without a driver"),
