@@ -38,7 +38,7 @@ taskmanager: {spark.enabled: false, numberOfTaskSlots: 1}
 """
 MISTAKE = "taskmanager.memory.task.size=much"
 HOSTS = ("127.0.0.3", "127.0.0.4")
-_LABEL = re.compile(r"taskmanager\.worker-id=(w-[0-9a-f]{12})")
+LABEL = re.compile(r"taskmanager\.worker-id=(w-[0-9a-f]{12})")
 
 
 class Rig(Protocol):
@@ -103,7 +103,7 @@ class ProcessRig:
 
     def _pids(self, worker_id: str) -> list[int]:
         found = {pid: line for run in self._runs() for pid, line in carrying("FLINKLIKE_RUN_DIR", str(run)).items()}
-        return [pid for pid, line in found.items() if worker_id in _LABEL.findall(line)]
+        return [pid for pid, line in found.items() if worker_id in LABEL.findall(line)]
 
     def _now(self, worker_id: str) -> list[int]:
         return reached(lambda: self._pids(worker_id), "its processes are seen")
