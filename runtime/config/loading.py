@@ -65,7 +65,7 @@ def _refuse_secret(key: str) -> None:
     if option is not None and option.is_secret:
         message = (
             f"-D {key} shows a secret to every user of this host: set it in {CONFIG_FILE}, or in the environment "
-            f"variable {_environment_name(key)}"
+            f"variable {environment_name(key)}"
         )
         raise InvalidInputError(message)
 
@@ -159,12 +159,12 @@ def _is_area(key: str) -> bool:
     return any(known.startswith(f"{key}.") for known in (*all_options(), SPARK_PREFIX))
 
 
-def _environment_name(key: str) -> str:
+def environment_name(key: str) -> str:
     return ENVIRONMENT_PREFIX + key.upper().replace(".", "__").replace("-", "_")
 
 
 def _read_environment(environment: Mapping[str, str], raw: dict[str, tuple[str, str]], problems: list[str]) -> None:
-    names = {_environment_name(key): key for key in all_options()}
+    names = {environment_name(key): key for key in all_options()}
     for name, value in sorted(environment.items()):
         if not name.startswith(ENVIRONMENT_PREFIX):
             continue
@@ -179,7 +179,7 @@ def _explain_variable(name: str) -> str:
     key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".").replace("_", "-")
     if key.startswith(SPARK_PREFIX):
         return "cannot be read: Spark's keys have capitals, so set them in config.yaml or with -D"
-    return explain_unknown(key, {known.lower(): _environment_name(known) for known in all_options()})
+    return explain_unknown(key, {known.lower(): environment_name(known) for known in all_options()})
 
 
 def _read_dynamic(dynamic: Iterable[str], raw: dict[str, tuple[str, str]], problems: list[str]) -> None:

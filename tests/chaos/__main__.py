@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
 
+from tests.chaos import containers
 from tests.chaos.fate import CONTROL_PLANE, FaultKind
 from tests.chaos.jobs import KINDS, SPARK_KINDS
 from tests.chaos.judge import judge
@@ -125,6 +126,8 @@ def _judge_only(path: Path) -> ChaosReport:
 
 def main(arguments: Sequence[str]) -> int:
     """0 when nothing was lost, doubled, or restarted by a fault of the control plane."""
+    if arguments[:1] == ["containers"]:
+        return containers.main(arguments[1:])
     given = parse(arguments)
     if given.judge is not None:
         report = _judge_only(given.judge)

@@ -6,6 +6,8 @@ Each with real TaskManagers. docs/operations.md says what a driver that is skipp
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 
 from runtime.entrypoint.drivers.choice import WorkerDriver
 from runtime.resourcemanager.driver import DriverError
-from tests.kit.cluster.compose import why_not
+from tests.kit.cluster.compose import docker_host, why_not
 from tests.kit.drivers.rigs import MISTAKE, DockerRig, ProcessRig, Rig, SshRig
 from tests.kit.drivers.sshd import why_no_sshd
 
@@ -118,3 +120,31 @@ async def test_all_are_ended_at_once(rig: Rig) -> None:
     await driver.start(SECOND, is_wanted=wanted)
     await rig.driver().end_workers()
     assert list(await driver.workers()) == []
+
+
+@pytest.mark.skipif(bool(NO_DOCKER), reason=NO_DOCKER)
+async def test_a_stop_of_the_cluster_removes_its_containers(tmp_path: Path) -> None:
+    with DockerRig() as rig:
+        driver = rig.driver()
+        await driver.start(FIRST, is_wanted=wanted)
+        here = ProcessRig(tmp_path / "here")
+        record = {"host": "unix:///nowhere.sock", "certificates": "", "cluster_id": rig.cluster_id}
+        path = here.layout.run / "containers.json"
+        path.write_text(json.dumps(record))
+        done = await asyncio.to_thread(stop_cluster, here)
+        assert done.returncode == 1
+        assert "docker at unix:///nowhere.sock does not answer" in done.stderr
+        assert f"docker ps --filter label=flinklike.cluster-id={rig.cluster_id}" in done.stderr
+        path.write_text(json.dumps({**record, "host": docker_host()}))
+        (here.layout.conf / "config.yaml").write_text("resourcemanager.drver: docker\n")
+        done = await asyncio.to_thread(stop_cluster, here)
+        assert done.returncode == 0, done.stderr
+        assert "Stopped and removed 1 container(s)" in done.stdout
+        assert rig.made() == []
+        done = await asyncio.to_thread(stop_cluster, here)
+        assert "container" not in done.stdout, "none is recorded any more"
+
+
+def stop_cluster(rig: ProcessRig) -> subprocess.CompletedProcess[str]:
+    command = [str(rig.layout.home / "bin" / "stop-cluster.sh")]
+    return subprocess.run(command, env=rig.environment, capture_output=True, text=True, timeout=120, check=False)

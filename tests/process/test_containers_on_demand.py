@@ -73,3 +73,26 @@ def test_containers_come_with_jobs_and_go_when_they_are_idle_though_the_leader_i
     assert len(seen) == MOST, "the new leader, in another container, has neither lost nor doubled one"
     reached(lambda: not look(), "idle ones have ended")
     reached(lambda: not cluster.all_workers(), "nothing of them is left")
+
+
+def test_job_masters_are_containers_too() -> None:
+    more = {
+        "FLINKLIKE__JOBMANAGER__JOBMASTER__SINGLE__ENABLE": "true",
+        "FLINKLIKE__JOBMANAGER__JOBMASTER__AUTOSCALE__MAX": "1",
+        "FLINKLIKE__JOBMANAGER__JOBMASTER__AUTOSCALE__SCALE_DOWN__INTERVAL": "3 s",
+    }
+    with ComposeCluster({**ENVIRONMENT, **more}, services=("etcd", "jobmanager-1"), has_driver=True) as cluster:
+        (job,) = submit(cluster, "jobmanager-1", 1)
+        reached(lambda: cluster.states("jobmanager-1", [job]) == ["FINISHED"], "it ends", timeout=240)
+        assert cluster.kinds() == {"jobmaster", "taskmanager"}
+        reached(lambda: not cluster.all_workers(), "idle ones are gone", timeout=240)
+
+
+def test_a_job_that_waits_says_what_the_daemon_lacks() -> None:
+    more = {"FLINKLIKE__RESOURCEMANAGER__DOCKER__IMAGE": "flinklike-that-is-missing"}
+    with ComposeCluster({**ENVIRONMENT, **more}, services=("etcd", "jobmanager-1"), has_driver=True) as cluster:
+        submit(cluster, "jobmanager-1", 1)
+        said = (
+            "TaskManagers do not come up: docker at unix:///var/run/docker.sock has no image flinklike-that-is-missing"
+        )
+        reached(lambda: said in cluster.flinklike("jobmanager-1", "list")[1], "the reason is shown", every=0.5)

@@ -31,6 +31,8 @@ asked = urllib.request.Request("http://localhost:8081" + sys.argv[1], headers={"
 print(urllib.request.urlopen(asked, timeout=20).read().decode())
 """
 _ENTRY = "/opt/flinklike/bin/container.sh"
+SHARED = "/var/lib/flinklike-shared"
+_TESTS = Path(__file__).resolve().parents[2]
 _UNITS = {"s": 1_000_000_000, "m": 60_000_000_000}
 
 
@@ -66,6 +68,7 @@ def why_not() -> str:
 class ComposeCluster:
     """The cluster in `with`. `environment` is added to that of its processes. `services`: those that it has, by the
     beginnings of their names. `has_driver`: its JobManagers reach the daemon, and start TaskManagers beside themselves.
+    `has_tests`: its processes can import these tests.
     """
 
     def __init__(
@@ -75,13 +78,15 @@ class ComposeCluster:
         task_managers: int = 2,
         services: tuple[str, ...] = ("",),
         has_driver: bool = False,
+        has_tests: bool = False,
     ) -> None:
         self._client = docker.from_env(timeout=120)
         self._file: dict[str, Any] = yaml.safe_load(_filled(FILE.read_text()))
         self._project = f"flinklike-{SystemRandom().randrange(1 << 32):08x}"
-        self._environment = {**environment, **(self._driver_options() if has_driver else {})}
+        self._environment = {**(self._driver_options() if has_driver else {}), **environment}
         self._services = services
         self._has_driver = has_driver
+        self._beside = {str(_TESTS): {"bind": "/opt/flinklike/tests", "mode": "ro"}} if has_tests else {}
         self._task_managers = task_managers
         self._volumes: list[Any] = []
         self._network: Any = None
@@ -120,7 +125,7 @@ class ComposeCluster:
             name=f"{self._project}-{name}",
             hostname=name,
             environment={**service["environment"], **self._environment} if is_process else {},
-            volumes={**self._mounts(name, service["volumes"]), **(_socket() if is_driven else {})},
+            volumes={**self._mounts(name, service["volumes"]), **self._beside, **(_socket() if is_driven else {})},
             group_add=[str(_socket_path().stat().st_gid)] if is_driven else [],
             tmpfs=dict.fromkeys(service.get("tmpfs", ()), ""),
             read_only=service["read_only"],
@@ -133,19 +138,40 @@ class ComposeCluster:
         self.containers[name] = made
         made.start()
 
+    def run_beside(self, name: str, words: list[str]) -> Any:
+        """Run Python in one more container, which shares the volume of all; it."""
+        made = self._client.containers.create(
+            image_name(),
+            words,
+            entrypoint=["python3"],
+            name=f"{self._project}-{name}",
+            environment={"PYTHONPATH": "/opt/flinklike"},
+            volumes={f"{self._project}-shared": {"bind": SHARED, "mode": "rw"}, **self._beside},
+            network=self._project,
+        )
+        self.containers[name] = made
+        made.start()
+        return made
+
     def _driver_options(self) -> dict[str, str]:
         return {
             "FLINKLIKE__RESOURCEMANAGER__DRIVER": "docker",
             "FLINKLIKE__HIGH_AVAILABILITY__CLUSTER_ID": self._project,
             "FLINKLIKE__RESOURCEMANAGER__DOCKER__IMAGE": image_name(),
             "FLINKLIKE__RESOURCEMANAGER__DOCKER__NETWORK": self._project,
-            "FLINKLIKE__RESOURCEMANAGER__DOCKER__VOLUMES": f"{self._project}-shared:/var/lib/flinklike-shared",
+            "FLINKLIKE__RESOURCEMANAGER__DOCKER__VOLUMES": f"{self._project}-shared:{SHARED}",
         }
 
     def workers(self) -> dict[str, str]:
         """Containers of workers of the driver that run, by their labels."""
         found = self._client.containers.list(filters={"label": f"flinklike.cluster-id={self._project}"}, sparse=True)
         return {one.attrs["Labels"]["flinklike.worker-id"]: str(one.id) for one in found}
+
+    def kinds(self) -> set[str]:
+        """What kinds of workers there are, ended ones too."""
+        label = f"flinklike.cluster-id={self._project}"
+        found = self._client.containers.list(all=True, filters={"label": label}, sparse=True)
+        return {str(one.attrs["Labels"]["flinklike.kind"]) for one in found}
 
     def all_workers(self) -> list[str]:
         """Ids of all containers of workers, ended ones too."""

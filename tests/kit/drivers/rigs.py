@@ -147,7 +147,7 @@ class DockerRig:
     """In containers of a real daemon."""
 
     def __init__(self) -> None:
-        self._cluster_id = f"contract-{SystemRandom().randrange(1 << 32):08x}"
+        self.cluster_id = f"contract-{SystemRandom().randrange(1 << 32):08x}"
         self._client = docker.DockerClient(base_url=docker_host(), version="1.41", timeout=60)
 
     def __enter__(self) -> Self:
@@ -156,7 +156,7 @@ class DockerRig:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for one in self._client.containers.list(all=True, filters={"label": f"{CLUSTER_LABEL}={self._cluster_id}"}):
+        for one in self._client.containers.list(all=True, filters={"label": f"{CLUSTER_LABEL}={self.cluster_id}"}):
             one.remove(force=True, v=True)
         self._client.close()
 
@@ -171,7 +171,7 @@ class DockerRig:
             home=CONTAINER_HOME,
             files={f"{CONTAINER_HOME}/conf/config.yaml": CONFIG.encode()},
         )
-        containers = WorkerContainers(self._cluster_id, TASKMANAGER.name, TASKMANAGER.label, spec)
+        containers = WorkerContainers(self.cluster_id, TASKMANAGER.name, TASKMANAGER.label, spec)
         return ContainerDriver(DockerEngine(docker_host(), None, 60.0), containers, LoopClock(), 60.0)
 
     def kill(self, worker_id: str) -> None:
@@ -184,11 +184,11 @@ class DockerRig:
 
     def made(self) -> list[str]:
         """Names of all containers, ended ones too."""
-        listed = self._client.containers.list(all=True, filters={"label": f"{CLUSTER_LABEL}={self._cluster_id}"})
+        listed = self._client.containers.list(all=True, filters={"label": f"{CLUSTER_LABEL}={self.cluster_id}"})
         return [str(one.name) for one in listed]
 
     def _container(self, worker_id: str) -> docker.models.containers.Container:
-        return self._client.containers.get(f"flinklike-{self._cluster_id}-{worker_id}")
+        return self._client.containers.get(f"flinklike-{self.cluster_id}-{worker_id}")
 
 
 def _signal(pids: object, number: signal.Signals) -> None:
