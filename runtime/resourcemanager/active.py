@@ -17,7 +17,7 @@ from runtime.gateways.overview import WorkersStatus
 from runtime.resourcemanager.core.events import AdviceChanged
 from runtime.resourcemanager.core.slot_manager import SlotManager
 from runtime.resourcemanager.core.workers import ActiveWorkers, Supply, WorkerSettings
-from runtime.resourcemanager.driver import WORKER_ID_PREFIX, DriverError, ResourceManagerDriver
+from runtime.resourcemanager.driver import WORKER_ID_PREFIX, ResourceManagerDriver
 from runtime.resourcemanager.driver_calls import PERIOD, DriverCalls, WorkerKind
 
 CHECK_DELAY = 0.05
@@ -83,11 +83,10 @@ class ActiveResourceManager:
     async def _activate(self) -> None:
         await asyncio.sleep(CHECK_DELAY)
         asked_at = self._clock.monotonic()
-        try:
-            running = await self._calls.running()
-        except DriverError:
-            self._advise()  # jobs that wait say so
-            raise
+        running = await self._calls.running()
+        if running is None:
+            self._advise()  # nothing is decided, and jobs that wait say why
+            return
         effects = self._workers.decide(
             self._slots.lacking_slots(),
             self._supplies(),

@@ -21,7 +21,7 @@ from runtime.resourcemanager.core.job_master_workers import (
     JobMasterWorkers,
     JobMasterWorkerSettings,
 )
-from runtime.resourcemanager.driver import WORKER_ID_PREFIX, DriverError, ResourceManagerDriver
+from runtime.resourcemanager.driver import WORKER_ID_PREFIX, ResourceManagerDriver
 from runtime.resourcemanager.driver_calls import PERIOD, DriverCalls, WorkerKind
 from runtime.resourcemanager.job_directory import JobDirectory
 
@@ -72,16 +72,14 @@ class ActiveJobMasters:
 
     async def _activate(self) -> None:
         asked_at = self._clock.monotonic()
+        running = await self._calls.running()
         jobs = self._jobs
-        try:
-            running = await self._calls.running()
-        except DriverError:
-            if jobs is not None:
-                self._advise(jobs)
-            raise
         load = None if jobs is None else jobs.job_master_load()
         if jobs is None or load is None:
             return  # the Dispatcher of this term does not serve yet
+        if running is None:
+            self._advise(jobs)
+            return
         at = self._clock.monotonic()
         supplies = [_supply(one) for one in load.processes]
         for effect in self._workers.decide(load.waiting, supplies, running, asked_at=asked_at, at=at):

@@ -81,13 +81,17 @@ class DriverCalls:
         problem = self._unseen or self._lives.problem
         return f"{self._kind.nouns} do not come up: {problem}" if problem else ""
 
-    async def running(self) -> Collection[str]:
-        """What the driver sees. DriverError, which is the trouble until it sees again."""
+    async def running(self) -> Collection[str] | None:
+        """What the driver sees; None when it cannot say, which is the trouble until it can."""
         try:
             seen = await self._driver.workers()
         except DriverError as error:
+            if str(error) != self._unseen:
+                logger.warning("%s of the driver cannot be seen: %s", self._kind.nouns, error)
             self._unseen = str(error)
-            raise
+            return None
+        if self._unseen:
+            logger.info("%s of the driver are seen again", self._kind.nouns)
         self._unseen = ""
         return seen
 
