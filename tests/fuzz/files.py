@@ -21,6 +21,9 @@ from runtime.entrypoint.control import embedded_etcd as embedded
 from runtime.entrypoint.control.embedded_etcd import EmbeddedEtcdSettings
 from runtime.entrypoint.control.pid_file import PidFile
 from runtime.entrypoint.control.remote import RemoteHosts
+from runtime.entrypoint.drivers.container_record import recorded
+from runtime.entrypoint.drivers.ssh_calls import HostRefusedError, parsed
+from runtime.entrypoint.drivers.ssh_hosts import labels_in
 from runtime.gateways.job_master import CommitOutputs
 from runtime.gateways.task import OutputDirectory
 from runtime.taskexecutor.guard.records import Life, LifeRecord, reaped_lives, who_states
@@ -57,9 +60,8 @@ def _begin_run() -> Callable[[bytes], object]:
             case b"t":
                 (run / "token").write_bytes(rest)
                 return find_token(environment)
-            case b"h":
-                (run / "remote.json").write_bytes(rest)
-                return RemoteHosts(layout, environment).known()
+            case b"h" | b"c" | b"a":
+                return _read_of_others(layout, data[:1], rest)
             case b"e":
                 settings.state_file.write_bytes(rest)
                 return embedded.running(settings)
@@ -76,6 +78,21 @@ def _begin_run() -> Callable[[bytes], object]:
     return feed
 
 
+def _read_of_others(layout: Layout, kind: bytes, rest: bytes) -> object:
+    """What is recorded of other hosts, of containers, and what a host answers."""
+    if kind == b"h":
+        (layout.run / "remote.json").write_bytes(rest)
+        return RemoteHosts(layout, {}).known()
+    if kind == b"c":
+        (layout.run / "containers.json").write_bytes(rest)
+        return recorded(layout)
+    found = parsed(rest)
+    try:
+        return None if found is None else labels_in(found)
+    except HostRefusedError as error:
+        return str(error)
+
+
 def _run_seeds() -> Sequence[bytes]:
     life = json.dumps(asdict(Life(_LIFE, "host x", "boot", "pid:[1]", True, "/sys/fs/cgroup/x", 7))).encode()
     ready = json.dumps({"address": "127.0.0.1:1", "rpc": "127.0.0.1:2"}).encode()
@@ -88,6 +105,8 @@ def _run_seeds() -> Sequence[bytes]:
         b"r" + ready,
         b"t" + b"ab" * 32,
         b"h" + hosts,
+        b"c" + json.dumps({"host": "unix:///x", "certificates": "", "cluster_id": "sales"}).encode(),
+        b"a" + json.dumps({"workers": ["w-000000000001"]}).encode(),
         b"e" + etcd,
         b"g" + life + b"\nreaped\nstated-by 12 34\n",
         b"g" + life + b"\n",

@@ -1,4 +1,4 @@
-"""The driver `docker`: TaskManagers and JobMaster processes in containers of a docker daemon.
+"""The driver `docker`: TaskManagers and JobMaster processes in containers of a docker daemon (R65, D-136).
 
 Labels of a container say whose it is: the cluster, the kind, the worker. So JobManagers on several hosts with the same
 daemon see each other's workers, and a new leader has those of the last one. Its name has the worker's label too: the

@@ -129,12 +129,12 @@ class _Call:
             *lines, buffered = (buffered + chunk).split(b"\n")
             buffered = buffered[-_LINE_MAX:]
             for line in lines:
-                if (answer := _parsed(line)) is not None:
+                if (answer := parsed(line)) is not None:
                     yield answer
 
 
-def _parsed(line: bytes) -> Mapping[str, Any] | None:
-    """None for what a login shell says."""
+def parsed(line: bytes) -> Mapping[str, Any] | None:
+    """A line of an answer; None for what a login shell says."""
     if not line.startswith(b"{"):
         return None
     try:

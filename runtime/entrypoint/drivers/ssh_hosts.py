@@ -1,4 +1,4 @@
-"""The driver `ssh`: TaskManagers and JobMaster processes on the hosts of a file in conf/, cold until jobs need them.
+"""The driver `ssh`: TaskManagers and JobMaster processes on hosts of a file in conf/, cold until needed (R65, D-137).
 
 A host has as many workers as the file has lines for it. Which workers run there the host says, by their labels; a host
 that cannot be reached says nothing, so its workers are unknown and not gone: those that were seen there last, and one
@@ -22,6 +22,7 @@ from typing import Any
 from runtime.aio.thread_calls import in_own_thread
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError
+from runtime.common.printable import printable
 from runtime.entrypoint.control.worker_verbs import END, KILL, RELEASE, START, WORDS, WORKERS
 from runtime.entrypoint.drivers.ssh_calls import HostRefusedError, HostUnreachableError, SshCalls
 from runtime.resourcemanager.driver import WORKER_ID_PREFIX, DriverError
@@ -159,7 +160,7 @@ class SshDriver:
         look, host.look = host.look, None
         now = self._clock.monotonic()
         try:
-            found = {str(one) for one in look.result().get("workers", ())}
+            found = labels_in(look.result())
         except (HostUnreachableError, HostRefusedError) as error:
             self._cannot_reach(host, str(error))
             return
@@ -169,7 +170,7 @@ class SshDriver:
         host.due = now + self._look_interval
         since = {label for label, began in host.recent.items() if began >= host.look_began}
         host.recent = {label: host.recent[label] for label in since}
-        host.labels = {label for label in found if label.startswith(WORKER_ID_PREFIX)} | since
+        host.labels = found | since
 
     def _cannot_reach(self, host: _Host, problem: str) -> None:
         if not host.problem:
@@ -224,6 +225,15 @@ class SshDriver:
             raise DriverError(str(error)) from error
         except HostRefusedError as error:
             raise DriverError(str(error)) from error
+
+
+def labels_in(answer: Mapping[str, Any]) -> set[str]:
+    """The labels of an answer, which has passed through a login shell (R52). HostRefusedError for one without."""
+    found = answer.get("workers")
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        message = f"it does not say what runs there: {printable(str(answer))[:200]}"
+        raise HostRefusedError(message)
+    return {one for one in found if one.startswith(WORKER_ID_PREFIX)}
 
 
 def _arguments(options: Collection[str]) -> Iterator[str]:
