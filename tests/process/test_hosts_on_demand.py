@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +18,7 @@ from runtime.common.states import JobStatus
 from runtime.jobgraph.graph import JobGraph
 from tests.benchmarks.cluster import job_graph
 from tests.kit.cluster.script_cluster import ScriptCluster
-from tests.kit.drivers.rigs import HOSTS
+from tests.kit.drivers.rigs import HOSTS, ProcessRig
 from tests.kit.drivers.rigs import LABEL as WORKER
 from tests.kit.drivers.sshd import SshHosts, why_no_sshd
 from tests.kit.etcd.server import EtcdProcess
@@ -144,3 +147,20 @@ def test_a_stop_ends_them_on_all_hosts(cluster: Cluster) -> None:
     done = cluster.script("stop-cluster.sh")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [cluster.hosts.processes(host) for host in HOSTS] == [{}, {}]
+
+
+def test_a_stop_asks_hosts_of_job_managers_for_their_containers(tmp_path: Path) -> None:
+    rig = ProcessRig(tmp_path / "here")
+    with SshHosts(tmp_path / "ssh", rig.layout.run, (ONE,)) as hosts:
+        files = {"masters": f"{ONE}\n", "workers": "", "JOB_MASTERS": ""}
+        config = f"resourcemanager.driver: docker\nhigh-availability.cluster-id: x\nenv.ssh.opts: {hosts.options}\n"
+        for name, text in {**files, "config.yaml": config}.items():
+            (rig.layout.conf / name).write_text(text)
+        hosts.run_of(ONE).mkdir(mode=0o700)
+        record = {"host": "unix:///nowhere.sock", "certificates": "", "cluster_id": "x"}
+        (hosts.run_of(ONE) / "containers.json").write_text(json.dumps(record))
+        command = [str(rig.layout.home / "bin" / "stop-cluster.sh")]
+        done = subprocess.run(command, env=rig.environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stdout
+    assert f"jobmanager on {ONE}: " in done.stderr
+    assert "docker at unix:///nowhere.sock does not answer" in done.stderr

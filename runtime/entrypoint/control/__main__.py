@@ -20,7 +20,7 @@ from runtime.entrypoint.control.airflow import (
     shell_exports,
     standalone_environment,
 )
-from runtime.entrypoint.control.cluster import ROLL, ClusterControl
+from runtime.entrypoint.control.cluster import END_CONTAINERS, ROLL, ClusterControl
 from runtime.entrypoint.control.daemon import (
     HISTORYSERVER,
     JOBMANAGER,
@@ -75,6 +75,9 @@ def _run_daemon(name: str, arguments: list[str]) -> int:
         return _ensure(Daemon(kind, layout, os.environ, sys.stderr), layout, arguments[1:])
     if arguments and arguments[0] in VERBS and kind.label:
         VERBS[arguments[0]](Daemon(kind, layout, os.environ, sys.stderr), layout, arguments[1:])
+        return 0
+    if arguments[:1] == [END_CONTAINERS]:
+        ClusterControl(layout, os.environ, (), sys.stdout).stop_containers()
         return 0
     if arguments[:1] == [ROLL] and name in KINDS:
         ClusterControl(layout, os.environ, parse_dynamic(arguments[1:]), sys.stdout).restart_here(kind)

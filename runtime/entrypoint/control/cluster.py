@@ -61,6 +61,8 @@ _REMOTE_MARGIN = 20.0
 _ROLL_TIMEOUT = 3600.0
 ROLL = "roll"
 """The verb of a daemon's script on other hosts that replaces all its processes, one after the other."""
+END_CONTAINERS = "end-containers"
+"""The verb of a JobManager's script on other hosts that ends what the driver docker of these has started."""
 _HEADER = ("process", "host", "pid", "address", "state")
 
 
@@ -159,12 +161,18 @@ class ClusterControl:
                 else:
                     self._out.write(call.said())
                     hosts.forget(call.host, kind)
-        _attempt(self._stop_containers, failures[""])
+        if configuration is None or configuration.get(DRIVER) == "docker":
+            names = sorted(name for name, of in asked if of is JOBMANAGER and name not in failures)
+            for call in [hosts.call(name, JOBMANAGER, (END_CONTAINERS,)) for name in names]:
+                failures[call.host] = _failures([call])
+                self._out.write(call.said())
+        _attempt(self.stop_containers, failures[""])
         _attempt(self._stop_etcd, failures[""])
         if told := [problem for problems in failures.values() for problem in problems]:
             raise DaemonError("\n".join(told))
 
-    def _stop_containers(self) -> None:
+    def stop_containers(self) -> None:
+        """End those that a JobManager of this run directory has had a docker daemon start. Raises FlinklikeError."""
         if ended := end_recorded(self.layout):
             self._say(f"Stopped and removed {ended} container(s) that the driver docker has started.")
 

@@ -142,6 +142,8 @@ class ContainerDriver:
         seen = _Seen()
         for one in self._engine.containers(self._containers.labels):
             worker_id = one.labels.get(WORKER_LABEL, "")
+            if not worker_id:
+                continue  # not a driver's
             if not one.has_ended:
                 seen.workers[worker_id] = one
                 continue

@@ -3,7 +3,8 @@
 A host has as many workers as the file has lines for it. Which workers run there the host says, by their labels; a host
 that cannot be reached says nothing, so its workers are unknown and not gone: those that were seen there last, and one
 whose start was under way, are workers until the host answers, or until the file names it no more. Such a host gets no
-worker, and is asked again after a while. A leader that has never reached it knows of those workers only that register.
+worker, and is asked again after a while. So does one that has refused a start. A leader that has never reached a host
+knows of its workers only those that register.
 
 Hosts are asked rarely, since each question costs them the start of a program; in between a worker is there that was
 there at the last answer, or that was started since.
@@ -38,7 +39,7 @@ class _Host:
     """What is known of one host. `lines`: workers that it may have. `labels`: those that it has, or may have.
 
     `recent`: when those were started that an answer under way may not have seen. `problem`: why it cannot be reached,
-    "" while it can.
+    "" while it can. `refusal`: why it has not started one, for which it is left out until `rests_until`.
     """
 
     name: str
@@ -48,6 +49,8 @@ class _Host:
     recent: dict[str, float] = field(default_factory=dict)
     due: float = 0.0
     problem: str = ""
+    refusal: str = ""
+    rests_until: float = 0.0
     look: asyncio.Future[Mapping[str, Any]] | None = None
     look_began: float = 0.0
 
@@ -183,7 +186,10 @@ class SshDriver:
 
     def _next_host(self) -> _Host | None:
         """The host with the fewest workers of those with room, in the order of the file."""
-        candidates = [one for one in self._hosts.values() if not one.problem and one.room > 0]
+        now = self._clock.monotonic()
+        candidates = [
+            one for one in self._hosts.values() if not one.problem and one.room > 0 and now >= one.rests_until
+        ]
         return min(candidates, key=lambda one: len(one.labels | one.starting), default=None)
 
     async def _started_on(self, host: _Host, worker_id: str, is_wanted: Callable[[], bool]) -> bool:
@@ -200,6 +206,9 @@ class SshDriver:
             self._may_run(host, worker_id)
             raise DriverError(str(error)) from error
         except HostRefusedError as error:
+            if is_wanted():
+                host.refusal = str(error)
+                host.rests_until = self._clock.monotonic() + self._retry_interval
             raise DriverError(str(error)) from error
         except asyncio.CancelledError:  # the term is over, and the host may have been told
             self._may_run(host, worker_id)
@@ -207,6 +216,7 @@ class SshDriver:
             raise
         finally:
             host.starting.discard(worker_id)
+        host.refusal = ""
         self._may_run(host, worker_id)
         for name in list(self._logs)[: max(0, len(self._logs) - _WORDS_MAX)]:
             del self._logs[name]
@@ -242,4 +252,4 @@ def _arguments(options: Collection[str]) -> Iterator[str]:
 
 
 def _told(host: _Host) -> str:
-    return host.problem or f"{host.name} has {len(host.labels | host.starting)} of {host.lines}"
+    return host.problem or host.refusal or f"{host.name} has {len(host.labels | host.starting)} of {host.lines}"

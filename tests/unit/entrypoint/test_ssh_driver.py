@@ -128,6 +128,30 @@ async def test_a_host_that_is_lost_between_look_and_start_makes_room_for_the_nex
     assert list(await driver.workers()) == [ONE]
 
 
+async def test_a_host_that_refuses_a_start_is_left_out_for_a_while() -> None:
+    hosts = Hosts("a", "b")
+    driver = hosts.driver(retry_interval=3600.0)
+    await driver.workers()
+    hosts.refuses = "a: no space left"
+    with pytest.raises(DriverError, match="no space left"):
+        await driver.start(ONE, is_wanted=wanted)
+    hosts.refuses = ""
+    await driver.start(ONE, is_wanted=wanted)
+    assert hosts.labels == {"a": set(), "b": {ONE}}
+    with pytest.raises(DriverError, match=r"no host of the file .*: a: no space left, b has 1 of 1"):
+        await driver.start(TWO, is_wanted=wanted)
+
+
+async def test_a_start_that_nobody_wants_is_no_fault_of_the_host() -> None:
+    hosts = Hosts("a")
+    driver = hosts.driver(retry_interval=3600.0)
+    await driver.workers()
+    with pytest.raises(DriverError, match="nobody wants it any more"):
+        await driver.start(ONE, is_wanted=lambda: False)
+    await driver.start(ONE, is_wanted=wanted)
+    assert hosts.labels == {"a": {ONE}}
+
+
 async def test_workers_of_a_host_that_is_cut_off_are_unknown_and_not_gone() -> None:
     hosts = Hosts("a", "b")
     driver = hosts.driver()
