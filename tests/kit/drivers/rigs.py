@@ -96,7 +96,7 @@ class ProcessRig:
 
     def freeze(self, worker_id: str) -> None:
         """Rig."""
-        _signal(self._now(worker_id), signal.SIGSTOP)
+        _signal([min(self._now(worker_id))], signal.SIGSTOP)  # its first process, the one that a driver signals
 
     def _runs(self) -> list[Path]:
         return [self.layout.run]
