@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kit.cluster.compose import ComposeCluster, why_not
+from tests.kit.cluster.compose import SHARED, ComposeCluster, why_not
 from tests.kit.host.levels import reached
 
 REASON = why_not()
@@ -27,9 +27,11 @@ ENVIRONMENT = {
     "FLINKLIKE__RESOURCEMANAGER__TASKMANAGER_TIMEOUT": "4 s",
     "FLINKLIKE__RESTART_STRATEGY__TYPE": "none",
 }
-NAP = """
-import time
-time.sleep(2)
+GATE = f"{SHARED}/exchange/gate"
+WAIT = f"""
+import pathlib, time
+while not pathlib.Path("{GATE}").exists():
+    time.sleep(0.1)
 """
 LEADERS = ("jobmanager-1", "jobmanager-2")
 
@@ -40,12 +42,11 @@ def cluster() -> Iterator[ComposeCluster]:
         yield made
 
 
-def submit(cluster: ComposeCluster, name: str, count: int, script: str = NAP) -> list[str]:
-    code, said = cluster.shell(name, f"cat > /tmp/nap.py <<'EOF'\n{script}\nEOF")
+def submit(cluster: ComposeCluster, name: str, count: int, script: str = WAIT) -> list[str]:
+    code, said = cluster.shell(name, f"cat > /tmp/wait.py <<'EOF'\n{script}\nEOF")
     assert code == 0, said
-    line = (
-        f"for n in $(seq {count}); do /opt/flinklike/bin/container.sh flinklike run --detached /tmp/nap.py & done; wait"
-    )
+    run = "/opt/flinklike/bin/container.sh flinklike run --detached /tmp/wait.py"
+    line = f"for n in $(seq {count}); do {run} & done; wait"
     code, said = cluster.shell(name, line)
     jobs = [line.split()[-1] for line in said.splitlines() if "JobID" in line]
     assert (code, len(jobs)) == (0, count), said
@@ -69,7 +70,14 @@ def test_containers_come_with_jobs_and_go_when_they_are_idle_though_the_leader_i
     leader = cluster.leader(LEADERS)
     cluster.containers[leader].kill()
     (other,) = set(LEADERS) - {leader}
-    reached(lambda: look() and cluster.states(other, jobs) == ["FINISHED"] * JOBS, "all end", timeout=240)
+
+    def states() -> list[str]:
+        look()
+        return cluster.states(other, jobs)
+
+    reached(lambda: states().count("RUNNING") == 2 * MOST, "the tasks are taken over", timeout=240)
+    cluster.shell(other, f"touch {GATE}")
+    reached(lambda: states() == ["FINISHED"] * JOBS, "all end", timeout=240)
     assert len(seen) == MOST, "the new leader, in another container, has neither lost nor doubled one"
     reached(lambda: not look(), "idle ones have ended")
     reached(lambda: not cluster.all_workers(), "nothing of them is left")
@@ -83,8 +91,10 @@ def test_job_masters_are_containers_too() -> None:
     }
     with ComposeCluster({**ENVIRONMENT, **more}, services=("etcd", "jobmanager-1"), has_driver=True) as cluster:
         (job,) = submit(cluster, "jobmanager-1", 1)
-        reached(lambda: cluster.states("jobmanager-1", [job]) == ["FINISHED"], "it ends", timeout=240)
+        reached(lambda: cluster.states("jobmanager-1", [job]) == ["RUNNING"], "it runs", timeout=240)
         assert cluster.kinds() == {"jobmaster", "taskmanager"}
+        cluster.shell("jobmanager-1", f"touch {GATE}")
+        reached(lambda: cluster.states("jobmanager-1", [job]) == ["FINISHED"], "it ends", timeout=240)
         reached(lambda: not cluster.all_workers(), "idle ones are gone", timeout=240)
 
 
