@@ -43,7 +43,7 @@ from runtime.entrypoint.component_factories import (
     JobMasterPrimaryComponentFactory,
     StandaloneComponentFactory,
 )
-from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER
+from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER, DaemonKind
 from runtime.entrypoint.drivers.choice import WorkerDriver, make_driver
 from runtime.entrypoint.job_manager_events import HISTORY_PERIOD, JobManagerEvents
 from runtime.entrypoint.job_manager_metrics import JobManagerMetrics
@@ -138,8 +138,13 @@ class Application(Protocol):
         """One term of this process. Eternal."""
 
 
+MakeDriver = Callable[[ProcessContext, DaemonKind, Sequence[str], str], WorkerDriver | None]
+"""`make_driver`'s type."""
+
+
 class ClusterEntrypoint:
-    """Implements `ClusterProcess`. `make_rest` makes the REST endpoint, `make_guards` the dialler of guards.
+    """Implements `ClusterProcess`. `make_rest` makes the REST endpoint, `make_guards` the dialler of guards,
+    `make_driver` what starts processes on demand.
 
     `options` are the -D options of this process: TaskManagers that a driver starts here get the same. `application`:
     the job that this cluster is for; None for a session cluster.
@@ -151,11 +156,13 @@ class ClusterEntrypoint:
         make_guards: Callable[[Configuration], GuardDialler] = options.guard_dialler,
         options: Sequence[str] = (),
         application: Application | None = None,
+        make_driver: MakeDriver = make_driver,
     ) -> None:
         self._make_rest = make_rest
         self._make_guards = make_guards
         self._options = tuple(options)
         self._application = application
+        self._make_driver = make_driver
         self.driver: WorkerDriver | None = None
         """What starts TaskManagers; None: people and scripts do, or this process has not begun."""
 
@@ -195,7 +202,7 @@ class ClusterEntrypoint:
                 await patiently(mark.check, context.entropy)  # R35
             await rpc.start()
             audit = audit_log(configuration, context.layout, context.environment, context.clock)
-            self.driver = make_driver(context, TASKMANAGER, self._options, rpc.server.address)
+            self.driver = self._make_driver(context, TASKMANAGER, self._options, rpc.server.address)
             services = JobManagerServices(
                 incarnation=context.incarnation,
                 rpc=rpc,
@@ -212,7 +219,7 @@ class ClusterEntrypoint:
                 clock=context.clock,
                 entropy=context.entropy,
                 driver=self.driver,
-                job_master_driver=make_driver(context, JOBMASTER, self._options, rpc.server.address),
+                job_master_driver=self._make_driver(context, JOBMASTER, self._options, rpc.server.address),
                 tell_cancel=audit.tell_cancel,
                 metrics=context.reporting.registry,
                 traces=context.tracing.reporter,

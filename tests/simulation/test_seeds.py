@@ -37,6 +37,15 @@ IN_PROCESS = [
 
 QUEUES = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 61), 52))]
 
+FOUND_WITH_DRIVER = "61,125,273"
+"""Slots of a worker that drained were not counted; starts that failed, and happened all the same, were not either."""
+DRIVER = [
+    FOUND_WITH_DRIVER,
+    *in_pieces(range(1, 9), 4),
+    *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 151), 71)),
+]
+MODES = [(), pytest.param(("--queues", "--adaptive"), marks=EXTENDED), pytest.param(("--in-process",), marks=EXTENDED)]
+
 ADAPTIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 151), 71))]
 
 SPECULATIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 201), 64))]
@@ -90,6 +99,13 @@ def test_a_failing_seed_tells_how_to_replay_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seeds", QUEUES)
 def test_seeds_with_queues_are_clean(seeds: str) -> None:
     done = simulate(ROOT, "--jobs", "2", "--queues", "--only", seeds)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("modes", MODES)
+@pytest.mark.parametrize("seeds", DRIVER)
+def test_seeds_with_a_driver_are_clean(seeds: str, modes: tuple[str, ...]) -> None:
+    done = simulate(ROOT, "--jobs", "2", "--driver", *modes, "--only", seeds)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -72,6 +72,8 @@ class TaskManagerSlots:
     """R50: it was made anew for its tenant, and no job of that namespace has had a slot here since."""
     present: set[JobId] = field(default_factory=set)
     """Jobs that have had slots here and are not over."""
+    uses: int = 0
+    """How many allocations there were: one that has come and gone between two looks shows here."""
     free: dict[int, None] = field(default_factory=dict)
     blocked: dict[int, float] = field(default_factory=dict)
     allocated: dict[int, Allocation] = field(default_factory=dict)
@@ -135,6 +137,7 @@ class TaskManagerSlots:
         self.free.pop(allocation.slot_index, None)
         self.blocked.pop(allocation.slot_index, None)
         self.allocated[allocation.slot_index] = allocation
+        self.uses += 1
         self.is_promised = False
         if self.registration.has_tenants:
             self.present.add(allocation.job_id)

@@ -21,7 +21,8 @@ class WorkerTimes:
 
     A worker that has not registered within `registration_timeout` is given up, and killed when it has not ended
     `leave_timeout` after its release. More than `failures_max` failed starts a minute pause them for `retry_interval`.
-    A term starts none before `recovery_timeout`: what served the last leader registers meanwhile.
+    A term starts none before `recovery_timeout`: what served the last leader registers meanwhile. A start that has
+    failed may happen for as long all the same: it counts for the maximum.
     """
 
     registration_timeout: float = 300.0
@@ -75,13 +76,17 @@ WorkerEffect = StartWorker | ReleaseWorker | WorkerFailed
 
 @dataclass(slots=True)
 class Worker:
-    """One worker. `since`: when its state began; `reason`: why it leaves; `idle_since`: when it had work last."""
+    """One worker. `since`: when its state began; `reason`: why it leaves; `idle_since`: when it had work last.
+
+    `uses`: the allocations that it had until then.
+    """
 
     worker_id: str
     state: WorkerState
     since: float
     idle_since: float | None = None
     slots: int = 0
+    uses: int = 0
     reason: str = ""
 
     def become(self, state: WorkerState, at: float) -> None:
@@ -103,6 +108,8 @@ class WorkerLives:
         self._duty = duty
         self._workers: dict[str, Worker] = {}
         self._failures: deque[float] = deque(maxlen=1000)
+        self._unsure: dict[str, float] = {}
+        """Labels of starts that have failed, and when: they may have happened all the same, or may happen yet."""
         self.problem = ""
         """Why the last start failed, until a worker registers."""
 
@@ -125,8 +132,8 @@ class WorkerLives:
         return self._workers.get(worker_id)
 
     def unseen(self, registered: Collection[str]) -> int:
-        """How many run, or will, without being among the registered ones."""
-        return sum(worker.worker_id not in registered for worker in self)
+        """How many run, or will, or may, without being among the registered ones."""
+        return len({*self._workers, *self._unsure}.difference(registered))
 
     def may_start(self, at: float) -> bool:
         """Whether a start is due: the term has seen those of the last one, and starts do not fail all the time."""
@@ -151,8 +158,9 @@ class WorkerLives:
             worker.become(WorkerState.PENDING, at)
 
     def start_failed(self, worker_id: str, reason: str, at: float) -> list[WorkerEffect]:
-        """The driver could not start it."""
+        """The driver could not start it, or could not say that it has."""
         worker = self._workers.pop(worker_id, None)
+        self._unsure[worker_id] = at
         return [] if worker is None else [self._failed(worker, reason, at)]
 
     def look(
@@ -163,6 +171,8 @@ class WorkerLives:
 
     def _compare(self, running: Collection[str], asked_at: float, at: float) -> list[WorkerEffect]:
         """Believe the driver. What it has started after it was asked is in its next answer."""
+        over = asked_at - self._times.recovery_timeout
+        self._unsure = {worker_id: since for worker_id, since in self._unsure.items() if since >= over}
         for worker_id in running:
             self._workers.setdefault(worker_id, Worker(worker_id, WorkerState.PENDING, at))
         gone = [

@@ -36,13 +36,14 @@ class WorkerSettings(WorkerTimes):
 class Supply:
     """A registered TaskManager. `worker_id`: "" for one that no driver has started. `free`: slots without allocation.
 
-    `is_usable`: it is connected and does not drain.
+    `is_usable`: it is connected and does not drain. `uses`: changes with each allocation.
     """
 
     worker_id: str
     slots: int
     free: int
     is_usable: bool = True
+    uses: int = 0
 
     @property
     def is_idle(self) -> bool:
@@ -89,9 +90,11 @@ class ActiveWorkers:
         return effects
 
     def _total(self, supplies: Sequence[Supply]) -> int:
-        """All slots that there are or will be, of leaving workers too."""
+        """All slots that there are or will be, of leaving workers too. One that drains shows those in use alone."""
         shown = {one.worker_id for one in supplies if one.slots > 0}
-        return sum(one.slots for one in supplies) + self.lives.unseen(shown) * self._settings.slots
+        each = self._settings.slots
+        there = sum(max(one.slots, each) if one.worker_id and one.slots else one.slots for one in supplies)
+        return there + self.lives.unseen(shown) * each
 
     def _start(self, lacking: int, there: Sequence[Supply], total: int, at: float) -> list[WorkerEffect]:
         settings = self._settings
@@ -125,7 +128,8 @@ class ActiveWorkers:
 
 def _note(worker: Worker, supply: Supply, at: float) -> None:
     worker.slots = supply.slots
+    was_used, worker.uses = worker.uses != supply.uses, supply.uses
     if not supply.is_idle:
         worker.idle_since = None
-    elif worker.idle_since is None:
+    elif worker.idle_since is None or was_used:
         worker.idle_since = at

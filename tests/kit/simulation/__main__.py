@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--adaptive", action="store_true", help="of more jobs the cluster chooses the parallelism")
     parser.add_argument("--speculative", action="store_true", help="more jobs run slow tasks twice, one host is slow")
     parser.add_argument("--queues", action="store_true", help="jobs are in queues, with priorities")
+    parser.add_argument("--driver", action="store_true", help="a driver starts TaskManagers")
     parser.add_argument("--story", action="store_true", help="print the whole story of every seed")
     parser.add_argument("--log", action="store_true", help="print what the processes log")
     parser.add_argument("--digest", action="store_true", help="print a digest of each history")
@@ -127,14 +128,8 @@ def _begin(seeds: list[int], kinds: frozenset[FaultKind], options: argparse.Name
 def _live(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace, writing: int) -> bool:
     """One seed; whether it was good, and how long it was, goes to the parent."""
     try:
-        verdict = run_seed(
-            seed,
-            kinds,
-            in_process=options.in_process,
-            queues=options.queues,
-            adaptive=options.adaptive,
-            speculative=options.speculative,
-        )
+        names = ("in_process", "queues", "adaptive", "speculative", "driver")
+        verdict = run_seed(seed, kinds, **{name: getattr(options, name) for name in names})
         _tell(verdict, options)
     except Exception:  # noqa: BLE001 - the boundary of the child
         traceback.print_exc(file=sys.stdout)
@@ -181,6 +176,7 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
     mode += " --queues" if options.queues else ""
     mode += " --adaptive" if options.adaptive else ""
     mode += " --speculative" if options.speculative else ""
+    mode += " --driver" if options.driver else ""
     _say(f"replay: bin/simulate.sh --seeds 1 --from {verdict.seed}{faults}{mode} --story")
 
 

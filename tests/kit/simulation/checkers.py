@@ -53,6 +53,7 @@ from tests.kit.simulation.store_checkers import (
     WritesNameWhatTheyReplace,
 )
 from tests.kit.simulation.stream_checkers import CheckpointsAreTrue, QueriesKeepApart
+from tests.kit.simulation.worker_checkers import WorkersComeAndGo
 
 _ROUNDING = 0.01
 
@@ -566,6 +567,7 @@ ALWAYS: tuple[type[_Base], ...] = (
     QueriesGoOn,
     QueriesMove,
     SavepointsGoWhenTheyMay,
+    WorkersComeAndGo,
 )
 """What every history must satisfy, whatever fate did."""
 

@@ -153,8 +153,9 @@ class DisposalTrouble:
 
     def _hit(self, what: float) -> None:
         world, draw = self._world, self._entropy.uniform
-        seconds, number = draw(0.5, 20.0), int(draw(0.0, 0.999) * world.shape.task_managers)
-        leader, task_manager = world.leader(), world.task_managers[number]
+        seconds, task_managers = draw(0.5, 20.0), world.task_managers
+        number = int(draw(0.0, 0.999) * len(task_managers))
+        leader, task_manager = world.leader(), task_managers[number] if task_managers else ""
         if world.loop.time() >= self._end:
             return
         if what < 0.7 and leader is not None and world.is_running(leader):

@@ -187,6 +187,7 @@ class Fate:
         world.loop.storage_delay = _quick
         world.loop.outputs_delay = lambda: 0.0005
         SimulatedFileSystem.heal()
+        world.workers.heal()
         world.history.add(world.loop.time(), "fate", Fault("is kind from now on"))
         for source in world.processes:
             for target in world.processes:
@@ -198,7 +199,7 @@ class Fate:
                 world.thaw(name)
             elif life is Life.DEAD:
                 world.start_process(name)
-        world.operator.undrain_all([*world.job_masters, *world.task_managers])
+        world.operator.undrain_all([*world.job_masters, *world.standing_task_managers])
 
     # --- weather: what every message suffers ------------------------------------------------------------------------
 
@@ -281,7 +282,9 @@ class Fate:
         }
 
     def _one_of(self, names: list[str]) -> str:
-        return names[int(self._entropy.uniform(0, len(names)))]
+        """ "" where there is none: nothing happens to nobody."""
+        number = int(self._entropy.uniform(0, len(names)))
+        return names[number] if names else ""
 
     async def _compact(self) -> None:
         store = self._world.etcd_state.store

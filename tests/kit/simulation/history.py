@@ -274,6 +274,31 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    """A driver has started a worker, as it was asked to a moment ago. `slots`: those of all workers from now on."""
+
+    worker_id: str
+    asked_at: float
+    slots: int
+    slots_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReleased:
+    """A JobManager has told a worker to end: to drain, or at once."""
+
+    worker_id: str
+    kills: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnded:
+    """A worker is gone, with its label."""
+
+    worker_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """What fate does."""
 
@@ -347,6 +372,9 @@ Happening = (
     | Answered
     | Cancelling
     | Shown
+    | WorkerStarted
+    | WorkerReleased
+    | WorkerEnded
     | Fault
     | ProcessEvent
     | BlobDeleted

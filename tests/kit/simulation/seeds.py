@@ -46,6 +46,12 @@ QUIET_AFTER = 240.0
 CALM = 60.0
 """Virtual seconds after that in which what is left over is cleaned up, and nothing else happens any more."""
 
+QUIET_AFTER_WITH_DRIVER = 400.0
+"""The same where workers may hang that hold all slots, until they are killed."""
+
+WORKERS_GO = 200.0
+"""Virtual seconds after that in which workers without work have gone."""
+
 _KEPT: list[SimulatedLoop | World] = []
 
 
@@ -93,16 +99,19 @@ def run_seed(
     queues: bool = False,
     adaptive: bool = False,
     speculative: bool = False,
+    driver: bool = False,
 ) -> Verdict:
     """A seed decides everything: the same one gives the same history. `in_process`: without JobMaster processes.
 
     `queues`: jobs are in queues, with priorities (R64). `adaptive`: of more jobs the cluster chooses the parallelism
-    (R66). `speculative`: more jobs have slow tasks run a second time, and one host is slow (R67).
+    (R66). `speculative`: more jobs have slow tasks run a second time, and one host is slow (R67). `driver`: a driver
+    starts TaskManagers (R65).
     """
     modes: dict[str, Any] = {"job_masters": 0} if in_process else {}
     modes |= {"has_queues": True} if queues else {}
     modes |= {"has_adaptive": True} if adaptive else {}
     modes |= {"has_slow_host": True} if speculative else {}
+    modes |= {"has_driver": True} if driver else {}
     with _directory_of(seed) as run:
         started = time.perf_counter()
         return on_virtual_time(lambda loop: _live(loop, seed, kinds, run, started, modes))
@@ -148,6 +157,7 @@ async def _live(
     shape = replace(_shape(entropy.child("shape")), **modes)
     if shape.has_slow_host:  # else there is no other, or all jobs wait for its slots
         shape = replace(shape, task_managers=max(2, shape.task_managers), slots=max(3, shape.slots))
+    shape = _with_driver(shape, entropy.child("driver")) if shape.has_driver else shape
     world = keep(World(loop, f"world/{seed}", run, shape))
     problems: list[str] = []
     loop.set_exception_handler(lambda _loop, context: problems.append(_told(context)))
@@ -158,7 +168,7 @@ async def _live(
         world.plan(job)
     for job in planned_speculative_jobs(entropy.child("speculative")) if world.shape.has_slow_host else ():
         world.plan(job)
-    all_slots = shape.task_managers * shape.slots
+    all_slots = shape.slots_max or shape.task_managers * shape.slots
     upgrades = list(planned_upgrades(entropy.child("upgrades"), str(run / "savepoints"), all_slots))
     for job in upgrades:
         world.plan(job)
@@ -167,7 +177,10 @@ async def _live(
     fate = Fate(world, kinds, duration=entropy.uniform(30.0, 90.0))
     await asyncio.sleep(entropy.uniform(0.0, 5.0))
     await fate.run()
-    if await until(lambda: not world.unfinished, within=QUIET_AFTER, every=1.0):
+    patience = QUIET_AFTER_WITH_DRIVER if shape.has_driver else QUIET_AFTER
+    if await until(lambda: not world.unfinished, within=patience, every=1.0):
+        if shape.has_driver:
+            await until(lambda: not any(world.workers.left_over()), within=WORKERS_GO, every=1.0)
         await asyncio.sleep(CALM)
     always = (*ALWAYS, UserFailuresStand)
     checkers = always if kinds - SURVIVABLE else (*always, NothingRunsTwice)
@@ -176,6 +189,7 @@ async def _live(
     violations += [Violation("promise 1", f"the client of job {one} waits", now) for one in _who_wait(world)]
     violations += [Violation("no failures", failure, now) for failure in (*world.failures, *problems)]
     violations += [Violation("clean-up", left, now) for left in world.left_over()]
+    violations += [Violation("R65", left, now) for left in world.workers.left_over() if shape.has_driver]
     return Verdict(
         seed=seed,
         kinds=tuple(fate.kinds),
@@ -205,6 +219,16 @@ def _shape(entropy: SeededEntropy) -> Shape:
     )
     # Once as long as several heartbeats, so that who is lost still runs, and once so short that outages are beyond it.
     return replace(shape, isolation_seconds=20 if entropy.child("isolation").uniform(0, 1) < 0.5 else 60)
+
+
+def _with_driver(shape: Shape, entropy: SeededEntropy) -> Shape:
+    """No TaskManager, or one, that nobody starts but people; and how many slots a driver may bring, and keeps."""
+    draw = entropy.uniform
+    standing = 1 if draw(0, 1) < 0.3 else 0
+    most = (standing + int(draw(1, 4))) * shape.slots
+    least = shape.slots if draw(0, 1) < 0.3 else 0
+    redundant = 1 if draw(0, 1) < 0.2 else 0
+    return replace(shape, task_managers=standing, slots_min=least, slots_max=most, redundant=redundant)
 
 
 ENDLESS = UserCode(3600.0, 3600.0)

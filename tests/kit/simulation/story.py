@@ -43,6 +43,9 @@ from tests.kit.simulation.history import (
     Sent,
     Shown,
     Submitting,
+    WorkerEnded,
+    WorkerReleased,
+    WorkerStarted,
 )
 
 _TEXT_MAX = 260
@@ -116,6 +119,9 @@ _WORDS: dict[type, Callable[[Any, Keys], str]] = {
     Cancelling: lambda what, _: f"wants job {what.job_id} cancelled",
     Shown: _shown,
     Returned: lambda what, _: f"gets the value of job {what.job_id}: {what.value}",
+    WorkerStarted: lambda what, _: f"starts worker {what.worker_id}: {what.slots} slots of {what.slots_max}",
+    WorkerReleased: lambda what, _: f"{'kills' if what.kills else 'releases'} worker {what.worker_id}",
+    WorkerEnded: lambda what, _: f"worker {what.worker_id} is gone",
     Fault: lambda what, _: f"*** {what.what}",
     ProcessEvent: lambda what, _: f"=== {what.what}",
     InContact: lambda _what, _keys: "",

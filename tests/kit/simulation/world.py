@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from runtime.common.errors import RetryableError
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.loading import load
+from runtime.entrypoint.control.daemon import TASKMANAGER, DaemonKind
 from runtime.entrypoint.job_manager import ClusterEntrypoint
 from runtime.entrypoint.process import STOP_DEADLINE, ClusterProcess, NewLifeError, ProcessContext, leave
 from runtime.entrypoint.process_options import guard_dialler, high_availability_settings
@@ -34,6 +35,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.keeper import NO_KEEPER, LeaseKeeper
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord
+from runtime.resourcemanager.driver import WORKER_ID_PREFIX
 from runtime.rpc.settings import RpcSettings
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
 from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore
@@ -66,6 +68,7 @@ from tests.kit.simulation.slots import Programs, SimulatedSlotPool, SlotMachine
 from tests.kit.simulation.speculative_jobs import SLOWNESS
 from tests.kit.simulation.storage import OUTPUTS, URL, SimulatedFileSystem
 from tests.kit.simulation.transport import SimulatedRpcService
+from tests.kit.simulation.workers import SimulatedDriver, WorkerHost, worker_options
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +86,8 @@ class Shape:
 
     `has_keepers`: JobManagers and JobMaster processes have lease keepers (R40). `has_queues`: jobs are in queues (R64).
     `has_adaptive`: of some jobs the cluster chooses the parallelism (R66). `has_slow_host`: tasks take longer on one
-    host, and jobs have slow tasks run a second time (R67).
+    host, and jobs have slow tasks run a second time (R67). `has_driver`: a driver starts TaskManagers beside these,
+    within the bounds that follow (R65).
     """
 
     job_managers: int = 2
@@ -95,6 +99,10 @@ class Shape:
     has_queues: bool = False
     has_adaptive: bool = False
     has_slow_host: bool = False
+    has_driver: bool = False
+    slots_min: int = 0
+    slots_max: int = 0
+    redundant: int = 0
 
 
 class ProcessClock:
@@ -174,6 +182,7 @@ class World:
         self._keepers: dict[str, SimulatedKeeper] = {}
         self._lives_guarded: dict[str, list[SimulatedGuard]] = {}
         self._running: dict[str, tuple[ProcessContext, asyncio.Task[Any]]] = {}
+        self.workers = WorkerHost(self, self.entropy.child("workers"))
         person = SimulatedProcess(loop, "operator")
         self.operator = Operator(self.network, self.history, self.rest_addresses, person, self.entropy)
 
@@ -201,7 +210,12 @@ class World:
 
     @property
     def task_managers(self) -> list[str]:
-        """Names."""
+        """Names, of those that a driver has started too."""
+        return [*self.standing_task_managers, *self.workers.names]
+
+    @property
+    def standing_task_managers(self) -> list[str]:
+        """Names of those that no driver has started."""
         return [f"tm-{number}" for number in range(1, self.shape.task_managers + 1)]
 
     @property
@@ -245,7 +259,9 @@ class World:
                 self.loop.outside_later(self.entropy.uniform(0.0, 0.5), self.start_process, name)
 
     def start_process(self, name: str) -> None:
-        """A new life of a process, at the same address."""
+        """A new life of a process, at the same address. A worker that has gone is started by nobody."""
+        if name.startswith(WORKER_ID_PREFIX) and name not in self.workers:
+            return
         number = self._lives[name] = self._lives.get(name, 0) + 1
         process = self.processes[name] = SimulatedProcess(self.loop, name, number)
         self._record(name, ProcessEvent(STARTS))
@@ -268,6 +284,8 @@ class World:
             is_failure = self.is_ready(name) or not isinstance(cause, RetryableError)
             if isinstance(cause, NewLifeError) and (name in self._once_cut_off or (name, number) in self._frozen_early):
                 is_failure = False  # who cannot be reached may be declared dead, and begins anew
+            if isinstance(cause, NewLifeError) and name in self.workers:
+                self.workers.begins_anew(name)
             self._ended(name, f"{FAILED}: {type(cause).__name__}: {cause}", is_failure=is_failure)
         except asyncio.CancelledError:
             self._ended(name, STOPPED, is_failure=False)
@@ -294,6 +312,7 @@ class World:
                     self.network, self.history, context, settings, sign_in
                 ),
                 self._guard_dialler,
+                make_driver=self._make_driver,
             )
         if name in self.job_masters:
             return JobMasterEntryPoint(_Load)
@@ -309,6 +328,11 @@ class World:
             lambda _guard: SimulatedGuardConnection(machine),
             _guard_is_there,
         )
+
+    def _make_driver(
+        self, _context: ProcessContext, kind: DaemonKind, _options: Sequence[str], _address: str
+    ) -> SimulatedDriver | None:
+        return SimulatedDriver(self.workers) if self.shape.has_driver and kind is TASKMANAGER else None
 
     def _reap_leftovers(self, name: str, machine: SlotMachine) -> None:
         """What the guards of this life do before it begins."""
@@ -395,6 +419,10 @@ class World:
                 "slotmanager.preemption": "true",
                 "slotmanager.preemption.timeout": "0 ms",
             }
+        if self.shape.has_driver:
+            dynamic |= worker_options(self.shape)
+        if name in self.workers:
+            dynamic["taskmanager.worker-id"] = name
         made = load(None, environment={}, dynamic=[f"{key}={value}" for key, value in dynamic.items()])
         return self._configurations.setdefault(name, made)
 
@@ -412,6 +440,8 @@ class World:
 
     def crash_guards(self, name: str) -> None:
         """SIGKILL of a TaskManager's main process and of both its guards, at once (R30)."""
+        if name in self.workers:
+            self.workers.keep(name)
         self._record(name, Fault(KILLED))
         self._record(name, Fault("has no guard any more"))
         process = self.processes[name]
@@ -464,6 +494,8 @@ class World:
         if name in self.task_managers:
             guard = self._guards.pop(name, None)
             self.machine(name).main_process_died(guard.end if guard is not None else lambda: None)
+        if name in self.workers:
+            self.workers.process_died(name)
 
     def freeze(self, name: str, *, is_stuck: bool = False) -> None:
         """SIGSTOP of the main process; slots go on. `is_stuck`: its loop alone stands still, and it looks alive."""
@@ -522,7 +554,7 @@ class World:
 
     def left_over(self) -> Iterator[str]:
         """What a cluster at rest must not have: user code, jobs that are not cleaned, pointers to nothing."""
-        for name in self.task_managers:
+        for name in self._machines:
             yield from (f"{attempt_id} still runs on {name}" for attempt_id in self.machine(name).alive)
         for kv in self.etcd_state.everything(self.keys.jobs):
             yield f"{kv.key} is still there"

@@ -237,8 +237,45 @@ def test_those_that_no_driver_has_started_are_never_released() -> None:
     assert term.decide(0, mine, other_host) == []
 
 
-def test_many_failures_pause_the_starts() -> None:
+def test_an_allocation_between_two_looks_is_work() -> None:
     term = Term()
+    term.run(*term.decide(1))
+    idle = Supply("w1", 2, 2)
+    assert term.decide(0, idle) == []
+    term.at += SETTINGS.idle_timeout - 1
+    used = replace(idle, uses=1)
+    assert term.decide(0, used) == []
+    term.at += SETTINGS.idle_timeout - 1
+    assert term.decide(0, used) == []
+    term.at += 1
+    assert term.decide(0, used) == [ReleaseWorker("w1", "it was idle for 30 s")]
+
+
+def test_one_that_drains_counts_whole_for_the_maximum() -> None:
+    """It shows the slots that are in use, or none, and its process is as large as before."""
+    term = Term(replace(SETTINGS, slots_max=4))
+    term.run(*term.decide(3))
+    for shown in (Supply("w1", 1, 0, is_usable=False), Supply("w1", 0, 0, is_usable=False)):
+        assert term.decide(9, shown, Supply("w2", 1, 0, is_usable=False)) == []
+
+
+def test_a_start_that_failed_may_happen_all_the_same() -> None:
+    term = Term(replace(SETTINGS, slots_max=2))
+    assert term.decide(1) == [StartWorker("w1")]
+    term.core.lives.start_failed("w1", "no answer", term.at)
+    assert term.decide(1) == []
+    term.at += SETTINGS.recovery_timeout - 0.1
+    assert term.decide(1) == []
+    term.running.append("w1")
+    assert term.decide(1) == []
+    assert term.states() == {"w1": WorkerState.PENDING}
+    term.running.clear()
+    term.at += 0.2
+    assert term.decide(1)[-1] == StartWorker("w2")
+
+
+def test_many_failures_pause_the_starts() -> None:
+    term = Term(replace(SETTINGS, slots_max=100))
     for number in range(1, 5):
         assert term.decide(1)[-1] == StartWorker(f"w{number}")
         assert term.core.lives.start_failed(f"w{number}", "no memory", term.at) == [
@@ -276,7 +313,9 @@ class Workers(RuleBasedStateMachine):
     def _supplies(self) -> list[Supply]:
         slots = self.settings.slots
         return [
-            Supply(name, slots, slots - self.busy.get(name, 0), is_usable=name not in self.draining)
+            Supply(name, slots, slots - self.busy.get(name, 0))
+            if name not in self.draining
+            else Supply(name, self.busy.get(name, 0), 0, is_usable=False)
             for name, registered in self.host.items()
             if registered
         ]
@@ -304,12 +343,13 @@ class Workers(RuleBasedStateMachine):
         self._decide()
 
     @precondition(lambda self: self.asked)
-    @rule(works=st.booleans())
-    def driver_starts(self, works: bool) -> None:
+    @rule(works=st.booleans(), says_so=st.booleans())
+    def driver_starts(self, works: bool, says_so: bool) -> None:
         name = self.asked.pop(0)
         self.at += 0.1
         if works:
             self.host[name] = False
+        if works and says_so:
             self.core.lives.started(name, self.at)
         else:
             self.core.lives.start_failed(name, "no", self.at)
