@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
 from runtime.common.spark_conf import ISOLATION, JVM, OWNED
-from runtime.config import queue_options, worker_options
+from runtime.common.spark_masters import is_connect
+from runtime.config import queue_options, spark_master_options, worker_options
 from runtime.config.configuration import Configuration
 from runtime.config.option import ConfigOption
 from runtime.config.options import slotmanager
@@ -77,12 +77,9 @@ from runtime.config.options.taskmanager import (
     SLOT_ISOLATION,
     SLOT_PROCESSES_MAX,
     SLOT_UIDS,
-    SPARK_ALLOW_UNAUTHENTICATED,
     SPARK_ENABLED,
     SPARK_MEMORY,
     SPARK_MEMORY_TOTAL,
-    SPARK_NETWORK_ENCRYPTION,
-    SPARK_SECRET_FILE,
     SPARK_USER,
     SPARK_WAREHOUSE,
     TASKMANAGER_BIND_HOST,
@@ -90,9 +87,6 @@ from runtime.config.options.taskmanager import (
 )
 from runtime.config.options.traces import TRACES_ENDPOINT, TRACES_RATIO, TRACES_REPORTERS, TRACES_SERVICE
 from runtime.config.spark_memory import default_environment_bytes, has_own_jvms
-
-_SPARK_MASTER = re.compile(r"(local(\[(\*|[1-9]\d*)(,\s*[1-9]\d*)?\])?|spark://[^\s/:,]+:\d+(,[^\s/:,]+:\d+)*)\Z")
-"""`local[n,f]` and the several hosts of a standby master are Spark's own forms."""
 
 _UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"
 
@@ -294,13 +288,7 @@ def _timing(configuration: Configuration) -> Iterator[str]:
 
 
 def _spark(configuration: Configuration) -> Iterator[str]:
-    master = configuration.spark_conf.get("spark.master", "local[*]")
-    if master.startswith("sc://"):
-        yield f"spark.master: {master}: Spark Connect endpoints are not available yet, use local[*] or spark://host:port"
-    elif not _SPARK_MASTER.match(master):
-        yield f"spark.master: {master!r}: expected local[*], local[n] or spark://host:port"
-    elif configuration.get(SPARK_ENABLED):
-        yield from _spark_secret(configuration, master)
+    yield from spark_master_options.conflicts(configuration)
     total, least = configuration.get(SPARK_MEMORY_TOTAL), default_environment_bytes(configuration)
     if configuration.get(SPARK_ENABLED) and total and total < least:
         yield (
@@ -311,7 +299,7 @@ def _spark(configuration: Configuration) -> Iterator[str]:
         yield f"{ISOLATION} is for jobs: set {SLOT_ISOLATION.key}: {JVM} instead"
     if has_own_jvms(configuration):
         yield from _own_jvms(configuration)
-    if configuration.get(SPARK_ENABLED):
+    if configuration.get(SPARK_ENABLED) and not is_connect(configuration.spark_conf):
         yield from (f"{key}: {reason}" for key, reason in OWNED.items() if key in configuration.spark_conf)
 
 
@@ -355,25 +343,6 @@ def _slot_users(configuration: Configuration) -> Iterator[str]:
         )
     if configuration.spark_conf.get(_UNIX_SOCKETS, "false").lower() == "true":
         yield f"{_UNIX_SOCKETS}: slots that are users of their own ({SLOT_UIDS.key}) cannot open the sockets of the JVM"
-
-
-def _spark_secret(configuration: Configuration, master: str) -> Iterator[str]:
-    """R44: a driver that other hosts can dial asks for a secret, or an option allows it not to."""
-    file, may_be_open = configuration.get(SPARK_SECRET_FILE), configuration.get(SPARK_ALLOW_UNAUTHENTICATED)
-    if master.startswith("local"):
-        for option, is_set in ((SPARK_SECRET_FILE, bool(file)), (SPARK_ALLOW_UNAUTHENTICATED, may_be_open)):
-            if is_set:
-                yield f"{option.key} is for spark.master spark://...: with {master} each JVM makes a secret of its own"
-    elif file and may_be_open:
-        yield f"{SPARK_SECRET_FILE.key} and {SPARK_ALLOW_UNAUTHENTICATED.key} contradict each other: set one of them"
-    elif not file and not may_be_open:
-        yield (
-            f"spark.master {master} needs {SPARK_SECRET_FILE.key}, the secret that its master and workers were started "
-            "with (spark.authenticate): without one every client that reaches the driver's ports runs code as the "
-            f"TaskManager's user. If that cannot happen in your network, set {SPARK_ALLOW_UNAUTHENTICATED.key}: true"
-        )
-    if not file and not master.startswith("local") and configuration.get(SPARK_NETWORK_ENCRYPTION):
-        yield f"{SPARK_NETWORK_ENCRYPTION.key} needs {SPARK_SECRET_FILE.key}: its keys are made from the secret"
 
 
 def _restarts(configuration: Configuration) -> Iterator[str]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import ISOLATION, JVM
+from runtime.common.spark_masters import (
+    DEFAULT_MASTER,
+    SPARK_MASTER,
+    MasterKind,
+    connect_endpoint,
+    has_tls,
+    is_connect,
+)
 from runtime.common.version import PROTOCOL_VERSION, VERSION
 from runtime.config.configuration import Configuration
 from runtime.config.options import checkpointing, security
@@ -32,6 +40,7 @@ from runtime.entrypoint.slot_users import (
 )
 from runtime.gateways.resource_manager import RegisterTaskManager
 from runtime.gateways.task import ResourceProfile
+from runtime.rpc.spark_connect import SparkConnectServer
 from runtime.security.token_providers import load_receivers
 from runtime.taskexecutor.attempt_logs.log_directory import AttemptLogs
 from runtime.taskexecutor.attempt_logs.log_retention import LogRetention
@@ -48,15 +57,16 @@ from runtime.taskexecutor.runner import RunnerSettings
 from runtime.taskexecutor.settings import ConnectionSettings, TaskExecutorSettings
 from runtime.taskexecutor.slots.work import SlotSettings
 from runtime.taskexecutor.spark.account import SparkAccount
+from runtime.taskexecutor.spark.connect_environment import ConnectEnvironment
 from runtime.taskexecutor.spark_protocol.installed_spark import check_supported, pyspark_version
+from runtime.taskexecutor.spark_protocol.secret_file import read_secret
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings, effective_conf
 from runtime.taskexecutor.task_environment import TaskEnvironment
 from runtime.taskexecutor.unpacking.limits import UnpackLimits
 
 logger = logging.getLogger(__name__)
 
-SPARK_MASTER = "spark.master"
-DEFAULT_MASTER = "local[*]"
+_YARN_DIRECTORIES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _ENDED_JOBS_INTERVALS = 10
 """Heartbeat intervals after which jobs without an owner are looked up again (R16)."""
 
@@ -69,7 +79,7 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
     version = pyspark_version() if has_spark else ""
     if version:
         check_supported(version)
-    offered = effective_conf(_spark_settings(context, Path())) if has_spark else {}
+    offered = _offered_conf(context) if has_spark else {}
     host = configuration.get(tm.TASKMANAGER_HOST)
     id_file = context.environment.get(RESOURCE_ID_FILE_VARIABLE)
     return RegisterTaskManager(
@@ -95,11 +105,28 @@ def registration_of(context: ProcessContext, guard_address: str) -> RegisterTask
         exchange_id=exchange_identity(context.layout.exchange_url(configuration), context.entropy),
         spark_version=version,
         has_tenants=configuration.get(tm.TENANCY) == "namespace",
-        environment_bytes=_environment_bytes(configuration) if has_spark else 0,
+        environment_bytes=_environment_bytes(configuration) if has_spark and not is_connect(offered) else 0,
         environment_accounts=_environment_accounts(configuration) if has_spark else 0,
         metrics_address=context.reporting.address(host),
         worker_id=configuration.get(tm.WORKER_ID),
     )
+
+
+def _offered_conf(context: ProcessContext) -> Mapping[str, str]:
+    """What jobs find in Spark here. Of a Spark Connect server's conf nothing is known but what sessions begin with."""
+    conf = context.configuration.spark_conf
+    return conf if is_connect(conf) else effective_conf(_spark_settings(context, Path()))
+
+
+def connect_environment(configuration: Configuration, registration: RegisterTaskManager) -> ConnectEnvironment | None:
+    """The default environment where slots are clients of a Spark Connect server. Raises InvalidInputError."""
+    conf = configuration.spark_conf
+    if not registration.has_spark or not is_connect(conf):
+        return None
+    master, file = conf[SPARK_MASTER], configuration.get(tm.SPARK_SECRET_FILE)
+    token = read_secret(Path(file)) if file else ""
+    server = SparkConnectServer(connect_endpoint(master), has_tls=has_tls(master), token=token)
+    return ConnectEnvironment(master, server, token, conf)
 
 
 def _environment_accounts(configuration: Configuration) -> int:
@@ -229,7 +256,9 @@ def slot_settings(
         moves_scripts=configuration.get(tm.SCRIPT_STATIC_CONF) == "environment",
         spark_cluster=_spark_cluster(configuration) if registration.has_spark else "",
         environment=environment,
-        attaches_ahead=configuration.get(tm.SLOT_UIDS) is None and not has_own_jvms(configuration),
+        attaches_ahead=configuration.get(tm.SLOT_UIDS) is None
+        and not has_own_jvms(configuration)
+        and not is_connect(configuration.spark_conf),
         cgroups=_slot_cgroups(configuration, registration),
         checkpoint_directory=checkpoint_directory,
     )
@@ -302,4 +331,21 @@ def _spark_settings(context: ProcessContext, work: Path) -> SparkSettings:
         warm_up_count=configuration.get(tm.SPARK_WARM_UP),
         class_archive=configuration.get(tm.SPARK_CLASS_ARCHIVE),
         has_pages=configuration.get(tm.SPARK_UI),
+        configuration_directories=_yarn_directories(context.environment) if master == MasterKind.YARN.value else (),
     )
+
+
+def _yarn_directories(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Where Hadoop's clients find YARN. Raises InvalidInputError: without it no executor would ever start."""
+    named = {name: environment[name] for name in _YARN_DIRECTORIES if environment.get(name)}
+    if not named:
+        message = (
+            f"{SPARK_MASTER}: yarn needs {' or '.join(_YARN_DIRECTORIES)} in the environment of bin/taskmanager.sh: "
+            "the directory with yarn-site.xml and core-site.xml"
+        )
+        raise InvalidInputError(message)
+    for name, directory in named.items():
+        if not Path(directory).is_dir():
+            message = f"{SPARK_MASTER}: yarn: {name}={directory} is no directory here: correct it"
+            raise InvalidInputError(message)
+    return tuple(dict.fromkeys(named.values()))

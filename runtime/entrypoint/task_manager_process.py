@@ -37,6 +37,7 @@ from runtime.entrypoint.slot_users import (
 from runtime.entrypoint.storage import open_blob_store
 from runtime.entrypoint.task_manager_options import (
     attempt_logs,
+    connect_environment,
     exchange_directory,
     registration_of,
     runner_settings,
@@ -63,7 +64,7 @@ from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotSett
 from runtime.taskexecutor.spark.account import SparkAccount
 from runtime.taskexecutor.spark.environment_factory import SparkEnvironmentFactory
 from runtime.taskexecutor.spark.environment_process import ProcessSparkEnvironment
-from runtime.taskexecutor.spark.environments import SparkEnvironments
+from runtime.taskexecutor.spark.environments import DefaultEnvironment, SparkEnvironments
 from runtime.taskexecutor.spark.without_jvm import NoSharedJvm
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 from runtime.taskexecutor.storage.directory_tree import local_path
@@ -242,7 +243,11 @@ def _environments(
     """The Spark environments. `accounts`: None where slots are no users of their own."""
     configuration = context.configuration
     of_shared, of_jobs = shared_account(configuration, accounts or ())
-    shared = NoSharedJvm(settings, environment) if has_own_jvms(configuration) else make(settings, of_shared)
+    shared: DefaultEnvironment
+    if (connect := connect_environment(configuration, registration)) is not None:
+        shared = connect
+    else:
+        shared = NoSharedJvm(settings, environment) if has_own_jvms(configuration) else make(settings, of_shared)
     factory = SparkEnvironmentFactory(settings, make, None if accounts is None else of_jobs)
     idle = seconds(configuration, tm.SPARK_ENVIRONMENT_IDLE)
     offer = spark_offer(registration)

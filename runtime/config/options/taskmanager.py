@@ -115,12 +115,13 @@ SPARK_SECRET_FILE = string_option(
     "taskmanager.spark.secret-file",
     "",
     "File with the secret that the master and workers of spark.master spark://... were started with "
-    "(spark.authenticate.secret), for the TaskManager's user only. With local[...] each JVM makes its own.",
+    "(spark.authenticate.secret), for the TaskManager's user only; with sc://... the token of the Spark Connect "
+    "server. With local[...], k8s:// and yarn Spark makes a secret for each driver.",
 )
 SPARK_ALLOW_UNAUTHENTICATED = bool_option(
     "taskmanager.spark.allow-unauthenticated",
-    "Use a Spark cluster (spark://...) without a secret: every client that reaches the driver's ports can run code as "
-    "the TaskManager's user.",
+    "Use a Spark cluster (spark://..., sc://...) without a secret: every client that reaches the driver's ports, or "
+    "the server's, can run code as its user.",
     default=False,
 )
 SPARK_NETWORK_ENCRYPTION = bool_option(

@@ -18,11 +18,13 @@ from runtime.aio.blocking import BlockingIo
 from runtime.common.errors import InvalidInputError
 from runtime.common.ids import parse_job_id
 from runtime.common.shares import PRIORITY_MAX, PRIORITY_MIN
+from runtime.common.spark_conf import static_conf
+from runtime.common.spark_connect_limits import refused_by_connect
 from runtime.common.spark_environments import SparkOffer, refused_static_conf
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.config.job_configuration import job_configuration_problems, runtime_mode_problem
 from runtime.gateways.dispatcher import SubmitJobRequest
-from runtime.jobgraph.graph import JobGraph
+from runtime.jobgraph.graph import JobGraph, ScriptCode
 from runtime.jobgraph.limits import GRAPH_BYTES_MAX
 from runtime.jobgraph.parsing import check_job_graph
 from runtime.rest.bodies.request_bodies import parse_body
@@ -136,7 +138,19 @@ def verify_graph(
 def _refused_conf(graph: JobGraph, offers: Sequence[SparkOffer]) -> list[str]:
     is_jar = any(vertex.is_jar for vertex in graph.vertices)
     jars = [] if is_jar else [(jar.sha256, jar.name) for jar in graph.jars]
+    if problems := refused_by_connect(
+        static_conf(graph.spark_conf), offers, jars=jars, is_application=is_jar, has_queries=_has_queries(graph)
+    ):
+        return problems
     return refused_static_conf(graph.spark_conf, offers, jars=jars, is_application=is_jar)
+
+
+def _has_queries(graph: JobGraph) -> bool:
+    operators = [operator for vertex in graph.vertices for operator in vertex.operators]
+    return any(
+        one.stream_sink is not None or (isinstance(one.code, ScriptCode) and one.code.starts_queries)
+        for one in operators
+    )
 
 
 def _graph_problems(graph: JobGraph) -> tuple[str, ...]:

@@ -42,10 +42,14 @@ when the process has ended that started them."""
 
 
 class Left(NamedTuple):
-    """One leftover in words. `is_kept`: a helper that Python itself keeps, and no slip of the user's code."""
+    """One leftover in words. `is_kept`: a helper that Python itself keeps, and no slip of the user's code.
+
+    `is_thread`: a thread, of Python or below it.
+    """
 
     words: str
     is_kept: bool = False
+    is_thread: bool = False
 
 
 class Leftovers:
@@ -67,8 +71,8 @@ class Leftovers:
         blocked = pthread_sigmask(signal.SIG_BLOCK, _VALID)
         try:
             threads = threads_left({*self._python_threads, *ours}, self._threads)
-            acting = [Left(words) for words in (*threads, *timers_left(), *self._signals_changed(blocked))]
-            return [*acting, *_processes_left()]
+            acting = [Left(words) for words in (*timers_left(), *self._signals_changed(blocked))]
+            return [*(Left(words, is_thread=True) for words in threads), *acting, *_processes_left()]
         finally:
             pthread_sigmask(signal.SIG_SETMASK, blocked)
 

@@ -105,11 +105,15 @@ def command_line(
     properties_file: Path,
     archive_options: Sequence[str],
     jars: Sequence[Path] = (),
+    directories: Sequence[str] = (),
 ) -> list[str]:
-    """The complete command of the driver JVM. `jars` stand behind Spark's: so its class archive stays valid."""
+    """The complete command of the driver JVM. `jars` stand behind Spark's: so its class archive stays valid.
+
+    `directories`: those with Hadoop's configuration, which is read from the class path.
+    """
     submit = ["org.apache.spark.deploy.SparkSubmit", "--properties-file", str(properties_file), "pyspark-shell"]
     command = java_command(java, conf=conf, archive_options=archive_options)
-    command[-1] = os.pathsep.join([command[-1], *map(str, jars)])
+    command[-1] = os.pathsep.join([command[-1], *map(str, jars), *directories])
     return [*command, *submit]
 
 

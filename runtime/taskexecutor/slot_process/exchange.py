@@ -176,6 +176,7 @@ class Exchange:
         writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer.parquet(directory)
+        partition_files.check_shared(directory, frame)
         return PartitionDescriptor(
             partition_id=partition_id,
             kind=PartitionKind.PARQUET,

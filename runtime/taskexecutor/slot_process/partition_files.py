@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlparse
 
 import fsspec
 
+from runtime.taskexecutor.slot_process.causes import TaskError
+
 _VALUE = "value.json"
 _PART = re.compile(r"part-(\d+)-.*\.parquet\Z")
 
@@ -30,6 +32,17 @@ def written_files(directory: str) -> list[WrittenFile]:
     """Files with rows, by part. Row counts come from the files' footers, so nothing is counted twice."""
     files = _local_files(directory) if _is_local(directory) else _remote_files(directory)
     return sorted((file for file in files if file.rows), key=lambda file: (file.part, file.path))
+
+
+def check_shared(directory: str, frame: Any) -> None:
+    """Raises TaskError where a Spark Connect server has written a partition into a directory of its own host."""
+    is_of_server = type(frame).__module__.startswith("pyspark.sql.connect")
+    if is_of_server and _is_local(directory) and not _local_path(directory).is_dir():
+        message = (
+            f"the Spark Connect server has written the rows for the next vertex into {directory} on its own host, and "
+            "they are not here: set exchange.dir to storage that TaskManagers and the server share"
+        )
+        raise TaskError(message)
 
 
 def heaviest(file: WrittenFile, column: str) -> tuple[int, int]:

@@ -128,7 +128,9 @@ def common_schema(source_name: str, schemas: Sequence[str]) -> StructType:
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """No rows, made in the JVM: `createDataFrame([], ...)` would start Python workers for it."""
+    """No rows, made in the JVM: `createDataFrame([], ...)` would start Python workers for it. Connect's does not."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return spark.createDataFrame([], schema)
     from pyspark.sql.classic.dataframe import DataFrame
 
     java: Any = spark._jsparkSession  # noqa: SLF001 - pyspark has no public way that stays in the JVM

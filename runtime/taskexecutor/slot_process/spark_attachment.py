@@ -204,6 +204,15 @@ class SparkAttachment:
             sys.stderr.write(f"functions or scripts of this attempt have left processes, which are ended: {left}\n")
         return bool(left)
 
+    @property
+    def hides_threads(self) -> bool:
+        """False: threads that are left, beside those of `threads`, are the user's."""
+        return False
+
+    def named(self, error: BaseException) -> BaseException:
+        """The error as it is: the TaskManager knows why its JVM is lost."""
+        return error
+
     def is_connection_error(self, error: BaseException) -> bool:
         """True if `error` says that the JVM did not answer."""
         if self._attached is None and not (self._problem or self._refusal):

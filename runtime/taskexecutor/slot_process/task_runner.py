@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime.common.states import ExecutionState
 from runtime.gateways.task import FailureInfo, OutputDirectory, PartitionDescriptor, TaskMetrics
@@ -41,6 +41,9 @@ from runtime.taskexecutor.slot_protocol.wire import (
     decode_outcome,
 )
 
+if TYPE_CHECKING:
+    from runtime.taskexecutor.slot_process.connect_attachment import ConnectAttachment
+
 _BEGINS_AGAIN = "the script asks for {}: it begins again, in a Spark environment that has it where that can be\n"
 _logger = logging.getLogger(__name__)
 
@@ -59,7 +62,12 @@ class TaskRunner:
     """One per slot process; runs one attempt after the other."""
 
     def __init__(
-        self, channel: Channel, attachment: SparkAttachment, *, task_manager_id: str, inline_bytes_max: int
+        self,
+        channel: Channel,
+        attachment: SparkAttachment | ConnectAttachment,
+        *,
+        task_manager_id: str,
+        inline_bytes_max: int,
     ) -> None:
         self._channel = channel
         self._pid = os.getpid()
@@ -203,6 +211,7 @@ class TaskRunner:
             error = TaskError("sys.exit() was called while the code was loaded").with_traceback(error.__traceback__)
         if isinstance(error, OtherSparkNeededError):
             result.needed_conf = error.conf
+        error = self._attachment.named(error)
         failure = own_failures.of_exception(error, timestamp_millis=time.time_ns() // 1_000_000)
         result.failure = with_lost_partitions(failure, order)
         result.is_spark_lost = self._attachment.is_connection_error(error)
@@ -231,7 +240,8 @@ class TaskRunner:
         is_spark_clean = self._attachment.end_attempt()
         called_by = self._attachment.callback_threads()
         left = leftovers.found((*self._attachment.threads, *called_by))
-        if told := [one.words for one in left if not one.is_kept]:
+        hides_threads = self._attachment.hides_threads
+        if told := [one.words for one in left if not one.is_kept and not (one.is_thread and hides_threads)]:
             _warn(order, f"left when the task had returned, and ended with its process: {', '.join(told)}")
         return is_spark_clean and not left and not called_by
 

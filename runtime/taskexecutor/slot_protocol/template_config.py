@@ -13,6 +13,7 @@ STREAMS_SIGNAL = signal.SIGRTMIN + 8
 """By which a streaming script ends when one of its queries has failed. Another one: a look at stacks ends nothing."""
 _PRELOADED = ("runtime.taskexecutor.slot_process.slot_main", "runtime.jobgraph.function_call", "encodings.ascii")
 _SPARK = "runtime.taskexecutor.slot_process.attach:preload"
+_CONNECT = "runtime.taskexecutor.slot_process.connect_attachment:preload"
 
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Environment of the template: libraries start threads when they are imported, and a process that forks must have none.
@@ -24,7 +25,8 @@ class TemplateConfig:
     """The configuration of the template process, as JSON on its command line.
 
     `address_space`: bytes by which a slot process may grow beside those that libraries reserve (RLIMIT_AS), 0 = no
-    limit. It bounds memory that a task asks for at once, which the measured limit would find too late.
+    limit. It bounds memory that a task asks for at once, which the measured limit would find too late. `is_connect`:
+    Spark is a Spark Connect server.
     """
 
     parent_pid: int
@@ -33,11 +35,13 @@ class TemplateConfig:
     address_space: int
     inline_bytes_max: int
     is_static_conf_fatal: bool
+    is_connect: bool = False
 
     @property
     def preload(self) -> tuple[str, ...]:
         """Modules to import, and functions `module:function` to call, before the first fork."""
-        return (*_PRELOADED, _SPARK if self.has_spark else "cloudpickle")
+        spark = _CONNECT if self.is_connect else _SPARK
+        return (*_PRELOADED, spark if self.has_spark else "cloudpickle")
 
     def to_json(self) -> str:
         """The config as JSON, for the command line."""

@@ -59,6 +59,7 @@ class Templates:
             address_space=4 * settings.memory_bytes_max,
             inline_bytes_max=settings.inline_bytes_max,
             is_static_conf_fatal=settings.is_static_conf_fatal,
+            is_connect=settings.spark_cluster.startswith("sc://"),
         )
         return TemplateProcess(config, settings.environment)
 

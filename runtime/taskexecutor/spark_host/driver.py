@@ -25,11 +25,11 @@ from runtime.taskexecutor.driver_jvm.java import JavaRuntime
 from runtime.taskexecutor.spark_host.jvm.loader import UnsupportedSparkError, kept_classes, load_classes
 from runtime.taskexecutor.spark_host.jvm_end import JvmEnd, Witness, end_of_jvm, last_words, problem_in
 from runtime.taskexecutor.spark_host.launch import GatewayAddress, JvmProcess, JvmStartError
-from runtime.taskexecutor.spark_host.secret_file import read_secret
 from runtime.taskexecutor.spark_protocol import pages
 from runtime.taskexecutor.spark_protocol import settings as spark_settings
 from runtime.taskexecutor.spark_protocol.gateway import connect
 from runtime.taskexecutor.spark_protocol.installed_spark import pyspark_version
+from runtime.taskexecutor.spark_protocol.secret_file import read_secret
 from runtime.taskexecutor.spark_protocol.settings import SparkSettings
 
 logger = logging.getLogger(__name__)
@@ -240,6 +240,7 @@ def start_driver(
     jar = kept_classes(settings.cds_directory, pyspark_version()) if has_own_jar else None
     command = command_line(
         java,
+        directories=settings.configuration_directories,
         conf=conf,
         properties_file=properties_file,
         archive_options=(

@@ -27,6 +27,8 @@ class SlotSession:
 
     For a Java application there is no JVM yet: the slot process starts it with `command`, which lacks the class path's
     end, and `environment`, and gives it `conf` (`slot_process.application`).
+
+    `remote`: the address of the session at a Spark Connect server, whose token is `secret`; "" for one in a JVM here.
     """
 
     session_id: str
@@ -38,6 +40,7 @@ class SlotSession:
     command: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     is_of_one_job: bool = False
+    remote: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from runtime.common.spark_environments import (
     has_own_metastore,
     size_bytes,
 )
+from runtime.common.spark_masters import EXPECTED, MasterKind, kind_of
 from runtime.taskexecutor.spark_protocol.catalog import catalog_conf
 from runtime.taskexecutor.worker_protocol.worker_environment import DAEMON_MODULE, WORKING_DIRECTORY_LINK
 
@@ -45,7 +46,7 @@ class SparkSettings:
     `slot_gids`: the group of each slot, where slots are users of their own and this JVM is another one (R50).
     `is_on_demand`: it is one of those that a TaskManager starts for static conf of jobs. `is_of_one_job`: no other job
     has it, so that the job may change what a JVM has once. `has_pages`: people may look at Spark's own pages (R58), at
-    `ui_address`, "" = nowhere.
+    `ui_address`, "" = nowhere. `configuration_directories`: those of Hadoop, for a driver that asks YARN.
     """
 
     master: str
@@ -74,6 +75,7 @@ class SparkSettings:
     is_of_one_job: bool = False
     has_pages: bool = True
     ui_address: str = ""
+    configuration_directories: tuple[str, ...] = ()
 
     def of_environment(self, spec: EnvironmentSpec) -> SparkSettings:
         """The settings of another environment beside this one.
@@ -119,9 +121,15 @@ class SparkSettings:
         return self.master.startswith("local")
 
     @property
+    def makes_secret(self) -> bool:
+        """True if Spark makes the secret of this driver and its executors itself."""
+        kind = kind_of(self.master)
+        return kind is not None and kind.makes_secrets
+
+    @property
     def is_authenticated(self) -> bool:
         """R44: true if a process that dials the driver has to know its secret."""
-        return self.is_local or bool(self.secret_file)
+        return self.makes_secret or bool(self.secret_file)
 
     @property
     def listen_address(self) -> str:
@@ -143,8 +151,8 @@ class SparkSettings:
         """Everything that is wrong with the user's keys, by name."""
         allowed = OF_ENVIRONMENTS | {WAREHOUSE} if self.is_on_demand else frozenset()
         found = [f"{key}: {reason}" for key, reason in OWNED.items() if key in self.spark_conf and key not in allowed]
-        if not self.master.startswith(("local", "spark://")):
-            found.append(f"spark.master: {self.master}: expected local[*], local[n] or spark://host:port")
+        if kind_of(self.master) in {None, MasterKind.CONNECT}:
+            found.append(f"spark.master: {self.master}: no master of a driver in this TaskManager: {EXPECTED}")
         if self.slots < 1:
             found.append(f"taskmanager.numberOfTaskSlots: {self.slots}: expected at least 1")
         return tuple(found)
@@ -160,7 +168,8 @@ class SparkSettings:
         values: dict[str, Any] = json.loads(text)
         for name in ("work_directory", "cds_directory", "log_directory"):
             values[name] = Path(values[name])
-        values["slot_gids"] = tuple(values["slot_gids"])
+        for name in ("slot_gids", "configuration_directories"):
+            values[name] = tuple(values[name])
         return cls(**values)
 
 
@@ -250,13 +259,14 @@ def application_conf(settings: SparkSettings, local: Path) -> dict[str, str]:
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
-    """R44. With `local[...]` Spark makes a secret at each start and keeps it in its JVM.
+    """R44. With `local[...]` Spark makes a secret at each start and keeps it in its JVM; with `k8s://` and `yarn` it
+    makes one and gives it to its executors.
 
     With `spark://` it wants to see one in its conf, which every user may read: that of the file takes its place
     elsewhere (`driver.start_driver`).
     """
     conf = {"spark.authenticate": str(settings.is_authenticated).lower()}
-    if settings.is_authenticated and not settings.is_local:
+    if settings.is_authenticated and not settings.makes_secret:
         conf["spark.authenticate.secret"] = _SECRET_ELSEWHERE
     conf["spark.network.crypto.enabled"] = str(settings.network_encryption).lower()
     if settings.network_encryption:

@@ -1,4 +1,4 @@
-"""A real standalone master with one worker, started from pyspark's own jars."""
+"""A real standalone master with workers, started from pyspark's own jars."""
 
 import contextlib
 import os
@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import psutil
 
 from runtime.taskexecutor.driver_jvm.command import MODULE_OPTIONS, class_path, properties_text, spark_home
 from runtime.taskexecutor.driver_jvm.java import find_java
@@ -17,8 +19,13 @@ _QUIET = ("--host", HOST, "--port", "0", "--webui-port", "0")
 
 
 @contextlib.contextmanager
-def standalone(directory: Path, *, cores: int, memory: str, conf: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Master and worker with this conf, in `cluster` of the directory; yields the value of `spark.master`."""
+def standalone(
+    directory: Path, *, cores: int, memory: str, conf: Mapping[str, str] | None = None, workers: int = 1
+) -> Iterator[str]:
+    """Master and workers with this conf, in `cluster` of the directory; yields the value of `spark.master`.
+
+    `cores`, `memory`: of each worker.
+    """
     cluster = directory / "cluster"
     cluster.mkdir()
     properties = cluster / "spark.properties"
@@ -26,9 +33,24 @@ def standalone(directory: Path, *, cores: int, memory: str, conf: Mapping[str, s
     quiet = (*_QUIET, "--properties-file", str(properties))
     with _deployed(cluster / "master", "org.apache.spark.deploy.master.Master", *quiet) as log:
         master = f"spark://{HOST}:{_listening_port(log)}"
-        worker = ("--cores", str(cores), "--memory", memory, "--work-dir", str(cluster / "work"), *quiet, master)
-        with _deployed(cluster / "worker", "org.apache.spark.deploy.worker.Worker", *worker):
+        with contextlib.ExitStack() as stack:
+            for number in range(workers):
+                work = str(cluster / "work" / str(number))
+                worker = ("--cores", str(cores), "--memory", memory, "--work-dir", work, *quiet, master)
+                name = "worker" if number == 0 else f"worker-{number}"
+                stack.enter_context(_deployed(cluster / name, "org.apache.spark.deploy.worker.Worker", *worker))
             yield master
+
+
+def executors(directory: Path) -> dict[int, psutil.Process]:
+    """The executors of the cluster in that directory, by pid."""
+    found: dict[int, psutil.Process] = {}
+    work = str(directory / "cluster" / "work")
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cwd().startswith(work) and "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()):
+                found[process.pid] = process
+    return found
 
 
 @contextlib.contextmanager

@@ -128,7 +128,6 @@ EXTERNAL = "high-availability.type: etcd\nhigh-availability.etcd.endpoints: etcd
         ("jobmanager.rpc.port: 0", "set a port"),
         ("heartbeat.interval: 9 s", "at least twice"),
         ("taskmanager.isolation-timeout: 5 s", "at least three times heartbeat.interval"),
-        ("spark.master: sc://h", "Spark Connect endpoints are not available yet"),
         ("spark.driver.host: a", "spark.driver.host: use taskmanager.host"),
         ("spark.master: mesos://h", "expected local"),
         ("spark.master: localhost", "expected local"),

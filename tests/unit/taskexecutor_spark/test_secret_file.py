@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from runtime.common.errors import InvalidInputError
-from runtime.taskexecutor.spark_host.secret_file import read_secret
+from runtime.taskexecutor.spark_protocol.secret_file import read_secret
 
 SECRET = b"0123456789abcdef"
 
