@@ -49,7 +49,9 @@ def test_jobs_finish_while_executors_are_lost_and_come(tmp_path: Path, class_arc
             gate.touch()
             for slot in slots:
                 assert slot.next() == [[2 * n, 1] for n in range(8)]
+                box.end(slot)
             wait_until(lambda: not executors(tmp_path), 120)
             assert box.evaluate("emit(spark.range(100).repartition(3).count())") == 100, "they come again"
         finally:
+            box.end_slots()
             box.shut()
