@@ -23,7 +23,7 @@ def test_a_waiting_second_attempt_starves_no_other_profile_of_its_job() -> None:
     cluster.register(T1, 4, GPU)
     cluster.register(T2, 4)
     assert [peer for peer, _ in requests(declare(cluster, [(GPU, 1), (DEFAULT, 1)]))] == [T1, T2]
-    effects = declare(cluster, [(GPU, 1), (DEFAULT, 3), (GPU, 1, (T1,))], shunned=(T1,))
+    effects = declare(cluster, [(GPU, 1), (GPU, 1, (T1,)), (DEFAULT, 3)], shunned=(T1,))
     assert [peer for peer, _ in requests(effects)] == [T2, T2], reasons(effects)
 
 
