@@ -46,6 +46,14 @@ RUNTIME_MODE = choice_option(
     "BATCH",
     "STREAMING",
 )
+_OF_SPECULATION = (
+    SPECULATIVE_CONCURRENT_MAX,
+    SPECULATIVE_BLOCK,
+    SLOW_CHECK_INTERVAL,
+    SLOW_BASELINE_RATIO,
+    SLOW_BASELINE_MULTIPLIER,
+    SLOW_BASELINE_LOWER_BOUND,
+)
 _OPTIONS: Mapping[str, ConfigOption[Any]] = {
     option.key: option
     for option in (
@@ -63,12 +71,7 @@ _OPTIONS: Mapping[str, ConfigOption[Any]] = {
         PARALLELISM_DEFAULT,
         SKEW_FACTOR,
         SPECULATIVE_ENABLED,
-        SPECULATIVE_CONCURRENT_MAX,
-        SPECULATIVE_BLOCK,
-        SLOW_CHECK_INTERVAL,
-        SLOW_BASELINE_RATIO,
-        SLOW_BASELINE_MULTIPLIER,
-        SLOW_BASELINE_LOWER_BOUND,
+        *_OF_SPECULATION,
     )
 }
 _SHOWN_MAX = 80
@@ -115,6 +118,13 @@ def asks_for_speculation(given: Mapping[str, str]) -> bool:
     """True if the job itself asks for speculative execution. For a configuration without problems."""
     text = given.get(SPECULATIVE_ENABLED.key)
     return text is not None and SPECULATIVE_ENABLED.parse(text)
+
+
+def idle_speculation_options(given: Mapping[str, str], *, is_cluster_enabled: bool) -> list[str]:
+    """Options about slow tasks that a job gives, while it has none run a second time."""
+    if asks_for_speculation(given) or (is_cluster_enabled and SPECULATIVE_ENABLED.key not in given):
+        return []
+    return [option.key for option in _OF_SPECULATION if option.key in given]
 
 
 def _is_of_cluster(key: str) -> bool:

@@ -29,6 +29,7 @@ from runtime.config.options import taskmanager as tm
 from runtime.config.options.checkpointing import SAVEPOINTS_DIR, STREAM_STALL_TIMEOUT
 from runtime.config.options.high_availability import HA_TYPE
 from runtime.config.options.resourcemanager import DRIVER
+from runtime.config.options.speculation import SPECULATIVE_ENABLED
 from runtime.dispatcher.endpoint import Dispatcher
 from runtime.dispatcher.leader_process import TermComponents
 from runtime.dispatcher.runner import DispatcherRunner
@@ -453,6 +454,7 @@ def _rest(
         own_process=own_process,
         clock=context.clock,
         configuration=configuration.shown(),
+        speculates=configuration.get(SPECULATIVE_ENABLED),
         long_poll_max=options.seconds(configuration, jm.REST_LONG_POLL_MAX),
         rpc_timeout=timeout,
         refresh_interval_millis=options.millis(configuration, jm.WEB_REFRESH_INTERVAL),

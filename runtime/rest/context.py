@@ -190,6 +190,8 @@ class RestContext:
     """In one trigger for longer, a streaming query is stalled."""
     store: StoreView | None = None
     """None in a history server."""
+    speculates: bool = False
+    """Slow tasks of jobs that do not say otherwise run a second time (R67)."""
     stand_bys: Callable[[], Sequence[str]] = tuple
     """REST addresses of the JobManagers that stand by."""
 

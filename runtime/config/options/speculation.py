@@ -34,9 +34,9 @@ SLOW_CHECK_INTERVAL = duration_option(
 SLOW_BASELINE_RATIO = float_option(
     "slow-task-detector.execution-time.baseline-ratio",
     0.75,
-    "Which part of the subtasks of a vertex must have finished before others count as slow.",
-    low=0.0,
-    high=1.0,
+    "Which part of the subtasks of a vertex must have finished before others count as slow; of two, one suffices.",
+    low=0.01,
+    high=0.99,
 )
 SLOW_BASELINE_MULTIPLIER = float_option(
     "slow-task-detector.execution-time.baseline-multiplier",

@@ -171,7 +171,7 @@ def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
         submitter = Submitter(principal.submitter, namespace, principal.is_of_all)
         queue = context.queues.queue_for(submitter, submission.queue, verified.team)
         doubts = context.queues.doubts(submitter, submission.queue, submission.namespace)
-        doubts += speculation_doubts(verified.graph)
+        doubts += speculation_doubts(verified.graph, is_cluster_enabled=context.speculates)
         set_more(request, namespace=namespace, queue=queue)
         trace = context.new_trace(submission.job_id, request.headers.get("traceparent", ""))
         submission = replace(submission, submitter=submitter.name, namespace=namespace, trace=trace, queue=queue)

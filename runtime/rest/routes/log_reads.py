@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from runtime.common.errors import UnavailableError
 from runtime.common.ids import ExecutionAttemptId
@@ -113,7 +114,7 @@ def followed(
         for member in one.subtasks:
             if subtask is not None and member.index != subtask:
                 continue
-            for execution in (*member.prior, *member.concurrent, member.current):
+            for execution in sorted(member.attempts(), key=attrgetter("attempt")):
                 key = AttemptKey(one.id, member.index, execution.attempt)
                 if attempt is not None and execution.attempt != attempt:
                     continue

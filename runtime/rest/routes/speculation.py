@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.config.job_configuration import asks_for_speculation
+from runtime.config.job_configuration import asks_for_speculation, idle_speculation_options
 from runtime.jobgraph.graph import JobGraph, JobVertex
 
 _NAMED_MAX = 10
@@ -16,8 +16,10 @@ def speculation_problem(graph: JobGraph) -> str:
     return f"configuration: {_LEFT_OUT} has no effect: {_reasons(graph)}. Leave it out"
 
 
-def speculation_doubts(graph: JobGraph) -> list[str]:
-    """Which vertices it leaves out."""
+def speculation_doubts(graph: JobGraph, *, is_cluster_enabled: bool) -> list[str]:
+    """Which vertices it leaves out, and which options have no effect."""
+    if idle := idle_speculation_options(graph.configuration, is_cluster_enabled=is_cluster_enabled):
+        return [f"{', '.join(idle)}: without effect, as {_LEFT_OUT} is not true for the job"]
     if not asks_for_speculation(graph.configuration) or not (reasons := _reasons(graph)):
         return []
     return [f"{_LEFT_OUT} leaves out vertices: {reasons}"]

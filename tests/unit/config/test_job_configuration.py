@@ -8,7 +8,12 @@ from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSe
 from runtime.common.errors import InvalidInputError
 from runtime.common.states import JobType
 from runtime.config.configuration import Configuration
-from runtime.config.job_configuration import checkpoint_settings, job_configuration_problems, runtime_mode_problem
+from runtime.config.job_configuration import (
+    checkpoint_settings,
+    idle_speculation_options,
+    job_configuration_problems,
+    runtime_mode_problem,
+)
 from runtime.config.option import parse_duration
 from runtime.entrypoint.job_master_options import job_master_settings, settled_checkpointing
 from runtime.jobgraph.graph import JobGraph
@@ -94,3 +99,24 @@ def test_a_submit_that_is_not_what_it_says_is_refused() -> None:
         graph = made.model_copy(update={"configuration": {"execution.runtime-mode": mode}})
         with pytest.raises(InvalidInputError, match=f"execution.runtime-mode is {mode}"):
             verify_graph(graph, "a" * 32, (), client="", namespace="")
+
+
+@pytest.mark.parametrize(
+    ("given", "is_cluster_enabled", "idle"),
+    [
+        ({"slow-task-detector.check-interval": "1 s"}, False, ["slow-task-detector.check-interval"]),
+        ({"slow-task-detector.check-interval": "1 s"}, True, []),
+        (
+            {"slow-task-detector.check-interval": "1 s", "execution.batch.speculative.enabled": "false"},
+            True,
+            ["slow-task-detector.check-interval"],
+        ),
+        ({"slow-task-detector.check-interval": "1 s", "execution.batch.speculative.enabled": "true"}, False, []),
+        ({"execution.batch.speculative.enabled": "false"}, False, []),
+    ],
+)
+def test_options_about_slow_tasks_that_have_no_effect(
+    given: dict[str, str], is_cluster_enabled: bool, idle: list[str]
+) -> None:
+    assert not list(job_configuration_problems(given))
+    assert idle_speculation_options(given, is_cluster_enabled=is_cluster_enabled) == idle

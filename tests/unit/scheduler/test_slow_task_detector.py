@@ -25,11 +25,11 @@ def times(*seconds: float) -> list[RunTime]:
         ((3.0, 2.0, 1.0), 4, QUICK, 3.0),
         ((9.0, 3.0, 2.0, 1.0), 4, QUICK, 3.0),  # of the three fastest
         ((1.0,), 2, SpeculativeSettings(baseline_ratio=0.5, baseline_lower_bound=0.0), 1.5),
-        ((1.0,), 1, QUICK, 1.5),  # the median of all of them, which is itself
+        ((1.0,), 2, QUICK, 1.5),  # not of both, or there would be nobody who is slow
         ((1.0,) * 3, 4, SpeculativeSettings(), 60.0),
         ((100.0,) * 3, 4, SpeculativeSettings(), 150.0),
         ((100.0,) * 3, 4, SpeculativeSettings(baseline_multiplier=2.0), 200.0),
-        ((1.0,), 4, SpeculativeSettings(baseline_ratio=0.0), None),  # of none there is no median
+        ((4.0,), 8, SpeculativeSettings(baseline_ratio=0.01, baseline_lower_bound=0.0), 6.0),  # of one at least
     ],
 )
 def test_the_baseline(

@@ -37,10 +37,10 @@ class Baseline:
 def baseline_of(finished: Sequence[RunTime], parallelism: int, settings: SpeculativeSettings) -> Baseline | None:
     """What the finished subtasks of a vertex say of the others; None while too few have finished.
 
-    As in Flink: the median of the fastest ones, as many as `baseline_ratio` asks for.
+    As in Flink: the median of the fastest ones, as many as `baseline_ratio` asks for; one at least, and never all.
     """
-    count = round(parallelism * settings.baseline_ratio)
-    if not 0 < count <= len(finished):
+    count = max(1, min(round(parallelism * settings.baseline_ratio), parallelism - 1))
+    if count > len(finished):
         return None
     fastest = sorted(finished, key=lambda one: one.seconds)[:count]
     median = fastest[count // 2].seconds
