@@ -52,8 +52,8 @@ class NothingRunsTwice(CheckerBase):
         self._out_of_reach: dict[str, int] = defaultdict(int)
         self._speculating: set[JobId] = set()
         self._alive: dict[tuple[JobId, str, int], dict[ExecutionAttemptId, str]] = defaultdict(dict)
-        self._heard: set[tuple[int, JobId, str, int]] = set()
-        """Subtasks of which an owner, by its epoch, has heard that they have finished."""
+        self._heard: set[tuple[int, ExecutionAttemptId]] = set()
+        """Attempts of which an owner, by its epoch, has heard that they have finished."""
         self._beside: set[ExecutionAttemptId] = set()
         """Attempts that were ordered while their owner did not know that another one of the subtask had finished."""
 
@@ -66,7 +66,6 @@ class NothingRunsTwice(CheckerBase):
                 self._replaced.reset(job_id, one)
                 for index in one.subtasks:
                     self._started.pop((job_id, one.vertex_id, index), None)
-                    self._heard = {told for told in self._heard if told[1:] != (job_id, one.vertex_id, index)}
         match record.what:
             case Fault(what=what) | ProcessEvent(what=what):
                 self._note(record.process, what)
@@ -87,14 +86,17 @@ class NothingRunsTwice(CheckerBase):
             case Received(message=TaskReports(job_id=job_id, epoch=epoch, reports=reports)):
                 if job_id in self._speculating:
                     finished = (one.attempt_id for one in reports if one.state is ExecutionState.FINISHED)
-                    self._heard |= {(epoch, *subtask(one)) for one in finished}
+                    self._heard |= {(epoch, one) for one in finished}
             case _:
                 return
 
     def _note_speculation(self, message: object) -> None:
         if isinstance(message, DeployTasks) and message.job_id in self._speculating:
             ordered = (task.attempt_id for task in message.tasks if not task.task.is_exclusive)
-            self._beside |= {one for one in ordered if (message.epoch, *subtask(one)) not in self._heard}
+            self._beside |= {one for one in ordered if (message.epoch, self._before(one)) not in self._heard}
+
+    def _before(self, attempt_id: ExecutionAttemptId) -> ExecutionAttemptId:
+        return self._started.get(subtask(attempt_id), (attempt_id, ""))[0]
 
     def _see_start(self, process: str, started: AttemptStarted) -> Iterator[str]:
         attempt_id, alive = started.attempt_id, self._alive[subtask(started.attempt_id)]
