@@ -46,6 +46,7 @@ from runtime.gateways.dispatcher import (
 from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.operations import StreamOperation, TriggerOperation
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.rpc.service import MessageStream
 
@@ -330,6 +331,13 @@ class JobMasterSecondaryDispatcher:
         if runner is None:
             raise _unknown(request.job_id)
         return await runner.trigger_operation(request)
+
+    async def set_requirements(self, request: UpdateRequirements, /) -> RequirementsUpdated:
+        """Other bounds of the parallelism of a job that runs here."""
+        runner = self._runners.get(request.job_id)
+        if runner is None:
+            raise _unknown(request.job_id)
+        return await runner.update_requirements(request)
 
     async def job_details(self, key: str) -> AsyncIterator[bytes]:
         """The execution graph of a job as a chunk source, for a graph above the size of a message."""

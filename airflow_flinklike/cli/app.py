@@ -43,6 +43,7 @@ from airflow_flinklike.cli.logs import LogFollower, parse_attempt
 from airflow_flinklike.cli.migrate import migrate
 from airflow_flinklike.cli.process_views import log_level, process_log, thread_dump
 from airflow_flinklike.cli.queues import queues
+from airflow_flinklike.cli.rescales import rescale
 from airflow_flinklike.cli.savepoint_group import savepoints, stop
 from airflow_flinklike.cli.spark_submit import as_conf_options
 from airflow_flinklike.cli.stream_queries import streams_of, streams_table
@@ -93,6 +94,7 @@ app.command()(events)
 app.command()(queues)
 app.command()(checkpoints)
 app.command()(stop)
+app.command()(rescale)
 app.command()(top)
 app.command("process-log")(process_log)
 app.command("thread-dump")(thread_dump)

@@ -23,6 +23,7 @@ class SchedulerType(Enum):
     """Which scheduler runs a job (Flink's SchedulerType)."""
 
     DEFAULT = "Default"
+    ADAPTIVE = "Adaptive"
     ADAPTIVE_BATCH = "AdaptiveBatch"
 
 

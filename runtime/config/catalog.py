@@ -9,6 +9,7 @@ from typing import Any
 from runtime.config.option import ConfigOption
 from runtime.config.options import (
     adaptive_batch,
+    adaptive_scheduler,
     checkpointing,
     cluster,
     docker,
@@ -35,6 +36,7 @@ AREAS: tuple[tuple[str, ModuleType], ...] = (
     ("Failures and restarts", failures),
     ("Parallelism of batches", adaptive_batch),
     ("Slow tasks of batches", speculation),
+    ("Parallelism of streaming jobs", adaptive_scheduler),
     ("Checkpoints of streaming jobs", checkpointing),
     ("ResourceManager: TaskManagers on demand", resourcemanager),
     ("TaskManagers in containers (resourcemanager.driver: docker)", docker),

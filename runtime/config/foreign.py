@@ -20,7 +20,14 @@ _ETCD = "use high-availability.type: etcd and high-availability.etcd.endpoints"
 _FINISHED_JOBS = "finished jobs stay in REST: use jobstore.max-capacity and jobstore.expiration-time"
 _EXCHANGE = "result partitions travel through exchange.dir: remove it"
 _HISTORY = "a history is bounded by jobmanager.archive.fs.max-size and historyserver.archive.retained-jobs: remove it"
-_ONE_SCHEDULER = "there is no Adaptive scheduler, and a job waits for slots as long as it takes: remove it"
+_WAITS = (
+    "a job waits for slots as long as it takes, one of the Adaptive scheduler as long as "
+    "jobmanager.adaptive-scheduler.submission.resource-wait-timeout says: remove it"
+)
+_NO_CHECKPOINT_WAIT = (
+    "a rescale waits for no checkpoint, since queries end between two batches: use "
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling"
+)
 _SLOTS = "it is not available; with resourcemanager.driver: process, slotmanager.number-of-slots.max bounds the slots"
 _NO_TUNING = "it has no counterpart to tune: remove it"
 _JOB_SETTING = "jobs set this themselves, in the pipeline or with flinklike run: remove it"
@@ -85,7 +92,16 @@ FOREIGN_KEYS: dict[str, str] = {
     "io.tmp.dirs": "use exchange.dir, or FLINKLIKE_RUN_DIR to move all files",
     "job-manager.max-attempts-history-size": "use jobmanager.execution.attempts-history-size",
     "job-result-store": "results are in etcd and below high-availability.storageDir: remove it",
-    "jobmanager.adaptive-scheduler": _ONE_SCHEDULER,
+    "jobmanager.adaptive-scheduler": (
+        "use jobmanager.adaptive-scheduler.submission.resource-wait-timeout, "
+        "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout or "
+        "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout"
+    ),
+    "jobmanager.adaptive-scheduler.prefer-minimal-taskmanagers": "slots are spread over the TaskManagers: remove it",
+    "jobmanager.adaptive-scheduler.rescale-trigger": _NO_CHECKPOINT_WAIT,
+    "jobmanager.adaptive-scheduler.scaling-interval.min": (
+        "use jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling"
+    ),
     "jobmanager.execution": _NO_TUNING,
     "jobmanager.future-pool.size": _NO_TUNING,
     "jobmanager.io-pool.size": _NO_TUNING,
@@ -122,14 +138,13 @@ FOREIGN_KEYS: dict[str, str] = {
     "rest.url-prefix": "REST is served at / and /v1: remove it",
     "restart-strategy": "use restart-strategy.type",
     "savepoints": _SAVEPOINTS,
-    "scheduler-mode": _ONE_SCHEDULER,
     "security.delegation": "delegation tokens are not available: remove it",
     "security.kerberos": "Kerberos is not available: remove it",
     "security.ssl": "certificates and keys are PEM files, and TLS is 1.2 or later: use security.ssl.internal.cert and "
     "security.ssl.rest.cert",
     "security.ssl.rest.verify-hostname": "names are always verified: remove it",
     "slot.idle": "a job's slots are freed when it ends: remove it",
-    "slot.request": _ONE_SCHEDULER,
+    "slot.request": _WAITS,
     "slotmanager": _SLOTS,
     "state": _STATE,
     "table": "there is no SQL front end: use Spark SQL in a job",
@@ -145,13 +160,13 @@ FOREIGN_KEYS: dict[str, str] = {
     "taskmanager.network": _EXCHANGE,
     "taskmanager.state": _STATE,
     "web.access-control-allow-origin": "REST answers no other origin: remove it",
-    "web.adaptive-scheduler": _ONE_SCHEDULER,
+    "web.adaptive-scheduler": "use web.adaptive-scheduler.rescale-history.size",
     "web.cancel.enable": "every client with the cluster's token may cancel: remove it",
     "web.checkpoints": _STATE,
     "web.history": _FINISHED_JOBS,
     "web.log.path": _RUN_DIR,
     "web.port": "use rest.port",
-    "web.rescale.enable": _ONE_SCHEDULER,
+    "web.rescale.enable": "every client that may change a job may rescale it: remove it",
     "web.submit.enable": "every client with the cluster's token may submit: remove it",
     "web.timeout": "use rpc.timeout",
     "web.tmpdir": _RUN_DIR,

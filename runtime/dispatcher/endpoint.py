@@ -11,6 +11,7 @@ import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import assert_never
 
@@ -53,6 +54,7 @@ from runtime.gateways.dispatcher import (
 )
 from runtime.gateways.operations import OperationState, StreamOperation, TriggerOperation
 from runtime.gateways.overview import JobActivity, JobMasterInfo, JobMasterLoad
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.highavailability.disposals import DisposalStore
 from runtime.jobgraph.graph import JobGraph
 
@@ -154,6 +156,10 @@ class Dispatcher(ABC):
     @abstractmethod
     async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:
         """The execution graph of a running job, from its owner."""
+
+    @abstractmethod
+    async def _update_at_owner(self, owner: ev.JobOwner, request: UpdateRequirements) -> RequirementsUpdated:
+        """Have a running job's owner change the bounds of its parallelism."""
 
     @abstractmethod
     async def _trigger_at_owner(self, owner: ev.JobOwner, request: TriggerOperation) -> StreamOperation:
@@ -330,20 +336,30 @@ class Dispatcher(ABC):
                 message = f"triggerId {request.trigger_id} is taken by another operation of the job"
                 raise ConflictError(message)
             return known
-        entry, owner = self._registry.entry(request.job_id), self._registry.owner(request.job_id)
-        if entry is None or entry.phase.state in {JobPhase.TERMINAL, JobPhase.DONE}:
-            summary = await self.find_job(request.job_id)
-            if summary is None:
-                raise await self._reads.unknown(request.job_id)
-            message = f"job {request.job_id} is {summary.status.name}: it has no state any more that could be saved"
-            raise ConflictError(message)
-        if owner is not None and entry.summary.epoch > 0:
-            try:
+        no_state = "it has no state any more that could be saved"
+        if (owner := await self._living_owner(request.job_id, no_state)) is not None:
+            with suppress(NotFoundError):  # that process does not run the job any more
                 return await self._trigger_at_owner(owner, request)
-            except NotFoundError:
-                pass  # that process does not run the job any more
-        message = f"job {request.job_id} waits for a JobMaster: ask again"
-        raise UnavailableError(message)
+        raise _waits(request.job_id)
+
+    async def set_requirements(self, request: UpdateRequirements, /) -> RequirementsUpdated:
+        """Other bounds of the parallelism of a running job, which its owner makes durable first (R69)."""
+        self._check_open()
+        if (owner := await self._living_owner(request.job_id, "it has no tasks any more")) is not None:
+            with suppress(NotFoundError):
+                return await self._update_at_owner(owner, request)
+        raise _waits(request.job_id)
+
+    async def _living_owner(self, job_id: JobId, why_not: str) -> ev.JobOwner | None:
+        """Who has a job that has not ended, None for nobody. Raises ConflictError for one that has, NotFoundError."""
+        entry, owner = self._registry.entry(job_id), self._registry.owner(job_id)
+        if entry is None or entry.phase.state in {JobPhase.TERMINAL, JobPhase.DONE}:
+            summary = await self.find_job(job_id)
+            if summary is None:
+                raise await self._reads.unknown(job_id)
+            message = f"job {job_id} is {summary.status.name}: {why_not}"
+            raise ConflictError(message)
+        return owner if entry.summary.epoch > 0 else None
 
     async def find_operation(self, job_id: JobId, trigger_id: str, /) -> StreamOperation | None:
         """What is known of an operation, also after the job; None for an unknown one.
@@ -576,3 +592,7 @@ def _head(request: SubmitJobRequest) -> _Head:
     except ValidationError as error:
         message = f"job {request.job_id}: the job graph is not a JSON object with a name"
         raise InvalidInputError(message) from error
+
+
+def _waits(job_id: JobId) -> UnavailableError:
+    return UnavailableError(f"job {job_id} waits for a JobMaster: ask again")

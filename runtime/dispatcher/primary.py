@@ -45,6 +45,7 @@ from runtime.gateways.dispatcher import (
     RegisterJobMaster,
 )
 from runtime.gateways.operations import StreamOperation, TriggerOperation
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.heartbeat.core.monitor import HeartbeatTiming
 from runtime.heartbeat.registered_peers import RegisteredPeers
@@ -259,6 +260,11 @@ class JobMasterPrimaryDispatcher(Dispatcher):
         except MessageTooLargeError:
             chunks = self._rpc.fetch_chunks(owner.address, JOB_DETAILS_SOURCE, request.job_id, timeout=timeout)
             return b"".join([chunk async for chunk in chunks])
+
+    async def _update_at_owner(self, owner: ev.JobOwner, request: UpdateRequirements) -> RequirementsUpdated:
+        timeout, token = self._settings.rpc_timeout, self._services.token
+        client = self._rpc.connect(DispatcherGateway, owner.address, target=None, sender=token, timeout=timeout)
+        return await client.set_requirements(request)
 
     async def _trigger_at_owner(self, owner: ev.JobOwner, request: TriggerOperation) -> StreamOperation:
         timeout, token = self._settings.rpc_timeout, self._services.token

@@ -25,8 +25,9 @@ from runtime.gateways.dispatcher import (
     SubmitJobRequest,
     SubmitJobResponse,
 )
-from runtime.gateways.job_manager_runner import JobManagerRunnerFactory, JobManagerRunnerResult
+from runtime.gateways.job_manager_runner import JobManagerRunner, JobManagerRunnerFactory, JobManagerRunnerResult
 from runtime.gateways.operations import StreamOperation, TriggerOperation
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.jobgraph.graph import JobGraph
 
@@ -115,18 +116,20 @@ class StandaloneDispatcher(Dispatcher):
         self._runners.notify_resources(job_id, waiting)
 
     async def _request_owner(self, owner: ev.JobOwner, request: JobRequest) -> bytes:
-        runner = self._runners.get(request.job_id)
-        if runner is None:
-            message = f"job {request.job_id} has no runner"
-            raise NotFoundError(message)
-        return runner.archived_graph()
+        return self._runner(request.job_id).archived_graph()
 
     async def _trigger_at_owner(self, owner: ev.JobOwner, request: TriggerOperation) -> StreamOperation:
-        runner = self._runners.get(request.job_id)
+        return await self._runner(request.job_id).trigger_operation(request)
+
+    async def _update_at_owner(self, owner: ev.JobOwner, request: UpdateRequirements) -> RequirementsUpdated:
+        return await self._runner(request.job_id).update_requirements(request)
+
+    def _runner(self, job_id: JobId) -> JobManagerRunner:
+        runner = self._runners.get(job_id)
         if runner is None:
-            message = f"job {request.job_id} has no runner"
+            message = f"job {job_id} has no runner"
             raise NotFoundError(message)
-        return await runner.trigger_operation(request)
+        return runner
 
     def _last_heard_millis(self, incarnation: Incarnation) -> int:
         return self._services.clock.epoch_millis()

@@ -65,7 +65,7 @@ from runtime.entrypoint.job_manager_options import (
     token_providers,
     token_renewal,
 )
-from runtime.entrypoint.job_master_options import settled_checkpointing
+from runtime.entrypoint.job_master_options import runs_by_split, settled_checkpointing
 from runtime.entrypoint.job_masters import fence_keeper, job_manager_runner_factory, serve_job_masters
 from runtime.entrypoint.predecessor import Predecessor
 from runtime.entrypoint.process import ProcessContext, run_process
@@ -471,6 +471,7 @@ def _rest(
         stand_bys=leading.stand_bys,
         store=LeadersStore(configuration.get(HA_TYPE), services.ha, services.compactor),
         savepoint_directory=configuration.get(SAVEPOINTS_DIR),
+        runs_by_split=runs_by_split(configuration),
         stream_stall_millis=options.millis(configuration, STREAM_STALL_TIMEOUT),
         spark_ui=spark_ui(configuration, context.clock, maker_of_pages),
         new_trace=context.tracing.new_trace,

@@ -9,10 +9,12 @@ from functools import partial
 
 from runtime.common.checkpoint_settings import CheckpointSettings
 from runtime.common.restart_strategies import ATTEMPTS_MAX
-from runtime.common.states import SchedulerType
+from runtime.common.states import JobType, SchedulerType
 from runtime.config.configuration import Configuration
 from runtime.config.job_configuration import checkpoint_settings, job_value
+from runtime.config.option import ConfigOption
 from runtime.config.options import adaptive_batch, speculation
+from runtime.config.options import adaptive_scheduler as adaptive
 from runtime.config.options import failures as options
 from runtime.config.options.adaptive_batch import SCHEDULER
 from runtime.config.options.taskmanager import ISOLATION_TIMEOUT
@@ -29,8 +31,10 @@ from runtime.jobgraph.restart_strategy import (
 from runtime.jobgraph.streams import names_streams
 from runtime.jobmaster.endpoint import JobMasterSettings
 from runtime.jobmaster.failure_enrichers import load_failure_enrichers
+from runtime.scheduler.core.adaptive.settings import AdaptiveSchedulerSettings
 from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.scheduler.core.parallelism.settings import AdaptiveSettings
+from runtime.scheduler.core.scheduler_factory import scheduler_type_of
 from runtime.scheduler.core.speculation.settings import SpeculativeSettings
 
 
@@ -50,6 +54,35 @@ def job_master_settings(configuration: Configuration, *, can_fence: bool = False
         checkpointing=checkpoint_settings(configuration, {}),
         scheduler_type=SchedulerType(configuration.get(SCHEDULER)),
         adaptive_of=partial(adaptive_settings, configuration),
+        adaptive=adaptive_scheduler_settings(configuration),
+    )
+
+
+def runs_by_split(configuration: Configuration) -> bool:
+    """True if streaming jobs have the AdaptiveScheduler."""
+    is_reactive = configuration.get(adaptive.SCHEDULER_MODE) == "reactive"
+    configured = SchedulerType(configuration.get(SCHEDULER))
+    chosen = scheduler_type_of(JobType.STREAMING, configured, is_reactive=is_reactive)
+    return chosen is SchedulerType.ADAPTIVE
+
+
+def adaptive_scheduler_settings(configuration: Configuration) -> AdaptiveSchedulerSettings:
+    """Of streaming jobs; in reactive mode slots are not waited for where nothing says so, as in Flink."""
+    is_reactive = configuration.get(adaptive.SCHEDULER_MODE) == "reactive"
+
+    def chosen(option: ConfigOption[timedelta]) -> float:
+        return seconds(configuration, option) if configuration.has(option) or not is_reactive else 0.0
+
+    wait = configuration.get(adaptive.RESOURCE_WAIT_TIMEOUT)
+    if is_reactive and not configuration.has(adaptive.RESOURCE_WAIT_TIMEOUT):
+        wait = adaptive.FOR_EVER
+    return AdaptiveSchedulerSettings(
+        is_reactive=is_reactive,
+        resource_wait=None if wait == adaptive.FOR_EVER else _seconds(wait),
+        submission_stabilization=chosen(adaptive.SUBMISSION_STABILIZATION),
+        cooldown=seconds(configuration, adaptive.COOLDOWN),
+        executing_stabilization=chosen(adaptive.EXECUTING_STABILIZATION),
+        history_max=configuration.get(adaptive.RESCALE_HISTORY_SIZE),
     )
 
 

@@ -20,6 +20,7 @@ from runtime.common.json_text import parse_json
 from runtime.common.states import ExecutionState, JobStatus, JobType, SchedulerType
 from runtime.common.stream_progress import StreamProgress
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
+from runtime.executiongraph.archived_rescales import ArchivedRescales
 from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.gateways.overview import Takeover
 from runtime.gateways.spark_work import SparkWork
@@ -258,6 +259,7 @@ class ArchivedExecutionGraph:
     scheduler_type: SchedulerType = SchedulerType.DEFAULT
     accumulators_left_out: int = 0
     checkpoints: ArchivedCheckpoints | None = None
+    rescales: ArchivedRescales | None = None
 
     @property
     def has_checkpointing(self) -> bool:

@@ -14,6 +14,7 @@ from runtime.common.ids import ClusterUuid, Incarnation, JobId
 from runtime.common.states import JobStatus, JobType, SchedulerType
 from runtime.gateways.job_master import Heartbeat
 from runtime.gateways.operations import StreamOperation, TriggerOperation
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.gateways.resource_manager import JobRequirements, RegistrationRefused
 
 FAILURE_LENGTH_MAX = 300
@@ -169,6 +170,12 @@ class DispatcherGateway(Protocol):
         """Have the job's owner make a checkpoint or a savepoint, or stop the job. Returns when the wish is durable.
 
         Idempotent by trigger id. Raises ConflictError where it is refused, UnavailableError while nobody can be asked.
+        """
+
+    async def set_requirements(self, request: UpdateRequirements, /) -> RequirementsUpdated:
+        """Give vertices of a running job other bounds of their parallelism. Returns when they are durable (R69).
+
+        Raises as `request_operation`.
         """
 
 

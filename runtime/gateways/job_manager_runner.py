@@ -9,6 +9,7 @@ from runtime.common.ids import JobId
 from runtime.common.waiting import Waiting
 from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.operations import StreamOperation, TriggerOperation
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.gateways.resource_manager import JobRequirements
 from runtime.jobgraph.graph import JobGraph
 
@@ -44,6 +45,9 @@ class JobManagerRunner(Protocol):
 
     async def trigger_operation(self, wanted: TriggerOperation) -> StreamOperation:
         """Returns when the operation is durable (R61). Raises ConflictError where it is refused, UnavailableError."""
+
+    async def update_requirements(self, wanted: UpdateRequirements) -> RequirementsUpdated:
+        """Returns when they are durable (R69). Raises ConflictError where they are refused, UnavailableError."""
 
     def notify_resources(self, waiting: Waiting) -> None:
         """Why requirements are not fulfilled, or that they are."""

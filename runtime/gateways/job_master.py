@@ -58,11 +58,15 @@ class DeployTasks:
 
 @dataclass(frozen=True, slots=True)
 class CancelTasks:
-    """Attempts to cancel, first softly, then by force (R15). Each attempt ends in a terminal report."""
+    """Attempts to cancel, first softly, then by force (R15). Each attempt ends in a terminal report.
+
+    `ends_batches`: streaming queries end between two batches before, if they do within the TaskManager's drain timeout.
+    """
 
     job_id: JobId
     epoch: int
     attempts: tuple[ExecutionAttemptId, ...]
+    ends_batches: bool = False
 
 
 @dataclass(frozen=True, slots=True)

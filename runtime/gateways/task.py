@@ -165,10 +165,22 @@ class JobInformation:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryShare:
+    """One query of a subtask that runs several (R68): that of the split with this number among those of its vertex.
+
+    `committed_batch`: as in a TaskDeploymentDescriptor.
+    """
+
+    number: int
+    committed_batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskInformation:
     """The data that all subtasks of a chain share. `operators` is the chain as canonical JSON (jobgraph's form).
 
-    `stream_uid` names the state of a streaming query; "" for tasks that are none.
+    `stream_uid` names the state of a streaming query; "" for tasks that are none. `queries`: of one that can be
+    rescaled, how many queries all subtasks have together, one for each split; 0 for others (R68).
     """
 
     vertex_id: VertexId
@@ -178,6 +190,7 @@ class TaskInformation:
     parallelism: int
     is_exclusive: bool
     stream_uid: str = ""
+    queries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +201,8 @@ class TaskDeploymentDescriptor:
     `is_first_to_begin`: no earlier attempt of the subtask has begun, under any ordinal (D-067); False from older
     processes. `committed_batch`: of a streaming query, the last batch that it has committed as far as the owner knows,
     which its directory must have (R59); None before the first. `is_stopped`: the job was stopped with a savepoint: its
-    query finishes before it begins (R61).
+    query finishes before it begins (R61). `queries`: those of a task that runs one for each of its splits, in their
+    order; () for others.
     """
 
     attempt_id: ExecutionAttemptId
@@ -202,6 +216,7 @@ class TaskDeploymentDescriptor:
     is_first_to_begin: bool = False
     committed_batch: int | None = None
     is_stopped: bool = False
+    queries: tuple[QueryShare, ...] = ()
 
 
 class Fault(Enum):

@@ -23,6 +23,7 @@ from runtime.gateways.dispatcher import (
 )
 from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.overview import JobActivity, JobMasterInfo, WorkersStatus
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.gateways.resource_manager import TaskManagerInfo
 from runtime.highavailability.jars import StoredJar
 from runtime.highavailability.records import JarRecord
@@ -62,6 +63,11 @@ class HistoryDispatcher:
         return JobDetailsResponse(await self._catalogue.archive(request.job_id))
 
     async def request_operation(self, request: TriggerOperation, /) -> StreamOperation:
+        """Refused."""
+        del request
+        _refuse()
+
+    async def set_requirements(self, request: UpdateRequirements, /) -> RequirementsUpdated:
         """Refused."""
         del request
         _refuse()

@@ -287,6 +287,20 @@ class JobGraph(JobGraphModel):
         return {sink.uid: parallelism for sink, parallelism in sinks if sink is not None}
 
     @property
+    def queries_by_split(self) -> dict[str, int]:
+        """The same where queries that can be rescaled run once for each split (R68): those that have splits, do not
+        end by themselves, and exchange no data.
+        """
+        connected = {end for edge in self.edges for end in (edge.source, edge.target)}
+        alone = [vertex for vertex in self.vertices if vertex.id not in connected and vertex.splits]
+        found = dict(self.queries)
+        for vertex in alone:
+            sink = vertex.stream_sink
+            if sink is not None and (sink.trigger is None or not sink.trigger.ends):
+                found[sink.uid] = len(vertex.splits or ())
+        return found
+
+    @property
     def query_splits(self) -> dict[str, tuple[str, ...]]:
         """The names of the splits of each streaming query that has some, by its uid."""
         return {

@@ -9,11 +9,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _NAME_LENGTH_MAX = 200
+_DIGITS_MAX = 10
 
 
 def share_of(splits: Sequence[T], subtask_index: int, parallelism: int) -> Sequence[T]:
     """What a subtask has of them: every P-th split, beginning with its own number."""
     return splits[subtask_index::parallelism]
+
+
+def numbered_query(number: int, name: str) -> str:
+    """What Spark calls the query of one split: of many in one session, no two have one name."""
+    return f"{number}: {name}"
+
+
+def query_number(called: str) -> int | None:
+    """The inverse of `numbered_query`: the number of the split; None for the name of another query."""
+    number, colon, _ = called.partition(":")
+    return int(number) if colon and number.isascii() and number.isdigit() and len(number) < _DIGITS_MAX else None
 
 
 def split_name(split: Any) -> str:

@@ -38,6 +38,7 @@ from runtime.gateways.job_master import (
 )
 from runtime.gateways.kept_outputs import how_to_commit
 from runtime.gateways.operations import StreamOperation, TriggerOperation
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.highavailability.jobs.job_store import OwnerJobStore
 from runtime.highavailability.jobs.payloads import inline_payload
 from runtime.highavailability.record_codec import encode_record
@@ -47,8 +48,10 @@ from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.jobmaster.fence_keeper import FenceKeeper
 from runtime.jobmaster.job_master_metrics import NO_JOB_MASTER_METRICS, JobMasterMetrics
 from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.adaptive.settings import DEFAULT_ADAPTIVE_SCHEDULER, AdaptiveSchedulerSettings
 from runtime.scheduler.core.effects import (
     AnswerOperation,
+    AnswerRequirements,
     DeclareRequirements,
     Effect,
     EndRunner,
@@ -68,6 +71,7 @@ from runtime.scheduler.core.parallelism.settings import AdaptiveOf, default_adap
 
 logger = logging.getLogger(__name__)
 
+_ENDED = "the job's JobMaster has ended"
 Write = WriteEvents | WriteCheckpoint | WriteOperation | WriteResult
 
 
@@ -75,8 +79,8 @@ Write = WriteEvents | WriteCheckpoint | WriteOperation | WriteResult
 class JobMasterSettings:
     """`write_retry` is for a store that is away; `validate` makes cores check all invariants after every event.
 
-    `failover` is the cluster's, for jobs that do not say otherwise. `scheduler_type`: of batches;
-    `adaptive_of`: bounds of a parallelism that is chosen, by the configuration of the job.
+    `failover` is the cluster's, for jobs that do not say otherwise. `scheduler_type`: as configured;
+    `adaptive_of`: bounds of a parallelism that is chosen, by the job's configuration; `adaptive`: of streaming jobs.
     """
 
     write_retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(delay_initial=0.1, delay_max=5.0))
@@ -86,6 +90,7 @@ class JobMasterSettings:
     checkpointing: CheckpointSettings = NO_CHECKPOINTS
     scheduler_type: SchedulerType = SchedulerType.ADAPTIVE_BATCH
     adaptive_of: AdaptiveOf = default_adaptive
+    adaptive: AdaptiveSchedulerSettings = DEFAULT_ADAPTIVE_SCHEDULER
     validate: bool = False
 
 
@@ -104,6 +109,7 @@ class JobMaster:
         "_jitter",
         "_listener",
         "_metrics",
+        "_requirements",
         "_settings",
         "_store",
         "_timers",
@@ -144,6 +150,7 @@ class JobMaster:
             checkpointing=settings.checkpointing,
             scheduler_type=settings.scheduler_type,
             adaptive_of=settings.adaptive_of,
+            adaptive=settings.adaptive,
         )
         self._store = store
         self._connections = connections
@@ -157,6 +164,7 @@ class JobMaster:
         self._waiter: asyncio.Future[None] | None = None
         self._timers: set[asyncio.TimerHandle] = set()
         self._asked: dict[str, list[asyncio.Future[StreamOperation]]] = {}
+        self._requirements: dict[str, asyncio.Future[RequirementsUpdated]] = {}
         self._final: JobSummary | None = None
         self._failure: Exception | None = None
         self.initialized = asyncio.Event()
@@ -201,7 +209,8 @@ class JobMaster:
             for timer in self._timers:
                 timer.cancel()
             for trigger_id in list(self._asked):
-                self._answer(AnswerOperation(trigger_id, None, "the job's JobMaster has ended", is_for_now=True))
+                self._answer(AnswerOperation(trigger_id, None, _ENDED, is_for_now=True))
+            self._refuse_requirements()
             if self._fence_keeper is not None:
                 self._fence_keeper.forget(self)
 
@@ -212,14 +221,43 @@ class JobMaster:
         waiting.append(asked)
         self.post(ev.OperationWanted(wanted, self.moment()))
         if self._core.is_over or self._failure is not None:
-            self._answer(AnswerOperation(wanted.trigger_id, None, "the job's JobMaster has ended", is_for_now=True))
+            self._answer(AnswerOperation(wanted.trigger_id, None, _ENDED, is_for_now=True))
         try:
             return await asked
         finally:
             if asked in waiting:
                 waiting.remove(asked)
 
-    def _answer(self, answer: AnswerOperation) -> None:
+    async def update_requirements(self, wanted: UpdateRequirements) -> RequirementsUpdated:
+        """Returns when they are durable (R69). Raises ConflictError where they are refused, UnavailableError."""
+        asked: asyncio.Future[RequirementsUpdated] = asyncio.get_running_loop().create_future()
+        self._requirements[wanted.request_id] = asked
+        self.post(ev.RequirementsWanted(wanted, self.moment()))
+        if self._core.is_over or self._failure is not None:
+            self._refuse_requirements()
+        try:
+            return await asked
+        finally:
+            self._requirements.pop(wanted.request_id, None)
+
+    def _refuse_requirements(self) -> None:
+        for request_id in list(self._requirements):
+            self._answer_requirements(AnswerRequirements(request_id, _ENDED, is_for_now=True))
+
+    def _answer_requirements(self, answer: AnswerRequirements) -> None:
+        asked = self._requirements.pop(answer.request_id, None)
+        if asked is None or asked.done():
+            return
+        if not answer.refusal:
+            asked.set_result(RequirementsUpdated())
+        else:
+            error = UnavailableError if answer.is_for_now else ConflictError
+            asked.set_exception(error(answer.refusal))
+
+    def _answer(self, answer: AnswerOperation | AnswerRequirements) -> None:
+        if isinstance(answer, AnswerRequirements):
+            self._answer_requirements(answer)
+            return
         for asked in self._asked.pop(answer.trigger_id, ()):
             if asked.done():
                 continue
@@ -255,8 +293,7 @@ class JobMaster:
         except Exception as error:  # noqa: BLE001 - the boundary of this job: the caller serves other ones too
             self._failure = error
             self._wake()
-        if self._core.status is not JobStatus.INITIALIZING:
-            self.initialized.set()
+        self._note_initialized()
         self._metrics.checkpoints_failed(self._core.failed_checkpoints - failed)
         preempted = self._core.preempted_attempts - preempted
         self._metrics.preemptions.inc(preempted)
@@ -272,6 +309,14 @@ class JobMaster:
             reason = self._core.summary().pending_reason if self._failure is None else ""
             after = f"{self._core.status.name} ({reason})" if reason else self._core.status.name
             logger.info("job %s: %s -> %s", self.job_id, before.name, after)
+
+    def _note_initialized(self) -> None:
+        if self._core.status is JobStatus.INITIALIZING or self.initialized.is_set():
+            return
+        self.initialized.set()
+        configured, chosen = self._settings.scheduler_type, self._core.graph.scheduler_type
+        if configured is SchedulerType.ADAPTIVE and chosen is not configured:
+            logger.info("job %s has the scheduler %s: Adaptive is for streaming jobs", self.job_id, chosen.value)
 
     def receive(self, location: TaskManagerLocation, message: JobMessage) -> None:
         """A message of a TaskManager."""
@@ -323,7 +368,7 @@ class JobMaster:
             case WriteEvents() | WriteCheckpoint() | WriteOperation() | WriteResult():
                 self._writes.append(effect)
                 self._wake()
-            case AnswerOperation():
+            case AnswerOperation() | AnswerRequirements():
                 self._answer(effect)
             case DeclareRequirements(requirements):
                 self._listener.requirements_changed(requirements)

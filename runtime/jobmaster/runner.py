@@ -31,6 +31,7 @@ from runtime.gateways.dispatcher import AssignJob, JobSummary
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
 from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.overview import Takeover
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.highavailability.jobs.job_store import OwnerJobStore
 from runtime.jobgraph.graph import JobGraph
 from runtime.jobgraph.parsing import parse_job_graph
@@ -152,6 +153,10 @@ class DefaultJobManagerRunner:
     async def trigger_operation(self, wanted: TriggerOperation) -> StreamOperation:
         """Returns when the operation is durable (R61). Raises ConflictError where it is refused, UnavailableError."""
         return await self._job_master.trigger(wanted)
+
+    async def update_requirements(self, wanted: UpdateRequirements) -> RequirementsUpdated:
+        """Returns when they are durable (R69). Raises ConflictError where they are refused, UnavailableError."""
+        return await self._job_master.update_requirements(wanted)
 
     def notify_resources(self, waiting: Waiting) -> None:
         """Why requirements are not fulfilled, "" when they are."""

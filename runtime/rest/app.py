@@ -55,6 +55,7 @@ from runtime.rest.routes.operations import operations_router
 from runtime.rest.routes.process_views import process_router
 from runtime.rest.routes.queues import queues_router
 from runtime.rest.routes.refused import refused_router
+from runtime.rest.routes.rescales import rescales_router
 from runtime.rest.routes.resource_manager import resource_manager_router
 from runtime.rest.routes.savepoint_disposal import savepoint_disposal_router
 from runtime.rest.routes.spark import spark_router
@@ -75,6 +76,7 @@ _ROUTERS = (
     streams_router,
     checkpoints_router,
     operations_router,
+    rescales_router,
     savepoint_disposal_router,
     flame_graphs_router,
     vertices_router,

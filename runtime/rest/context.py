@@ -186,6 +186,8 @@ class RestContext:
     """Seconds within which other processes have to answer. A history server has none."""
     savepoint_directory: str = ""
     """Where savepoints are made whose request names no directory; "" for none."""
+    runs_by_split: bool = False
+    """Streaming jobs that come now have the AdaptiveScheduler (R68)."""
     stream_stall_millis: int = 600_000
     """In one trigger for longer, a streaming query is stalled."""
     store: StoreView | None = None

@@ -21,7 +21,7 @@ from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId
 from runtime.gateways.delegation_tokens import DelegationToken
-from runtime.gateways.job_master import TriggerCheckpoint
+from runtime.gateways.job_master import CancelTasks, TriggerCheckpoint
 from runtime.gateways.process import ProcessGateway
 from runtime.gateways.resource_manager import (
     DrainTaskManager,
@@ -93,11 +93,13 @@ from runtime.taskexecutor.core.events import (
     TellResourceManager,
 )
 from runtime.taskexecutor.core.jobs import JobMasterLocation
+from runtime.taskexecutor.core.reports import AttemptState
 from runtime.taskexecutor.credentials.secret_files import SecretFiles
 from runtime.taskexecutor.directories.exchange_directory import ExchangeDirectory
 from runtime.taskexecutor.directories.job_directory import BlobFiles, JobDirectories
 from runtime.taskexecutor.directories.job_users import JobUsers
 from runtime.taskexecutor.draining import Draining
+from runtime.taskexecutor.ending_queries import EndingQueries
 from runtime.taskexecutor.endpoint_gateway import EndpointGateway
 from runtime.taskexecutor.job_departures import JobDepartures, remove_part
 from runtime.taskexecutor.moving_queries import MovingQueries
@@ -158,7 +160,8 @@ class TaskExecutor:
         self.running: Watch[int] = Watch(0)
         """How many attempts run."""
         self._moving = self._make_moving(pool)
-        self._savepoints = Savepoints(pool.queries, self._scope, self._post, self._moving.is_moving)
+        self._ending = EndingQueries(pool.queries, self._scope, settings.drain_timeout, self._runs, self.flush)
+        self._savepoints = Savepoints(pool.queries, self._scope, self._post, self._is_moving)
         unpacker_of = None if users is None else users.unpacker_of
         self._directories = JobDirectories(job_root, blobs, self._scope, settings.archives, unpacker_of)
         self._attempts = self._make_attempts(registration.task_manager_id, users)
@@ -198,6 +201,13 @@ class TaskExecutor:
     def _make_moving(self, pool: SlotPool) -> MovingQueries:
         is_held = self._core.ledger.is_held
         return MovingQueries(pool.queries, self._scope, self._post_drain, is_held, self.running, self.flush)
+
+    def _runs(self, attempt_id: ExecutionAttemptId) -> bool:
+        is_stopping = self._core.isolation.is_stopping(attempt_id)
+        return self._core.ledger.state(attempt_id) is AttemptState.STARTED and not is_stopping
+
+    def _is_moving(self, attempt_id: ExecutionAttemptId) -> bool:
+        return self._moving.is_moving(attempt_id) or self._ending.is_ending(attempt_id)
 
     def _make_draining(self) -> Draining:
         timeout = self._settings.drain_timeout
@@ -392,7 +402,11 @@ class TaskExecutor:
     def _on_owner_batch(self, batch: OwnerBatch) -> None:
         if self._job_masters.is_current(batch.location.incarnation, batch.number):  # R11
             for message in batch.messages:
-                self._apply(OwnerSpoke(batch.location, message))
+                is_stale = isinstance(message, CancelTasks) and self._core.jobs.refusal(message.job_id, message.epoch)
+                if isinstance(message, CancelTasks) and message.ends_batches and not is_stale:
+                    self._ending.defer(message, lambda one: self._post(OwnerSpoke(batch.location, one)))
+                else:
+                    self._apply(OwnerSpoke(batch.location, message))
         _release(batch.done)
 
     def _on_leader_batch(self, batch: LeaderBatch) -> None:

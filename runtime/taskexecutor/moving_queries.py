@@ -15,7 +15,6 @@ from runtime.aio.scope import ServiceScope
 from runtime.aio.watch import Watch
 from runtime.common.errors import FlinklikeError
 from runtime.common.ids import ExecutionAttemptId
-from runtime.common.stream_progress import NO_BATCH, QueryPhase, StreamLook
 from runtime.taskexecutor.core.events import Released
 from runtime.taskexecutor.slots.stream_queries import StreamQueries
 
@@ -84,20 +83,14 @@ class MovingQueries:
     async def _end(self, queries: StreamQueries, attempt_id: ExecutionAttemptId, hold: str, why: str) -> None:
         self._asked.add(attempt_id)
         try:
-            look = await queries.look(attempt_id, hold)
+            is_held, behind = await queries.end_between_batches(attempt_id, hold)
         except (FlinklikeError, ValueError) as error:  # it may have ended, or its Spark: its report says so
             logger.info("the query of %s cannot be ended between two batches now: %s", attempt_id, error)
             return
         finally:
             if self._hold != hold:  # taken back meanwhile: a look that came behind that word holds the query again
                 queries.release(attempt_id, hold, finishes=False)
-        if look.phase is QueryPhase.HELD and self._hold == hold:
+        if is_held and self._hold == hold:
             self._released.add(attempt_id)
-            logger.info("%s: the query of %s has ended%s, and is released", why, attempt_id, _behind(look))
-            self._post(Released(f"{why}: its query has ended{_behind(look)}, and goes on elsewhere", attempt_id))
-
-
-def _behind(look: StreamLook) -> str:
-    if look.position is None or look.position.batch_id == NO_BATCH:
-        return " before its first batch"
-    return f" behind batch {look.position.batch_id}"
+            logger.info("%s: the query of %s has ended%s, and is released", why, attempt_id, behind)
+            self._post(Released(f"{why}: its query has ended{behind}, and goes on elsewhere", attempt_id))

@@ -175,6 +175,9 @@ class Savepoints:
     async def _answered(
         self, order: TriggerSavepoint, attempt_id: ExecutionAttemptId, operation: _Operation
     ) -> CheckpointAnswer:
+        if self._queries is not None and self._queries.runs_several(attempt_id):
+            several = await self._copied_of_splits(self._queries, order, attempt_id, operation)
+            return CheckpointAnswer(attempt_id, None, queries=several)
         if self._queries is not None and self._queries.is_script(attempt_id):
             copied = await self._copied_of_script(self._queries, order, attempt_id, operation)
             return CheckpointAnswer(attempt_id, None, queries=copied)
@@ -210,12 +213,44 @@ class Savepoints:
             await asyncio.to_thread(_copied, place, shown, one.position, part / one.name / "0", note)
         return tuple(one.position for one in look.queries)
 
+    async def _copied_of_splits(
+        self, queries: StreamQueries, order: TriggerSavepoint, attempt_id: ExecutionAttemptId, operation: _Operation
+    ) -> tuple[StreamPosition, ...]:
+        """Each as the query of a subtask of its own: so a job of any parallelism goes on from it (R68)."""
+        places, part = queries.places(attempt_id), Path(order.part)
+        state = queries.state_directory(attempt_id)
+        await asyncio.to_thread(_refuse_within_state, state, part.parent)
+        look = await self._look_at_script(queries, order, attempt_id, operation)
+        found = {one.name: one for one in look.queries}
+        positions = []
+        for name, place in places.items():
+            one = found.get(name)
+            if one is None or (one.position.batch_id == NO_BATCH and not order.holds):
+                message = f"{place.uid} has not committed a batch yet of split {name}"
+                raise NotFoundError(message)
+            shown = StreamLook(look.phase, one.position, one.sink, one.sources)
+            target, note = part / place.uid / name, _note_of(part, attempt_id, f"-{name}")
+            await asyncio.to_thread(_copied, place, shown, one.position, target, note)
+            positions.append(one.position)
+        return tuple(positions)
+
     async def _look_at_script(
         self, queries: StreamQueries, order: TriggerSavepoint, attempt_id: ExecutionAttemptId, operation: _Operation
     ) -> ScriptLook:
         if not order.holds:
             return await queries.look_at_script(attempt_id)
-        return await _once_held(operation, lambda: queries.look_at_script(attempt_id, order.operation))
+
+        def look() -> Awaitable[ScriptLook]:
+            self._refuse_moving(queries, attempt_id)
+            return queries.look_at_script(attempt_id, order.operation)
+
+        return await _once_held(operation, look)
+
+    def _refuse_moving(self, queries: StreamQueries, attempt_id: ExecutionAttemptId) -> None:
+        if self._is_moving(attempt_id):
+            name = "its script" if queries.is_script(attempt_id) else queries.place(attempt_id).uid
+            message = f"{name} moves: this TaskManager is drained, or its job is rescaled"
+            raise UnavailableError(message)
 
     async def _look(
         self, queries: StreamQueries, order: TriggerSavepoint, attempt_id: ExecutionAttemptId, operation: _Operation
@@ -225,9 +260,7 @@ class Savepoints:
             return await queries.look(attempt_id)
 
         def look() -> Awaitable[StreamLook]:
-            if self._is_moving(attempt_id):
-                message = f"{queries.place(attempt_id).uid} moves to another TaskManager, as this one is drained"
-                raise UnavailableError(message)
+            self._refuse_moving(queries, attempt_id)
             return queries.look(attempt_id, order.operation, drains=order.drains)
 
         return await _once_held(operation, look)

@@ -7,10 +7,13 @@ from runtime.config.option import bool_option, choice_option, float_option, int_
 SCHEDULER = choice_option(
     "jobmanager.scheduler",
     "AdaptiveBatch",
-    "Which scheduler runs batches. AdaptiveBatch: vertices without a parallelism of their own get one from what they "
-    "read. Default: they get parallelism.default. Streaming jobs have Default in any case.",
+    "Which scheduler runs jobs. AdaptiveBatch: vertices of batches without a parallelism of their own get one from "
+    "what they read. Default: they get parallelism.default. Adaptive: streaming jobs follow the slots that there are, "
+    "and batches have AdaptiveBatch; with the others streaming jobs have Default. A streaming job keeps what it began "
+    "with.",
     "AdaptiveBatch",
     "Default",
+    "Adaptive",
 )
 AUTO_PARALLELISM_ENABLED = bool_option(
     "execution.batch.adaptive.auto-parallelism.enabled",

@@ -22,6 +22,7 @@ from runtime.executiongraph.archived import (
     ArchivedVertex,
 )
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
+from runtime.executiongraph.archived_rescales import ArchivedRescales
 from runtime.executiongraph.core.accumulators import Accumulators, counted
 from runtime.executiongraph.core.ended_streams import with_result
 from runtime.executiongraph.core.execution import Execution
@@ -64,6 +65,7 @@ def archive(
     policy: FailurePolicy,
     result: str,
     checkpoints: ArchivedCheckpoints | None = None,
+    rescales: ArchivedRescales | None = None,
 ) -> ArchivedExecutionGraph:
     """The archived form of the graph. `status` and `timestamps` of a result may be ahead of the graph's."""
     accumulators = counted(graph)
@@ -88,6 +90,7 @@ def archive(
         job_type=graph.job_type,
         scheduler_type=graph.scheduler_type,
         checkpoints=checkpoints,
+        rescales=rescales,
     )
 
 

@@ -39,6 +39,8 @@ class ExecutionJobVertex:
     each subtask reads of its divided inputs. `decision`: why it was chosen, in words.
     `prior`: earlier attempts by subtask, oldest first, bounded. `committed`: of a streaming query, the last batch that
     is known to be committed, by subtask, whatever attempt it was (R59). `restarts`: how often a subtask was reset.
+    `queries`: of a query that can be rescaled, how many there are, one for each split, by whose numbers `committed`
+    goes then; 0 for others (R68). `retired`: the last attempts of subtasks that a rescale has taken away.
     """
 
     __slots__ = (
@@ -52,7 +54,9 @@ class ExecutionJobVertex:
         "order",
         "outputs",
         "prior",
+        "queries",
         "restarts",
+        "retired",
         "shares",
         "unaccepted",
         "vertex",
@@ -73,6 +77,8 @@ class ExecutionJobVertex:
         self.prior: dict[int, deque[Execution]] = {}
         self.committed: dict[int, int] = {}
         self.restarts: dict[int, int] = {}
+        self.queries = 0
+        self.retired: dict[int, Execution] = {}
 
     @property
     def id(self) -> VertexId:
@@ -418,6 +424,29 @@ class ExecutionGraph:
         for counts in (vertex.counts, self.counts):
             counts[before.state] -= 1
             counts[after.state] = counts.get(after.state, 0) + 1
+
+    def rescale(self, vertex_id: VertexId, parallelism: int, at_millis: int, *, is_first_to_begin: bool) -> None:
+        """Give a vertex another number of subtasks, none of which runs. Attempts that were deployed are replaced."""
+        vertex = self.vertices[vertex_id]
+        known = {**vertex.retired, **dict(enumerate(vertex.executions))}
+        for counts in (vertex.counts, self.counts):
+            for execution in vertex.executions:
+                counts[execution.state] -= 1
+            counts[ExecutionState.CREATED] = counts.get(ExecutionState.CREATED, 0) + parallelism
+        fresh = []
+        for index, first in enumerate(self._new_executions(vertex_id, parallelism, at_millis)):
+            before = known.pop(index, None)
+            fresh.append(first if before is None else self._following(vertex, index, before, at_millis))
+            fresh[-1].is_first_to_begin = is_first_to_begin
+        vertex.retired, vertex.executions, vertex.unaccepted = known, fresh, parallelism
+
+    def _following(self, vertex: ExecutionJobVertex, index: int, before: Execution, at_millis: int) -> Execution:
+        if before.location is None:
+            return Execution(before.attempt_id, before.ordinal, at_millis)
+        before.forget_results()
+        if self.prior_attempts_max:
+            vertex.prior.setdefault(index, deque(maxlen=self.prior_attempts_max)).append(before)
+        return self._next_attempt(before, at_millis, is_first_to_begin=False)
 
     def adopt(self, execution: Execution) -> None:
         """Adopt an attempt that an earlier owner started, in the place of the subtask's unstarted one (R6, R9)."""

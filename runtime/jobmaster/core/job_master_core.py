@@ -21,14 +21,15 @@ from runtime.executiongraph.core.archive import archive, result_value
 from runtime.executiongraph.core.graph import ExecutionGraph
 from runtime.gateways.dispatcher import JobSummary
 from runtime.gateways.job_master import OfferSlots
-from runtime.gateways.operations import TriggerOperation
 from runtime.jobmaster.core.declared_requirements import DeclaredRequirements
 from runtime.jobmaster.core.publication import Publication
 from runtime.jobmaster.core.reasons import Reasons
 from runtime.jobmaster.core.recovery import Recovery
 from runtime.scheduler.core import events as ev
+from runtime.scheduler.core.adaptive.settings import DEFAULT_ADAPTIVE_SCHEDULER, AdaptiveSchedulerSettings
 from runtime.scheduler.core.effects import (
     AnswerOperation,
+    AnswerRequirements,
     Effect,
     EndRunner,
     PublishSummary,
@@ -41,7 +42,7 @@ from runtime.scheduler.core.failover.settings import NO_FAILOVER, FailoverSettin
 from runtime.scheduler.core.job_context import JobContext
 from runtime.scheduler.core.parallelism.settings import AdaptiveOf, default_adaptive
 from runtime.scheduler.core.scheduler import JobEnd, Scheduler
-from runtime.scheduler.core.scheduler_factory import restore_scheduler, start_scheduler
+from runtime.scheduler.core.scheduler_factory import rescales_of, restore_scheduler, start_scheduler
 from runtime.scheduler.core.speculation.speculative_execution import NO_SPECULATIONS, SpeculationCounts
 from runtime.scheduler.core.takeover.inheritance import Inheritance
 
@@ -77,6 +78,7 @@ class JobMasterCore:
         checkpointing: CheckpointSettings = NO_CHECKPOINTS,
         scheduler_type: SchedulerType = SchedulerType.ADAPTIVE_BATCH,
         adaptive_of: AdaptiveOf = default_adaptive,
+        adaptive: AdaptiveSchedulerSettings = DEFAULT_ADAPTIVE_SCHEDULER,
     ) -> None:
         self._graph = ExecutionGraph(
             job_id, epoch, submit_millis=submit_millis, prior_attempts_max=failover.prior_attempts_max
@@ -91,6 +93,7 @@ class JobMasterCore:
             checkpointing,
             scheduler_type=scheduler_type,
             adaptive_of=adaptive_of,
+            adaptive=adaptive,
         )
         self._publication = Publication(self._context)
         self._declared = DeclaredRequirements()
@@ -167,6 +170,7 @@ class JobMasterCore:
             policy=failure_policy(self._graph, self._context.settings),
             result=result_value(self._graph) if summary.status is JobStatus.FINISHED else "",
             checkpoints=self._scheduler.checkpoints() if self._scheduler is not None else None,
+            rescales=rescales_of(self._scheduler),
         )
 
     # --- events -------------------------------------------------------------------------------------------
@@ -204,6 +208,7 @@ class JobMasterCore:
             case (
                 ev.CancelWanted()
                 | ev.OperationWanted()
+                | ev.RequirementsWanted()
                 | ev.DeadlineReached()
                 | ev.RestartDue()
                 | ev.ResourcesNotified()
@@ -249,8 +254,8 @@ class JobMasterCore:
         match event:
             case ev.CancelWanted(reason=reason):
                 self._cancel(reason)
-            case ev.OperationWanted(wanted):
-                self._on_operation_wanted(wanted)
+            case ev.OperationWanted() | ev.RequirementsWanted():
+                self._on_wanted(event)
             case ev.DeadlineReached():
                 if self._scheduler is not None:
                     self._scheduler.deadline_reached()
@@ -279,13 +284,25 @@ class JobMasterCore:
         """Slow tasks of the job under this owner, and what became of them."""
         return NO_SPECULATIONS if self._scheduler is None else self._scheduler.speculation
 
-    def _on_operation_wanted(self, wanted: TriggerOperation) -> None:
-        if self._scheduler is not None and self._result is None:
-            self._scheduler.operation_wanted(wanted)
-            return
+    def _on_wanted(self, event: ev.OperationWanted | ev.RequirementsWanted) -> None:
         is_ending = self._result is not None
         refusal = "the job is ending" if is_ending else "the job is being initialized: ask again when it runs"
-        self._context.effects.append(AnswerOperation(wanted.trigger_id, None, refusal, is_for_now=not is_ending))
+        scheduler = None if is_ending else self._scheduler
+        answer: AnswerOperation | AnswerRequirements
+        match event:
+            case ev.OperationWanted(wanted=operation):
+                if scheduler is not None:
+                    scheduler.operation_wanted(operation)
+                    return
+                answer = AnswerOperation(operation.trigger_id, None, refusal, is_for_now=not is_ending)
+            case ev.RequirementsWanted(wanted=requirements):
+                if scheduler is not None:
+                    scheduler.requirements_wanted(requirements)
+                    return
+                answer = AnswerRequirements(requirements.request_id, refusal, is_for_now=not is_ending)
+            case _:
+                assert_never(event)
+        self._context.effects.append(answer)
 
     def _on_task_manager(self, event: ev.TaskManagerEvent) -> None:
         if self._recovery is not None:

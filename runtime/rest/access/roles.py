@@ -164,7 +164,7 @@ TABLE: dict[tuple[str, str], Access] = {
     ("PATCH", "/jobs/{job_id}/rescaling"): _OWN,
     ("GET", "/jobs/{job_id}/rescaling/{trigger_id}"): _LOOK,
     ("GET", "/jobs/{job_id}/resource-requirements"): _LOOK,
-    ("PUT", "/jobs/{job_id}/resource-requirements"): _OWN,
+    ("PUT", "/jobs/{job_id}/resource-requirements"): replace(_OWN, action="rescale"),
     ("POST", "/jobs/{job_id}/coordinators/{operator_id}"): _OWN,
     ("DELETE", "/datasets/{dataset_id}"): _UPLOAD,
     ("GET", "/datasets/delete/{trigger_id}"): _LOOK,

@@ -72,7 +72,9 @@ class JarRuns:
         verified = verify_graph(graph, job_id, offers, client=client, namespace=by.namespace)
         request = replace(verified.request, submitter=by.submitter, program_run=program_run)
         request = replace(request, queue=by.queue, priority=by.priority)
-        await check_savepoint(verified.graph, request.job_id, self._context.dispatcher)
+        await check_savepoint(
+            verified.graph, request.job_id, self._context.dispatcher, runs_by_split=self._context.runs_by_split
+        )
         await self._context.dispatcher.submit_verified(request, verified.graph)
 
     async def _planned(

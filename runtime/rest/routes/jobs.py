@@ -175,7 +175,9 @@ def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
         set_more(request, namespace=namespace, queue=queue)
         trace = context.new_trace(submission.job_id, request.headers.get("traceparent", ""))
         submission = replace(submission, submitter=submitter.name, namespace=namespace, trace=trace, queue=queue)
-        await check_savepoint(verified.graph, submission.job_id, context.dispatcher)
+        await check_savepoint(
+            verified.graph, submission.job_id, context.dispatcher, runs_by_split=context.runs_by_split
+        )
         response = await context.dispatcher.submit_verified(submission, verified.graph)
         return JsonAnswer(_submitted(submission.job_id, response, doubts), status_code=202)
 

@@ -28,17 +28,10 @@ class Refusal:
 
 
 _STOP_ELSEWHERE = "Nothing stops by a GET: POST /jobs/<id>/stop, or flinklike stop, does it"
-_NO_RESCALES = "The job `{job_id}` has not enabled the `Adaptive` scheduler: its parallelism does not change."
-_FIXED = "the parallelism of a job that runs does not change here: cancel it, and submit it with another parallelism"
-_RESCALE = "/jobs/{job_id}/rescales"
+_FIXED = "a job of the Adaptive scheduler is rescaled by PUT /jobs/<id>/resource-requirements, or flinklike rescale"
 
 REFUSALS = (
     Refusal("GET", "/jobs/{job_id}/yarn-stop", ConflictError, f"{_STOP_ELSEWHERE}."),
-    Refusal("GET", f"{_RESCALE}/overview", NotFoundError, _NO_RESCALES),
-    Refusal("GET", f"{_RESCALE}/history", NotFoundError, _NO_RESCALES),
-    Refusal("GET", f"{_RESCALE}/config", NotFoundError, _NO_RESCALES),
-    Refusal("GET", f"{_RESCALE}/summary", NotFoundError, _NO_RESCALES),
-    Refusal("GET", f"{_RESCALE}/details/{{rescale_id}}", NotFoundError, _NO_RESCALES),
     Refusal("PATCH", "/jobs/{job_id}/rescaling", ConflictError, f"Rescaling is disabled: {_FIXED}."),
     Refusal(
         "GET",
@@ -46,8 +39,6 @@ REFUSALS = (
         NotFoundError,
         "There is no rescaling operation with triggerId={trigger_id} for job {job_id}.",
     ),
-    Refusal("GET", "/jobs/{job_id}/resource-requirements", NotFoundError, _NO_RESCALES),
-    Refusal("PUT", "/jobs/{job_id}/resource-requirements", ConflictError, f"{_NO_RESCALES} {_FIXED.capitalize()}."),
     Refusal(
         "POST",
         "/jobs/{job_id}/coordinators/{operator_id}",

@@ -6,6 +6,7 @@ nothing is refused here that is merely not seen, or that takes long to read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -27,12 +28,17 @@ _LOOKS = ThreadCalls("savepoint-of-a-submit", _PATIENCE, threads=2)
 is left to the job."""
 
 
-async def check_savepoint(graph: JobGraph, job_id: JobId, dispatcher: DispatcherView) -> None:
-    """Raises InvalidInputError where the savepoint of a new job is seen, and cannot be what its queries go on from."""
+async def check_savepoint(
+    graph: JobGraph, job_id: JobId, dispatcher: DispatcherView, *, runs_by_split: bool = False
+) -> None:
+    """Raises InvalidInputError where the savepoint of a new job is seen, and cannot be what its queries go on from.
+
+    `runs_by_split`: those that can be rescaled run once for each split (R68).
+    """
     if graph.savepoint is None:
         return
     try:
-        await _LOOKS.call(partial(_look, graph))
+        await _LOOKS.call(partial(_look, graph, graph.queries_by_split if runs_by_split else graph.queries))
     except UnavailableError:
         return
     except InvalidInputError:
@@ -40,7 +46,7 @@ async def check_savepoint(graph: JobGraph, job_id: JobId, dispatcher: Dispatcher
             raise  # one that is known may have claimed it
 
 
-def _look(graph: JobGraph) -> None:
+def _look(graph: JobGraph, queries: Mapping[str, int]) -> None:
     settings = graph.savepoint
     assert settings is not None
     path = local_path(settings.path)
@@ -53,9 +59,9 @@ def _look(graph: JobGraph) -> None:
         raise InvalidInputError(message) from error
     except OSError:
         return  # it is not for this process to read
-    if not graph.queries:
+    if not queries:
         return  # a script starts them later, each by its name
-    shapes = shapes_of(graph.queries, graph.query_splits)
+    shapes = shapes_of(queries, graph.query_splits)
     check_fit(path, savepoint, shapes, allow_non_restored_state=settings.allow_non_restored_state)
 
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"runtime/rpc/generated/common.proto\x12\tflinklike\"n\n\x12\x45xecutionAttemptId\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\x15\n\rsubtask_index\x18\x03 \x01(\x03\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x12\x0f\n\x07\x63ounter\x18\x05 \x01(\x03\"N\n\x0bPartitionId\x12/\n\x08producer\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x0e\n\x06output\x18\x02 \x01(\x03\"1\n\x0c\x46\x65ncingToken\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03*O\n\x07JobType\x12\x18\n\x14JOB_TYPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eJOB_TYPE_BATCH\x10\x01\x12\x16\n\x12JOB_TYPE_STREAMING\x10\x02*n\n\rSchedulerType\x12\x1e\n\x1aSCHEDULER_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n\x16SCHEDULER_TYPE_DEFAULT\x10\x01\x12!\n\x1dSCHEDULER_TYPE_ADAPTIVE_BATCH\x10\x02*\xc1\x02\n\tJobStatus\x12\x1a\n\x16JOB_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17JOB_STATUS_INITIALIZING\x10\x01\x12\x16\n\x12JOB_STATUS_CREATED\x10\x02\x12\x16\n\x12JOB_STATUS_RUNNING\x10\x03\x12\x16\n\x12JOB_STATUS_FAILING\x10\x04\x12\x15\n\x11JOB_STATUS_FAILED\x10\x05\x12\x19\n\x15JOB_STATUS_CANCELLING\x10\x06\x12\x17\n\x13JOB_STATUS_CANCELED\x10\x07\x12\x17\n\x13JOB_STATUS_FINISHED\x10\x08\x12\x19\n\x15JOB_STATUS_RESTARTING\x10\t\x12\x18\n\x14JOB_STATUS_SUSPENDED\x10\n\x12\x1a\n\x16JOB_STATUS_RECONCILING\x10\x0b*\xe3\x02\n\x0e\x45xecutionState\x12\x1f\n\x1b\x45XECUTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x45XECUTION_STATE_CREATED\x10\x01\x12\x1d\n\x19\x45XECUTION_STATE_SCHEDULED\x10\x02\x12\x1d\n\x19\x45XECUTION_STATE_DEPLOYING\x10\x03\x12 \n\x1c\x45XECUTION_STATE_INITIALIZING\x10\x04\x12\x1b\n\x17\x45XECUTION_STATE_RUNNING\x10\x05\x12\x1c\n\x18\x45XECUTION_STATE_FINISHED\x10\x06\x12\x1d\n\x19\x45XECUTION_STATE_CANCELING\x10\x07\x12\x1c\n\x18\x45XECUTION_STATE_CANCELED\x10\x08\x12\x1a\n\x16\x45XECUTION_STATE_FAILED\x10\t\x12\x1f\n\x1b\x45XECUTION_STATE_RECONCILING\x10\nb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"runtime/rpc/generated/common.proto\x12\tflinklike\"n\n\x12\x45xecutionAttemptId\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\x11\n\tvertex_id\x18\x02 \x01(\t\x12\x15\n\rsubtask_index\x18\x03 \x01(\x03\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x12\x0f\n\x07\x63ounter\x18\x05 \x01(\x03\"N\n\x0bPartitionId\x12/\n\x08producer\x18\x01 \x01(\x0b\x32\x1d.flinklike.ExecutionAttemptId\x12\x0e\n\x06output\x18\x02 \x01(\x03\"1\n\x0c\x46\x65ncingToken\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\x03*O\n\x07JobType\x12\x18\n\x14JOB_TYPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eJOB_TYPE_BATCH\x10\x01\x12\x16\n\x12JOB_TYPE_STREAMING\x10\x02*\x8b\x01\n\rSchedulerType\x12\x1e\n\x1aSCHEDULER_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n\x16SCHEDULER_TYPE_DEFAULT\x10\x01\x12!\n\x1dSCHEDULER_TYPE_ADAPTIVE_BATCH\x10\x02\x12\x1b\n\x17SCHEDULER_TYPE_ADAPTIVE\x10\x03*\xc1\x02\n\tJobStatus\x12\x1a\n\x16JOB_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17JOB_STATUS_INITIALIZING\x10\x01\x12\x16\n\x12JOB_STATUS_CREATED\x10\x02\x12\x16\n\x12JOB_STATUS_RUNNING\x10\x03\x12\x16\n\x12JOB_STATUS_FAILING\x10\x04\x12\x15\n\x11JOB_STATUS_FAILED\x10\x05\x12\x19\n\x15JOB_STATUS_CANCELLING\x10\x06\x12\x17\n\x13JOB_STATUS_CANCELED\x10\x07\x12\x17\n\x13JOB_STATUS_FINISHED\x10\x08\x12\x19\n\x15JOB_STATUS_RESTARTING\x10\t\x12\x18\n\x14JOB_STATUS_SUSPENDED\x10\n\x12\x1a\n\x16JOB_STATUS_RECONCILING\x10\x0b*\xe3\x02\n\x0e\x45xecutionState\x12\x1f\n\x1b\x45XECUTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x45XECUTION_STATE_CREATED\x10\x01\x12\x1d\n\x19\x45XECUTION_STATE_SCHEDULED\x10\x02\x12\x1d\n\x19\x45XECUTION_STATE_DEPLOYING\x10\x03\x12 \n\x1c\x45XECUTION_STATE_INITIALIZING\x10\x04\x12\x1b\n\x17\x45XECUTION_STATE_RUNNING\x10\x05\x12\x1c\n\x18\x45XECUTION_STATE_FINISHED\x10\x06\x12\x1d\n\x19\x45XECUTION_STATE_CANCELING\x10\x07\x12\x1c\n\x18\x45XECUTION_STATE_CANCELED\x10\x08\x12\x1a\n\x16\x45XECUTION_STATE_FAILED\x10\t\x12\x1f\n\x1b\x45XECUTION_STATE_RECONCILING\x10\nb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_JOBTYPE']._serialized_start=292
   _globals['_JOBTYPE']._serialized_end=371
-  _globals['_SCHEDULERTYPE']._serialized_start=373
-  _globals['_SCHEDULERTYPE']._serialized_end=483
-  _globals['_JOBSTATUS']._serialized_start=486
-  _globals['_JOBSTATUS']._serialized_end=807
-  _globals['_EXECUTIONSTATE']._serialized_start=810
-  _globals['_EXECUTIONSTATE']._serialized_end=1165
+  _globals['_SCHEDULERTYPE']._serialized_start=374
+  _globals['_SCHEDULERTYPE']._serialized_end=513
+  _globals['_JOBSTATUS']._serialized_start=516
+  _globals['_JOBSTATUS']._serialized_end=837
+  _globals['_EXECUTIONSTATE']._serialized_start=840
+  _globals['_EXECUTIONSTATE']._serialized_end=1195
   _globals['_EXECUTIONATTEMPTID']._serialized_start=49
   _globals['_EXECUTIONATTEMPTID']._serialized_end=159
   _globals['_PARTITIONID']._serialized_start=161

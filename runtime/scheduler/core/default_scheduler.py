@@ -1,5 +1,4 @@
-"""Flink's default scheduler: tasks start when what they read is durable, and restart with their pipelined region. A
-streaming query is a task that does not end.
+"""Flink's default scheduler: tasks start when what they read is durable, and restart with their pipelined region.
 
 Invariants (checked): an attempt is deployed only on durable inputs (R10); a slot holds at most one attempt that runs
 and eight that wait; one batch of events is in flight at most; a job ends only when no attempt runs (R16).
@@ -34,10 +33,12 @@ from runtime.gateways.job_master import (
     TaskReports,
 )
 from runtime.gateways.operations import StreamOperation, TriggerOperation
+from runtime.gateways.rescales import UpdateRequirements
 from runtime.gateways.task import FailureInfo, Fault, TaskExecutionReport
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.acceptance import Acceptance, Batch
-from runtime.scheduler.core.effects import ScheduleDeadline, ScheduleRestart, WriteEvents
+from runtime.scheduler.core.adaptive.bounds import NOT_ADAPTIVE
+from runtime.scheduler.core.effects import AnswerRequirements, ScheduleDeadline, ScheduleRestart, WriteEvents
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
 from runtime.scheduler.core.failover.execution_timeout import ExecutionTimeout
 from runtime.scheduler.core.failover.failover import Failover
@@ -483,9 +484,9 @@ class DefaultScheduler:
                 is_over = self._acceptance.in_flight is None and self._graph.status in _ALIVE
                 return JobEnd(JobStatus.FINISHED) if is_over else None
         self._speculation.advance()
-        if problem := self._placement.schedule(at):
+        if self._may_deploy and (problem := self._placement.schedule(at)):
             self._fail(self._system_failure("MixedResultKindsError", problem, kind="USER"))
-        if self._checkpoints.may_deploy and self._placement.deploy(at) and self._graph.status is JobStatus.CREATED:
+        if self._may_deploy and self._placement.deploy(at) and self._graph.status is JobStatus.CREATED:
             self._run()
         if self._graph.is_finished:
             self._acceptance.make_due()
@@ -493,6 +494,14 @@ class DefaultScheduler:
             self._write(self._acceptance.begin())
         self._advance_checkpoints()
         return None
+
+    @property
+    def _may_deploy(self) -> bool:
+        return self._checkpoints.may_deploy
+
+    @property
+    def _is_restarting(self) -> bool:
+        return self._failover.is_pending
 
     def _advance_checkpoints(self) -> None:
         self._checkpoints.advance()
@@ -510,6 +519,10 @@ class DefaultScheduler:
     def operation_written(self, operation: StreamOperation, dropped: Sequence[str]) -> None:
         """The record of an operation is durable."""
         self._checkpoints.operation_written(operation, dropped)
+
+    def requirements_wanted(self, wanted: UpdateRequirements) -> None:
+        """Refused."""
+        self._context.effects.append(AnswerRequirements(wanted.request_id, NOT_ADAPTIVE))
 
     def checkpoints(self) -> ArchivedCheckpoints | None:
         """What is shown of them; None for a job without streaming queries."""
@@ -544,7 +557,7 @@ class DefaultScheduler:
             self._write(batch)
         if problem:
             self._fail(self._system_failure("RestartImpossibleError", problem))
-        elif self._graph.status is JobStatus.RESTARTING and not self._failover.is_pending:
+        elif self._graph.status is JobStatus.RESTARTING and not self._is_restarting:
             self._graph.enter(JobStatus.RUNNING, self._context.at.millis)
 
     def events_written(self, number: int) -> None:

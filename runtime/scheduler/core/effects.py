@@ -58,6 +58,15 @@ class AnswerOperation:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerRequirements:
+    """Answer those who want other bounds: they are durable, or refused, for now if `is_for_now`."""
+
+    request_id: str
+    refusal: str = ""
+    is_for_now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class WriteResult:
     """Make the terminal state durable, then say ResultWritten. No component hears of the state before (R3)."""
 
@@ -114,6 +123,7 @@ Effect = (
     | WriteCheckpoint
     | WriteOperation
     | AnswerOperation
+    | AnswerRequirements
     | WriteResult
     | DeclareRequirements
     | PublishSummary

@@ -15,6 +15,7 @@ from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import CommitOutputs, DeployTasks, JobMessage
 from runtime.gateways.operations import StreamOperation, TriggerOperation
 from runtime.gateways.overview import Takeover
+from runtime.gateways.rescales import UpdateRequirements
 from runtime.gateways.task import FailureInfo
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.job_events import JobEvent
@@ -226,6 +227,14 @@ class OperationWanted:
 
 
 @dataclass(frozen=True, slots=True)
+class RequirementsWanted:
+    """A client wants other bounds of the parallelism of vertices."""
+
+    wanted: UpdateRequirements
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
 class DeadlineReached:
     """The job's execution timeout is over."""
 
@@ -259,5 +268,6 @@ InitializationEvent = JobGraphLoaded | InitializationFailed | InitializationDela
 TaskManagerEvent = TaskManagerSpoke | TaskManagerDisconnected | TaskManagerLost | TaskManagerDied | SendFailed
 StoreEvent = EventsWritten | CheckpointWritten | OperationWritten | WriteDelayed | ResultWritten | OwnershipLost
 FenceEvent = FenceWritten | FenceConfirmed
-ControlEvent = CancelWanted | OperationWanted | DeadlineReached | RestartDue | ResourcesNotified | Ticked
+Wish = CancelWanted | OperationWanted | RequirementsWanted
+ControlEvent = Wish | DeadlineReached | RestartDue | ResourcesNotified | Ticked
 Event = InitializationEvent | RecoveryEvent | TaskManagerEvent | FenceEvent | StoreEvent | ControlEvent

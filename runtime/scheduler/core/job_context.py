@@ -6,6 +6,7 @@ from runtime.common.checkpoint_settings import NO_CHECKPOINTS, CheckpointSetting
 from runtime.common.states import SchedulerType
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.scheduler.core.adaptive.settings import DEFAULT_ADAPTIVE_SCHEDULER, AdaptiveSchedulerSettings
 from runtime.scheduler.core.effects import Effect
 from runtime.scheduler.core.events import Moment
 from runtime.scheduler.core.failover.settings import FailoverSettings
@@ -22,6 +23,7 @@ class JobContext:
     """
 
     __slots__ = (
+        "adaptive",
         "adaptive_of",
         "at",
         "changes",
@@ -44,13 +46,15 @@ class JobContext:
         *,
         scheduler_type: SchedulerType = SchedulerType.ADAPTIVE_BATCH,
         adaptive_of: AdaptiveOf = default_adaptive,
+        adaptive: AdaptiveSchedulerSettings = DEFAULT_ADAPTIVE_SCHEDULER,
     ) -> None:
-        """`scheduler_type`: of batches. `adaptive_of`: bounds of what is chosen for a job."""
+        """`adaptive_of`: bounds of what is chosen for a batch; `adaptive`: what bounds rescales of a streaming job."""
         self.graph = graph
         self.settings = settings
         self.checkpointing = checkpointing
         self.scheduler_type = scheduler_type
         self.adaptive_of = adaptive_of
+        self.adaptive = adaptive
         self.outbox = Outbox(graph.job_id, graph.epoch)
         self.failures = FailureHistory(graph, settings.exceptions_max, settings.enrich)
         self.fences = Fences(settings.unconfirmed_wait)

@@ -17,14 +17,16 @@ from runtime.common.exchange import InputShare
 from runtime.common.ids import ExecutionAttemptId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedException
+from runtime.executiongraph.archived_rescales import Rescale
 from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.rescales import VertexBounds
 from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
 
 EVENTS_SCHEMA_VERSION = 7
 """1 had attempts and releases only, 2 neither starts nor whose failures were handled, 3 neither the mode of outputs nor
-their commit, 4 no batches of queries, 5 no parallelism that was chosen, 6 no
-speculative attempts; every version is read."""
+their commit, 4 no batches of queries, 5 no parallelism that was chosen, 6 neither speculative attempts nor rescales;
+every version is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,36 @@ class SpeculativeAttempts:
     type: Literal["speculative-attempts"] = "speculative-attempts"
 
 
+@dataclass(frozen=True, slots=True)
+class RequirementsChanged:
+    """A client has given these vertices other bounds, which hold under each owner (R69)."""
+
+    bounds: tuple[VertexBounds, ...]
+    type: Literal["requirements-changed"] = "requirements-changed"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRescaled:
+    """The vertices of a rescale have another parallelism, under each owner; nothing of them runs (R68).
+
+    `ordinals`: of the attempts of their subtasks, in the order of the rescale's vertices. `unbegun`: vertices of which
+    no attempt has begun yet.
+    """
+
+    rescale: Rescale
+    ordinals: tuple[tuple[int, ...], ...]
+    unbegun: tuple[VertexId, ...] = ()
+    type: Literal["job-rescaled"] = "job-rescaled"
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleEnded:
+    """How a rescale has ended, for people."""
+
+    rescale: Rescale
+    type: Literal["rescale-ended"] = "rescale-ended"
+
+
 JobEvent = (
     JobStarted
     | AttemptFinished
@@ -154,6 +186,9 @@ JobEvent = (
     | BatchCommitted
     | ParallelismDecided
     | SpeculativeAttempts
+    | RequirementsChanged
+    | JobRescaled
+    | RescaleEnded
 )
 
 

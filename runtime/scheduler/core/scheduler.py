@@ -11,6 +11,7 @@ from runtime.common.states import JobStatus, SchedulerType
 from runtime.common.waiting import Waiting
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.gateways.operations import StreamOperation, TriggerOperation
+from runtime.gateways.rescales import UpdateRequirements
 from runtime.gateways.resource_manager import ResourceRequirement
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
@@ -101,6 +102,9 @@ class Scheduler(Protocol):
 
     def operation_written(self, operation: StreamOperation, dropped: Sequence[str]) -> None:
         """The record of an operation is durable."""
+
+    def requirements_wanted(self, wanted: UpdateRequirements) -> None:
+        """A client wants other bounds of the parallelism of vertices."""
 
     def deadline_reached(self) -> None:
         """The execution timeout of the job is over."""

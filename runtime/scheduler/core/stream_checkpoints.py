@@ -43,6 +43,7 @@ from runtime.gateways.job_master import (
 )
 from runtime.gateways.operations import OperationKind, OperationState, StreamOperation, TriggerOperation
 from runtime.gateways.task import TaskProgress
+from runtime.jobgraph.splits import query_number
 from runtime.jobgraph.streams import StreamSinkSpec
 from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.effects import AnswerOperation, ScheduleRestart, WriteCheckpoint, WriteOperation
@@ -55,6 +56,10 @@ NO_QUERIES = "the job has no streaming query: there is no state of which a check
 NO_DRAIN = (
     "the queries of this job are started by its script, which alone knows how to start them again to read what is "
     "there: stop the job without drain"
+)
+NO_DRAIN_OF_SEVERAL = (
+    "queries that can be rescaled (jobmanager.scheduler: Adaptive) share slots, and do not read to the end of what is "
+    "there one by one: stop the job without drain"
 )
 NOT_STARTED = "The script has started no query yet whose state the cluster keeps."
 
@@ -120,8 +125,14 @@ class StreamCheckpoints:
                 continue  # of a script's queries the directories alone tell it
             for stream in progress.streams:
                 if stream.committed_batch is not None:
-                    index = progress.attempt_id.subtask_index
+                    index = self._number(execution, query_number(stream.name))
                     self._committed(progress.attempt_id.vertex_id, index, stream.committed_batch)
+
+    def _number(self, execution: Execution, told: int | None) -> int:
+        """Which query of its vertex an attempt tells of: that of its subtask, or of one of its splits (R68)."""
+        vertex, index = self._graph.vertex_of(execution), execution.attempt_id.subtask_index
+        is_its_own = told is not None and told < vertex.queries and told % vertex.parallelism == index
+        return told if told is not None and is_its_own else index
 
     def _committed(self, vertex_id: VertexId, index: int, batch: int) -> None:
         vertex = self._graph.vertices[vertex_id]
@@ -141,20 +152,23 @@ class StreamCheckpoints:
             if execution is None or execution.state is not ExecutionState.RUNNING:
                 continue
             sink = self._graph.vertex_of(execution).vertex.stream_sink
-            if answer.declined or (sink is not None and answer.position is None):
+            has_none = answer.position is None and not answer.queries
+            if answer.declined or (sink is not None and has_none):
                 self._coordinator.declined(message.checkpoint_id, answer.attempt_id, answer.declined, millis)
             elif sink is None and not answer.queries:
                 self._coordinator.not_begun(message.checkpoint_id, answer.attempt_id, NOT_STARTED, millis)
             else:
-                self._acknowledged(message.checkpoint_id, answer, sink)
+                self._acknowledged(message.checkpoint_id, answer, sink, execution)
 
-    def _acknowledged(self, checkpoint_id: int, answer: CheckpointAnswer, sink: StreamSinkSpec | None) -> None:
-        vertex_id, index = answer.attempt_id.vertex_id, answer.attempt_id.subtask_index
+    def _acknowledged(
+        self, checkpoint_id: int, answer: CheckpointAnswer, sink: StreamSinkSpec | None, execution: Execution
+    ) -> None:
+        vertex_id = answer.attempt_id.vertex_id
         told = answer.queries if answer.position is None else (answer.position,)
         positions = [
             QueryPosition(
                 vertex_id,
-                index,
+                self._number(execution, int(one.name) if sink is not None and one.name.isdecimal() else None),
                 one.name if sink is None else sink.uid,
                 one.query_id,
                 one.batch_id,
@@ -164,8 +178,8 @@ class StreamCheckpoints:
             )
             for one in told
         ]
-        if sink is not None:
-            self._committed(vertex_id, index, positions[0].batch_id)
+        for position in positions if sink is not None else ():
+            self._committed(vertex_id, position.subtask_index, position.batch_id)
         assert self._coordinator is not None, checkpoint_id
         self._coordinator.acknowledged(checkpoint_id, answer.attempt_id, *positions)
 
@@ -232,6 +246,11 @@ class StreamCheckpoints:
     # --- operations (R61) ---------------------------------------------------------------------------------
 
     @property
+    def is_stopping(self) -> bool:
+        """True from the wish to stop the job with a savepoint on, as long as it has not failed."""
+        return self._operations is not None and self._operations.is_stopping
+
+    @property
     def may_deploy(self) -> bool:
         """False for the moment in which it is not known whether the job is stopped."""
         return self._operations is None or self._operations.may_deploy
@@ -248,7 +267,10 @@ class StreamCheckpoints:
             self._order(self._operations.want(wanted, self._context.at.millis))
 
     def _of_a_script(self, wanted: TriggerOperation) -> str:
-        is_script = any(vertex.vertex.is_streaming_script for vertex in self._graph.vertices.values())
+        vertices = self._graph.vertices.values()
+        if wanted.drains and any(vertex.queries for vertex in vertices):
+            return NO_DRAIN_OF_SEVERAL
+        is_script = any(vertex.vertex.is_streaming_script for vertex in vertices)
         return NO_DRAIN if is_script and wanted.drains else ""
 
     def operation_written(self, operation: StreamOperation, dropped: Sequence[str]) -> None:

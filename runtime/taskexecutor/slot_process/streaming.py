@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from runtime.checkpoint.savepoint.descriptions import source_descriptions
@@ -30,6 +31,7 @@ from runtime.taskexecutor.slot_protocol.wire import FrameKind, WorkOrder, decode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Function = Callable[..., Any]
@@ -59,44 +61,89 @@ def run_query(
     """
     if order.is_stopped:
         return _Ended().value  # R61: what is behind the savepoint belongs to whoever is restored from it
-    values: list[Any] = []
-    for operator, function, context in zip(operators[:-1], functions, contexts, strict=False):
-        arguments = [values[read] if read >= 0 else inputs[-1 - read] for read in operator.inputs or ()]
-        values.append(_streaming_frame(operator, returned_by(function, context, *arguments)))
-    sink = operators[-1]
-    spec, frame = sink.stream_sink, values[(sink.inputs or (0,))[0]]
-    assert spec is not None, sink.name
-    if not frame.isStreaming:
-        message = (
-            f"{sink.name!r} writes a stream, and what it got is none: a stream source returns "
-            "ctx.spark.readStream..., and each function behind it a DataFrame that is made of its input"
-        )
-        raise TaskError(message)
-    if order.is_checkpoint_named:
-        _keep_parallelism(order, spec, attached)
+    prepared = PreparedQuery(operators, functions, contexts, inputs, order, attached)
     attached.follow_streams()
-    directory = query_directory(order, spec)
-    _require_state(attached, directory, sink.name, order.committed_batch)
-
+    prepared.require_state()
     left = _Left()
 
     def run(trigger: dict[str, Any] | None) -> Any:
-        writer = _writer(sink, spec, functions[-1], contexts[-1], frame)
-        if trigger is not None:
-            writer = writer.trigger(**trigger)
-        before = restore(order, spec.uid, directory, writer, attached.spark)
-        table = keep_table(_writing(order, spec, sink.name, directory), writer, attached.spark)
-        query = writer.option("checkpointLocation", directory).queryName(sink.name).start()
-        await_end(query, spec.uid, before)
-        left.note(table, query)
-        return query.runId
+        started = prepared.start(trigger)
+        await_end(started.query, prepared.spec.uid, started.sources)
+        left.note(started.table, started.query)
+        return started.query.runId
 
-    trigger = None if spec.trigger is None else {**spec.trigger.as_keywords()}
-    value = _run_until_released(sink.name, run, trigger, attached, channel)
+    trigger = prepared.trigger
+    value = _run_until_released(prepared.name, run, trigger, attached, channel)
     if trigger == _AVAILABLE_NOW:
-        path = note_path(order.checkpoint_directory, spec.uid, order.attempt_id.subtask_index)
+        path = note_path(order.checkpoint_directory, prepared.spec.uid, order.attempt_id.subtask_index)
         HadoopFiles(attached.spark).write(path, left.value.model_dump_json().encode())
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class StartedStream:
+    """A query that runs. `table`: that it writes to, "" for none. `sources`: what it has read in its savepoint."""
+
+    query: StreamingQuery
+    table: str
+    sources: tuple[str, ...]
+
+
+class PreparedQuery:
+    """A query that is built, and may be started again and again. Raises TaskError for functions that make none.
+
+    `order`: that of the subtask whose query it is.
+    """
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        functions: Sequence[Function],
+        contexts: Sequence[object],
+        inputs: Sequence[Any],
+        order: WorkOrder,
+        attached: AttachedSpark,
+    ) -> None:
+        values: list[Any] = []
+        for operator, function, context in zip(operators[:-1], functions, contexts, strict=False):
+            arguments = [values[read] if read >= 0 else inputs[-1 - read] for read in operator.inputs or ()]
+            values.append(_streaming_frame(operator, returned_by(function, context, *arguments)))
+        sink = operators[-1]
+        spec, frame = sink.stream_sink, values[(sink.inputs or (0,))[0]]
+        assert spec is not None, sink.name
+        if not frame.isStreaming:
+            message = (
+                f"{sink.name!r} writes a stream, and what it got is none: a stream source returns "
+                "ctx.spark.readStream..., and each function behind it a DataFrame that is made of its input"
+            )
+            raise TaskError(message)
+        self.spec = spec
+        self.name = sink.name
+        self._sink, self._function, self._context, self._frame = sink, functions[-1], contexts[-1], frame
+        self._order, self._attached = order, attached
+        self._directory = query_directory(order, spec)
+        if order.is_checkpoint_named:
+            _keep_parallelism(order, spec, attached)
+
+    @property
+    def trigger(self) -> dict[str, Any] | None:
+        """That of the sink; None leaves it to the writer."""
+        return None if self.spec.trigger is None else {**self.spec.trigger.as_keywords()}
+
+    def require_state(self) -> None:
+        """Raises StateNotFoundError where the query would begin anew (R59)."""
+        _require_state(self._attached, self._directory, self.name, self._order.committed_batch)
+
+    def start(self, trigger: dict[str, Any] | None, called: str = "") -> StartedStream:
+        """Start the query on its directory. `called`: its name in Spark, that of the sink unless it is given."""
+        attached, directory, spec = self._attached, self._directory, self.spec
+        writer = _writer(self._sink, spec, self._function, self._context, self._frame)
+        if trigger is not None:
+            writer = writer.trigger(**trigger)
+        before = restore(self._order, spec.uid, directory, writer, attached.spark)
+        table = keep_table(_writing(self._order, spec, self.name, directory), writer, attached.spark)
+        named = writer.option("checkpointLocation", directory).queryName(called or self.name)
+        return StartedStream(named.start(), table, before)
 
 
 class _Left:

@@ -163,11 +163,15 @@ class TaskRunner:
         result: _Result,
     ) -> None:
         # As for applications in jars.
+        from runtime.taskexecutor.slot_process.split_queries import SplitQueries
         from runtime.taskexecutor.slot_process.streaming import run_query
 
-        contexts = [SlotTaskContext(state, operator.name) for operator in operators]
         attached = self._attachment.ensure()
-        ended = run_query(operators, functions, contexts, exchange.read_inputs(), order, attached, self._channel)
+        if order.queries:
+            ended = SplitQueries(operators, functions, state, order, attached, self._channel).run()
+        else:
+            contexts = [SlotTaskContext(state, operator.name) for operator in operators]
+            ended = run_query(operators, functions, contexts, exchange.read_inputs(), order, attached, self._channel)
         if order.outputs:
             result.partitions = exchange.write_outputs(operators[-1].name, ended)
         else:
@@ -274,7 +278,7 @@ class TaskRunner:
             outputs=outputs,
             metrics=metrics,
             is_clean=is_clean,
-            is_reusable=is_finished and is_clean and result.script is None,
+            is_reusable=is_finished and is_clean and result.script is None and not order.queries,
             is_spark_lost=result.is_spark_lost,
             needed_conf=result.needed_conf,
             accumulators=state.accumulators.snapshot() if state is not None else (),

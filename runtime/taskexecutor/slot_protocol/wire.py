@@ -24,6 +24,7 @@ from runtime.gateways.task import (
     InputGate,
     OutputDirectory,
     PartitionDescriptor,
+    QueryShare,
     ResultPartitionSpec,
     TaskMetrics,
 )
@@ -133,6 +134,7 @@ class WorkOrder:
     `committed_batch`: what the directory of the query must have, None for nothing (R59).
     `savepoint`: what they are started from, b"" for nothing.
     `is_stopped`: the job was stopped with a savepoint, so that its query ends before it begins.
+    `queries`: of a task that runs one query for each of its splits, with `queries_total` of the vertex (R68).
     """
 
     attempt_id: ExecutionAttemptId
@@ -164,6 +166,8 @@ class WorkOrder:
     savepoint: bytes = b""
     is_stopped: bool = False
     is_checkpoint_named: bool = False
+    queries: tuple[QueryShare, ...] = ()
+    queries_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)

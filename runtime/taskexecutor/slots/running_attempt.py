@@ -207,7 +207,8 @@ class RunningAttempt:
         if spark == self._spark or self._is_over:
             return
         self._spark = spark
-        if self._state is ExecutionState.INITIALIZING and any(query.has_triggered for query in spark.streams):
+        triggered = sum(query.has_triggered for query in spark.streams)
+        if self._state is ExecutionState.INITIALIZING and triggered >= max(1, len(self.work.task.queries)):
             self._tell_state(ExecutionState.RUNNING)
         self._tell_progress()
 
@@ -346,6 +347,8 @@ def work_order(work: SlotWork) -> WorkOrder:
         committed_batch=task.committed_batch,
         savepoint=job.savepoint,
         is_stopped=task.is_stopped,
+        queries=task.queries,
+        queries_total=task.task.queries,
     )
 
 

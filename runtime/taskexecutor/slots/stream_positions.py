@@ -35,6 +35,10 @@ async def _answer(attempt_id: ExecutionAttemptId, attempt: RunningAttempt | None
         return await _answer_of_script(attempt_id, process)
     if process is None or process.environment is None or process.session is None:
         return CheckpointAnswer(attempt_id, None, "no query of it runs here")
+    if attempt is not None and attempt.work.task.queries:
+        answer = await _answer_of_script(attempt_id, process)
+        missing = len(attempt.work.task.queries) - len(answer.queries)
+        return CheckpointAnswer(attempt_id, None, f"{missing} of its queries have not begun") if missing else answer
     try:
         found: tuple[StreamPosition, ...] = await process.environment.stream_positions(process.session.session_id)
     except (FlinklikeError, ValueError) as error:

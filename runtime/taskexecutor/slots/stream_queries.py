@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runtime.common.errors import NotFoundError
 from runtime.common.ids import ExecutionAttemptId
-from runtime.common.stream_progress import QueryPhase, ScriptLook, StreamLook
+from runtime.common.stream_progress import NO_BATCH, QueryPhase, ScriptLook, StreamLook
 from runtime.gateways.job_master import EndedQuery
 from runtime.gateways.task import TaskInformation
 from runtime.jobgraph.graph import ScriptCode, parse_operators
@@ -48,6 +48,17 @@ class StreamQueries:
         directory, index = Path(attempt.query_directory), attempt_id.subtask_index
         return QueryPlace(directory, task.stream_uid, index, task.parallelism, splits)
 
+    def places(self, attempt_id: ExecutionAttemptId) -> dict[str, QueryPlace]:
+        """Of an attempt that runs a query for each of its splits: each by its name in looks (R68). NotFoundError."""
+        attempt = self._attempt(attempt_id)
+        task = attempt.work.task
+        root, uid, total = Path(attempt.state_directory), task.task.stream_uid, task.task.queries
+        names = map(split_name, json.loads(task.splits or b"[]"))
+        return {
+            str(one.number): QueryPlace(root / uid / str(one.number), uid, one.number, total, (name,))
+            for one, name in zip(task.queries, names, strict=True)
+        }
+
     def ended_place(self, attempt_id: ExecutionAttemptId, ended: EndedQuery) -> QueryPlace:
         """Where the state of a query lies that has finished, of the job of an attempt that runs here. NotFoundError."""
         root = self.place(attempt_id).directory.parent.parent
@@ -64,6 +75,20 @@ class StreamQueries:
         if process is None or process.environment is None or process.session is None:
             return StreamLook(QueryPhase.NONE)
         return await process.environment.look_at_stream(process.session.session_id, hold, drains=drains)
+
+    def runs_several(self, attempt_id: ExecutionAttemptId) -> bool:
+        """Does it run a query for each of its splits here (R68)?"""
+        return any(one.attempt_id == attempt_id and one.work.task.queries for one in self._running())
+
+    async def end_between_batches(self, attempt_id: ExecutionAttemptId, hold: str) -> tuple[bool, str]:
+        """Have all that an attempt runs end between two batches: whether that is done, and how far it has come, in
+        words. As often as it takes, under one hold. Raises as `look`."""
+        if self.runs_several(attempt_id):
+            looked = await self.look_at_script(attempt_id, hold)
+            last = [f"{one.name} behind batch {one.position.batch_id}" for one in looked.queries]
+            return looked.phase is QueryPhase.HELD, f": {', '.join(last)}" if last else ""
+        look = await self.look(attempt_id, hold)
+        return look.phase is QueryPhase.HELD, _behind(look)
 
     def is_script(self, attempt_id: ExecutionAttemptId) -> bool:
         """Is it a script that starts queries by itself, and that runs here?"""
@@ -101,6 +126,12 @@ class StreamQueries:
             if attempt.attempt_id == attempt_id and (task.stream_uid or runs_script(task)):
                 return attempt
         raise NotFoundError(NOT_HERE)
+
+
+def _behind(look: StreamLook) -> str:
+    if look.position is None or look.position.batch_id == NO_BATCH:
+        return " before its first batch"
+    return f" behind batch {look.position.batch_id}"
 
 
 def runs_script(task: TaskInformation) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from runtime.common.accumulators import UserAccumulator
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, JobId, PartitionId, VertexId
@@ -56,6 +56,7 @@ from runtime.jobmaster.core.job_master_core import JobMasterCore
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.effects import (
     AnswerOperation,
+    AnswerRequirements,
     DeclareRequirements,
     Effect,
     EndRunner,
@@ -190,6 +191,7 @@ class JobMasterDriver:
         self.pending_checkpoints: list[WriteCheckpoint] = []
         self.pending_operations: list[WriteOperation] = []
         self.answers: list[AnswerOperation] = []
+        self.requirement_answers: list[AnswerRequirements] = []
         self.durable: list[tuple[JobEvent, ...]] = []
         self.requirements: list[JobRequirements] = []
         self.summaries: list[JobSummary] = []
@@ -231,8 +233,9 @@ class JobMasterDriver:
                     self._deliver(incarnation, message)
             case WriteEvents() | WriteCheckpoint() | WriteOperation() | WriteResult():
                 self._record_write(effect)
-            case AnswerOperation():
-                self.answers.append(effect)
+            case AnswerOperation() | AnswerRequirements():
+                told: list[Any] = self.answers if isinstance(effect, AnswerOperation) else self.requirement_answers
+                told.append(effect)
             case DeclareRequirements(requirements):
                 self.requirements.append(requirements)
             case PublishSummary(summary):

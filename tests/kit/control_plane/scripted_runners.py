@@ -16,6 +16,7 @@ from runtime.dispatcher.stored_jobs import encode_summary, unowned_archive
 from runtime.gateways.dispatcher import AssignJob, JobSummary, TaskCounts
 from runtime.gateways.job_manager_runner import JobManagerRunnerResult, JobMasterListener
 from runtime.gateways.operations import OperationState, StreamOperation, TriggerOperation
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.gateways.resource_manager import (
     JobRequirements,
     ResourceProfile,
@@ -105,6 +106,10 @@ class ScriptedRunner:
     def cancel_job(self, reason: str = "") -> None:
         self.reasons.append(reason)
         self.finish(JobStatus.CANCELED)
+
+    async def update_requirements(self, wanted: UpdateRequirements) -> RequirementsUpdated:
+        self.reasons.append(wanted.request_id)
+        return RequirementsUpdated()
 
     async def trigger_operation(self, wanted: TriggerOperation) -> StreamOperation:
         return StreamOperation(wanted.trigger_id, wanted.kind, OperationState.IN_PROGRESS, 1, 1000)

@@ -29,8 +29,8 @@ PROGRESS = StreamProgress(
 )
 
 
-def query(uid: str, *, parallelism: int = 1, ends: bool = False) -> JobVertex:
-    """A vertex that is a streaming query."""
+def query(uid: str, *, parallelism: int = 1, ends: bool = False, splits: int = 0) -> JobVertex:
+    """A vertex that is a streaming query, with so many splits."""
     trigger = StreamTrigger(kind=TriggerKind.AVAILABLE_NOW) if ends else None
     operators = (
         Operator(name=f"read {uid}", kind=OperatorKind.STREAM_SOURCE, code=_CODE, inputs=()),
@@ -43,7 +43,13 @@ def query(uid: str, *, parallelism: int = 1, ends: bool = False) -> JobVertex:
         ),
     )
     name = f"read {uid} -> {uid}"
-    return JobVertex(id=vertex_id_of(name), name=name, operators=operators, parallelism=parallelism)
+    return JobVertex(
+        id=vertex_id_of(name),
+        name=name,
+        operators=operators,
+        parallelism=parallelism,
+        splits=tuple(f"split {number}" for number in range(splits)) or None,
+    )
 
 
 def streaming_job(*uids: str, parallelism: int = 1, ends: bool = False) -> JobGraph:

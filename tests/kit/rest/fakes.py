@@ -67,6 +67,7 @@ from runtime.gateways.process import (
     ThreadDumpResponse,
     ThreadStack,
 )
+from runtime.gateways.rescales import RequirementsUpdated, UpdateRequirements
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 from runtime.gateways.task_executor import (
     AttemptLogPiece,
@@ -175,6 +176,7 @@ class FakeDispatcher:
         self.cancelled: list[JobId] = []
         self.operations: dict[tuple[JobId, str], StreamOperation] = {}
         self.heartbeats: list[tuple[JobId, int]] = []
+        self.requirements: list[UpdateRequirements] = []
         self.polled: list[tuple[dict[JobId, int], str]] = []
         self.moves: list[tuple[JobId, Incarnation]] = []
         self.is_draining = False
@@ -250,6 +252,13 @@ class FakeDispatcher:
         if request.job_id not in self.graphs:
             raise NotFoundError(f"Job {request.job_id} not found")
         return JobDetailsResponse(self.graphs[request.job_id].to_json())
+
+    async def set_requirements(self, request: UpdateRequirements, /) -> RequirementsUpdated:
+        """Remember it."""
+        if self.refusal is not None:
+            raise self.refusal
+        self.requirements.append(request)
+        return RequirementsUpdated()
 
     async def request_operation(self, request: TriggerOperation, /) -> StreamOperation:
         """Remember it: IN_PROGRESS until a test says otherwise."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from runtime.common.ids import JobId
 from runtime.gateways.operations import OperationKind, OperationState, SavepointDisposal, StreamOperation
 from runtime.gateways.task_executor import SampledStack
 from tests.kit.rest.fakes import FakeTaskExecutor
+from tests.kit.rest.rescaled_jobs import RESCALES, VERTEX
 from tests.kit.rest.server import TOKEN, RestThread
 from tests.kit.rest.streaming_graphs import CHECKPOINTS, put_checkpoints
 
@@ -39,6 +41,9 @@ BODIES: dict[str, dict[str, Any]] = {
     "POST /jobs/:jobid/savepoints": {"json": {"target-directory": "/s"}},
     "POST /savepoint-disposal": {"json": {"savepoint-path": "/s/savepoint-1"}},
     "POST /jobs/:jobid/stop": {"json": {"targetDirectory": "/s"}},
+    "PUT /jobs/:jobid/resource-requirements": {
+        "json": {VERTEX: {"parallelism": {"lowerBound": 1, "upperBound": 2}}},
+    },
 }
 
 
@@ -81,6 +86,8 @@ def test_a_route_is_answered_as_its_row_says(route: str, prefix: str, rest: tupl
 def rest(shared: RestThread, request: pytest.FixtureRequest) -> tuple[RestThread, str]:
     """With a streaming job that runs, an operation of it, and a program."""
     shared.do(lambda: put_checkpoints(shared.dispatcher, JOB, CHECKPOINTS))
+    rescaled = replace(shared.dispatcher.graphs[JOB], rescales=RESCALES)
+    shared.do(lambda: shared.dispatcher.graphs.update({JOB: rescaled}))
     kind = OperationKind.CHECKPOINT if "checkpoints" in request.node.name else OperationKind.SAVEPOINT
     asked = StreamOperation("e" * 32, kind, OperationState.IN_PROGRESS, 1, 1000, "/s/savepoint-1")
     shared.do(lambda: shared.dispatcher.operations.update({(JOB, asked.trigger_id): asked}))

@@ -118,13 +118,13 @@ SENSITIVE = {
         for method, what in (
             ("GET", "yarn-stop"),
             ("PATCH", "rescaling"),
-            ("PUT", "resource-requirements"),
             ("POST", "coordinators/{operator_id}"),
         )
     },
     ("POST", "/jobs/{job_id}/checkpoints"): Access(Role.SUBMITTER, is_own=True, action="checkpoint"),
     ("POST", "/jobs/{job_id}/savepoints"): Access(Role.SUBMITTER, is_own=True, action="savepoint"),
     ("POST", "/jobs/{job_id}/stop"): Access(Role.SUBMITTER, is_own=True, action="stop"),
+    ("PUT", "/jobs/{job_id}/resource-requirements"): Access(Role.SUBMITTER, is_own=True, action="rescale"),
     ("POST", "/savepoint-disposal"): Access(Role.SUBMITTER, action="dispose-savepoint"),
     ("DELETE", "/datasets/{dataset_id}"): Access(Role.SUBMITTER),
     ("DELETE", "/jars/{jar_id}"): Access(Role.SUBMITTER, action="delete-jar"),

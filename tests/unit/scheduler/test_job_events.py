@@ -15,7 +15,16 @@ from runtime.common.exchange import InputShare
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.archived import ArchivedException
+from runtime.executiongraph.archived_rescales import (
+    Rescale,
+    RescaleCause,
+    RescaledVertex,
+    RescaleReason,
+    RescaleState,
+    StateSpan,
+)
 from runtime.executiongraph.core.execution import TaskManagerLocation
+from runtime.gateways.rescales import VertexBounds
 from runtime.gateways.spark_work import SparkStage, SparkWork
 from runtime.gateways.task import (
     FailureInfo,
@@ -32,11 +41,14 @@ from runtime.scheduler.core.job_events import (
     BatchCommitted,
     FailureHandled,
     JobEvent,
+    JobRescaled,
     JobStarted,
     OutputsCommitting,
     ParallelismDecided,
     PartitionsLost,
     PartitionsReleased,
+    RequirementsChanged,
+    RescaleEnded,
     SpeculativeAttempts,
     SubtasksReset,
     decode_events,
@@ -115,6 +127,29 @@ EVENTS["6"] = (
     ParallelismDecided(VERTEX, (InputShare(0, 7), InputShare(7, 8, 1, 3, 0)), (1,), "2 for 30.0 MiB and 9 rows"),
 )
 EVENTS["7"] = (*EVENTS["6"], SpeculativeAttempts(VERTEX, (0, 2), (1, 3)))
+RESCALE = Rescale(
+    rescale_id="b" * 32,
+    requirements_id="c" * 32,
+    number=2,
+    cause=RescaleCause.NEW_RESOURCE_AVAILABLE,
+    start_millis=3,
+    vertices=(RescaledVertex(VERTEX, "read", "default", 1, 4, 1, 2),),
+)
+EVENTS["7-rescaled"] = (
+    *EVENTS["7"],
+    RequirementsChanged((VertexBounds(VERTEX, 1, 4),)),
+    JobRescaled(RESCALE, ((1, 0),), (VERTEX,)),
+    RescaleEnded(
+        replace(
+            RESCALE,
+            states=(StateSpan("Restarting", 3, 4),),
+            end_millis=9,
+            state=RescaleState.COMPLETED,
+            reason=RescaleReason.SUCCEEDED,
+            pause_millis=6,
+        )
+    ),
+)
 
 
 def recorded(form: str) -> bytes:

@@ -225,7 +225,7 @@ async def test_a_query_that_moves_is_not_held(bench: Bench) -> None:  # R61: the
     bench.moving.add(attempt(1))
     [told] = await bench.heard(1)
     assert isinstance(told, SavepointAnswered)
-    assert told.answers[0].declined == "q1 moves to another TaskManager, as this one is drained"
+    assert told.answers[0].declined == "q1 moves: this TaskManager is drained, or its job is rescaled"
 
 
 @pytest.mark.asyncio

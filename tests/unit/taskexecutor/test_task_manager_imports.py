@@ -144,6 +144,7 @@ def test_a_fork_of_the_template_imports_nothing_of_ours(has_spark: bool, rooms: 
             "script_restore",
             "script_streams",
             "sink_tables",
+            "split_queries",
             "streaming",
         )
     }

@@ -4,7 +4,8 @@ Invariants: a region starts once, all its vertices together, and subtasks that a
 only when every partition that it reads is accepted (R10). An *anticipated* subtask is one whose inputs are all FINISHED
 but not durable yet: it keeps a slot and counts as required, and is not deployed. An *errand* counts in the same way: it
 is work for a TaskManager at a time when the job knows none. A *speculative* attempt takes what the others leave, on a
-TaskManager that has no other attempt of its subtask (R67).
+TaskManager that has no other attempt of its subtask (R67). Slots that a vertex *wishes* count as anticipated: it has no
+subtasks for them yet (R68).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Region:
 class Demand:
     """Regions that have not started, and the queues of subtasks that can."""
 
-    __slots__ = ("_graph", "_members", "_queues", "_speculative", "_waiting", "errand", "kinds")
+    __slots__ = ("_graph", "_members", "_queues", "_speculative", "_waiting", "errand", "kinds", "wished")
 
     def __init__(self, graph: ExecutionGraph) -> None:
         assert graph.job_graph is not None, graph.job_id
@@ -68,6 +69,7 @@ class Demand:
         self._waiting: list[Region] = []
         self.errand: ExecutionJobVertex | None = None
         """A vertex for which something is left to do on any TaskManager that would give it a slot."""
+        self.wished: dict[VertexId, int] = {}
         self.wait([execution for execution in graph.executions() if execution.state is ExecutionState.CREATED])
 
     def wait(self, executions: Sequence[Execution]) -> None:
@@ -137,8 +139,16 @@ class Demand:
             kept = (execution for execution in self._queues[kind] if execution.attempt_id not in unwanted)
             self._queues[kind] = deque(kept)
 
+    def forget(self, vertex_id: VertexId) -> None:
+        """The subtasks of a vertex that shares its region with no other one are replaced: none of them waits."""
+        self._waiting = [one for one in self._waiting if all(vertex.id != vertex_id for vertex, _ in one.subtasks)]
+        self.withdraw(
+            [one for queue in self._queues.values() for one in queue if one.attempt_id.vertex_id == vertex_id]
+        )
+
     def clear(self) -> None:
         """Nothing is to be started any more."""
+        self.wished.clear()
         self._queues.clear()
         self._speculative.clear()
         self._waiting.clear()
@@ -181,6 +191,7 @@ class Demand:
     def _anticipated(self) -> Iterator[tuple[ExecutionJobVertex, int]]:
         if self.errand is not None:
             yield self.errand, 1
+        yield from ((self._graph.vertices[vertex_id], count) for vertex_id, count in self.wished.items())
         for region in self._waiting:
             if all(vertex.is_finished for vertex in region.producers):
                 yield from ((vertex, len(indices)) for vertex, indices in region.subtasks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from runtime.common.ids import AllocationId, JobId, VertexId
@@ -19,6 +20,7 @@ from runtime.executiongraph.core.graph import ExecutionGraph, ExecutionJobVertex
 from runtime.gateways.task import (
     BlobReference,
     JobInformation,
+    QueryShare,
     ResultPartitionSpec,
     TaskDeploymentDescriptor,
     TaskInformation,
@@ -48,7 +50,9 @@ class DeploymentFactory:
     def __init__(self, graph: ExecutionGraph) -> None:
         assert graph.job_graph is not None, graph.job_id
         self._graph = graph
-        self.job = job_information(graph.job_graph, graph.job_id, graph.epoch, graph.namespace)
+        by_split = {vertex.vertex.stream_sink: vertex.queries for vertex in graph.vertices.values() if vertex.queries}
+        queries = {sink.uid: number for sink, number in by_split.items() if sink is not None}
+        self.job = job_information(graph.job_graph, graph.job_id, graph.epoch, graph.namespace, queries)
         self._tasks: dict[VertexId, TaskInformation] = {}
         self._outputs: dict[VertexId, tuple[ResultPartitionSpec, ...]] = {}
 
@@ -70,9 +74,20 @@ class DeploymentFactory:
             outputs=self._outputs[vertex.id],
             deployed_millis=execution.timestamps.get(ExecutionState.DEPLOYING, 0),
             is_first_to_begin=execution.is_first_to_begin,
-            committed_batch=vertex.committed.get(index),
+            committed_batch=None if vertex.queries else vertex.committed.get(index),
+            queries=queries_of(vertex, index),
             is_stopped=self._graph.finishes_queries and vertex.vertex.runs_queries,
         )
+
+    def forget(self, vertex_id: VertexId) -> None:
+        """The vertex has another parallelism."""
+        self._tasks.pop(vertex_id, None)
+
+
+def queries_of(vertex: ExecutionJobVertex, subtask_index: int) -> tuple[QueryShare, ...]:
+    """The queries that a subtask runs, where it runs one for each of its splits (R68)."""
+    numbers = share_of(range(vertex.queries), subtask_index, vertex.parallelism)
+    return tuple(QueryShare(number, vertex.committed.get(number)) for number in numbers)
 
 
 def splits_of(vertex: ExecutionJobVertex, subtask_index: int) -> bytes:
@@ -82,8 +97,11 @@ def splits_of(vertex: ExecutionJobVertex, subtask_index: int) -> bytes:
     return canonical(list(share_of(vertex.vertex.splits, subtask_index, vertex.parallelism)))
 
 
-def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) -> JobInformation:
-    """The part of a descriptor that all tasks of the job share."""
+def job_information(
+    graph: JobGraph, job_id: JobId, epoch: int, namespace: str, queries: Mapping[str, int] | None = None
+) -> JobInformation:
+    """The part of a descriptor that all tasks of the job share. `queries`: how many there are where there is one for
+    each split, by uid."""
     return JobInformation(
         job_id=job_id,
         job_name=graph.name,
@@ -99,7 +117,7 @@ def job_information(graph: JobGraph, job_id: JobId, epoch: int, namespace: str) 
         reuse_key=reuse_key(graph, namespace),
         secrets=graph.secrets,
         namespace=namespace,
-        savepoint=dump_query_settings(graph.savepoint, graph.queries, graph.query_splits),
+        savepoint=dump_query_settings(graph.savepoint, {**graph.queries, **(queries or {})}, graph.query_splits),
         checkpoint_name=graph.checkpoint_name,
     )
 
@@ -116,6 +134,7 @@ def task_information(vertex: ExecutionJobVertex) -> TaskInformation:
         parallelism=vertex.parallelism,
         is_exclusive=vertex.is_exclusive,
         stream_uid=sink.uid if (sink := vertex.vertex.stream_sink) is not None else "",
+        queries=vertex.queries,
     )
 
 

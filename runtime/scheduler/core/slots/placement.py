@@ -109,14 +109,42 @@ class Placement:
         self._demand.wait(executions)
         self._is_demand_new = True
 
-    def cancel(self, executions: Iterable[Execution], at: Moment) -> None:
-        """Stop attempts, wherever they are on their way. Terminal ones and those that are stopping are left alone."""
+    def wish(self, wished: Mapping[VertexId, int]) -> None:
+        """Vertices that would take so many slots more than they have subtasks (R68)."""
+        self._demand.wished = {vertex_id: count for vertex_id, count in wished.items() if count > 0}
+
+    def replaced(self, vertex: ExecutionJobVertex) -> None:
+        """A vertex has other subtasks than before, which wait."""
+        self._demand.forget(vertex.id)
+        self._deployments.forget(vertex.id)
+        self.wait(vertex.executions)
+
+    def usable(self, vertex_id: VertexId) -> int:
+        """How many slots the job has in which subtasks of a vertex run, or may."""
+        kind = self._demand.kinds[vertex_id]
+        return sum(
+            slot.kind == kind if not slot.is_idle else slot.fits(kind) and self._is_reachable(slot)
+            for slot in self.pool.allocations()
+            if not slot.is_closed
+        )
+
+    def kind(self, vertex_id: VertexId) -> SlotKind:
+        """The slots that subtasks of a vertex take."""
+        return self._demand.kinds[vertex_id]
+
+    def cancel(self, executions: Iterable[Execution], at: Moment, *, ends_batches: bool = False) -> None:
+        """Stop attempts, wherever they are on their way. Terminal ones and those that are stopping are left alone.
+
+        `ends_batches`: queries that run end between two batches.
+        """
         queued: list[Execution] = []
         for execution in executions:
             if execution.state in ON_ITS_WAY:
                 assert execution.location is not None, execution.attempt_id
+                letter = self._outbox.to(execution.location.incarnation)
+                is_running = execution.state is ExecutionState.RUNNING
+                (letter.ended if ends_batches and is_running else letter.cancelled).append(execution.attempt_id)
                 self._graph.transition(execution, ExecutionState.CANCELING, at.millis)
-                self._outbox.to(execution.location.incarnation).cancelled.append(execution.attempt_id)
             elif execution.state in _NEVER_DEPLOYED:
                 self._graph.transition(execution, ExecutionState.CANCELED, at.millis)
                 queued.append(execution)

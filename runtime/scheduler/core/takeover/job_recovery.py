@@ -12,9 +12,11 @@ from typing import assert_never
 
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
+from runtime.executiongraph.archived_rescales import Rescale
 from runtime.executiongraph.core.execution import Execution
 from runtime.executiongraph.core.failures import FailureHistory
 from runtime.executiongraph.core.graph import ExecutionGraph
+from runtime.gateways.rescales import VertexBounds
 from runtime.gateways.task import FailureInfo
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.failover.settings import FailoverSettings
@@ -23,11 +25,14 @@ from runtime.scheduler.core.job_events import (
     BatchCommitted,
     FailureHandled,
     JobEvent,
+    JobRescaled,
     JobStarted,
     OutputsCommitting,
     ParallelismDecided,
     PartitionsLost,
     PartitionsReleased,
+    RequirementsChanged,
+    RescaleEnded,
     SpeculativeAttempts,
     SubtasksReset,
 )
@@ -55,10 +60,22 @@ class HandledAttempt:
 class RecoveredJob:
     """A job as its events tell it. `graph` is attached; what is not accepted there is CREATED.
 
-    `handled`: attempts whose failure an earlier owner has handled, and which are not reset yet.
+    `handled`: attempts whose failure an earlier owner has handled, and which are not reset yet. `bounds`, `rescales`:
+    what was changed of a job that an AdaptiveScheduler has, in its order.
     """
 
-    __slots__ = ("_due_millis", "counted", "failures", "graph", "handled", "is_committing", "losses", "started_millis")
+    __slots__ = (
+        "_due_millis",
+        "bounds",
+        "counted",
+        "failures",
+        "graph",
+        "handled",
+        "is_committing",
+        "losses",
+        "rescales",
+        "started_millis",
+    )
 
     def __init__(self, graph: ExecutionGraph, failures: FailureHistory) -> None:
         self.graph = graph
@@ -68,6 +85,8 @@ class RecoveredJob:
         self.handled: dict[Subtask, HandledAttempt] = {}
         self.started_millis: int | None = None
         self.is_committing = False
+        self.bounds: dict[VertexId, VertexBounds] = {}
+        self.rescales: list[Rescale] = []
         self._due_millis = 0
 
     def apply(self, event: JobEvent, at_millis: int) -> None:
@@ -88,12 +107,28 @@ class RecoveredJob:
             case SubtasksReset():
                 for index, ordinal in zip(event.subtasks, event.ordinals, strict=True):
                     self._reset(event, index, ordinal, at_millis)
-            case BatchCommitted() | ParallelismDecided() | SpeculativeAttempts():
+            case (
+                BatchCommitted()
+                | ParallelismDecided()
+                | SpeculativeAttempts()
+                | RequirementsChanged()
+                | JobRescaled()
+                | RescaleEnded()
+            ):
                 self._note(event, at_millis)
             case _:
                 assert_never(event)
 
-    def _note(self, event: BatchCommitted | ParallelismDecided | SpeculativeAttempts, at_millis: int) -> None:
+    def _note(
+        self,
+        event: BatchCommitted
+        | ParallelismDecided
+        | SpeculativeAttempts
+        | RequirementsChanged
+        | JobRescaled
+        | RescaleEnded,
+        at_millis: int,
+    ) -> None:
         match event:
             case BatchCommitted(vertex_id, index, batch):
                 self.graph.vertices[vertex_id].note_committed(index, batch)
@@ -102,8 +137,26 @@ class RecoveredJob:
             case SpeculativeAttempts(vertex_id, subtasks, ordinals):
                 for index, ordinal in zip(subtasks, ordinals, strict=True):
                     self.graph.concurrent.note_number((vertex_id, index), ordinal)
+            case RequirementsChanged(bounds):
+                self.bounds |= {one.vertex_id: one for one in bounds}
+            case JobRescaled():
+                self._rescale(event, at_millis)
+            case RescaleEnded(rescale):
+                self.rescales.append(rescale)
             case _:
                 assert_never(event)
+
+    def _rescale(self, event: JobRescaled, at_millis: int) -> None:
+        self.rescales.append(event.rescale)
+        for changed, ordinals in zip(event.rescale.vertices, event.ordinals, strict=True):
+            vertex = self.graph.vertices[changed.vertex_id]
+            is_first = changed.vertex_id in event.unbegun
+            self.graph.rescale(changed.vertex_id, changed.after, at_millis, is_first_to_begin=is_first)
+            for execution, ordinal in zip(vertex.executions, ordinals, strict=True):
+                execution.ordinal = ordinal
+            for execution in vertex.retired.values():
+                execution.ordinal += 1  # it has run, as far as is known
+            self.handled = {one: how for one, how in self.handled.items() if one[0] != changed.vertex_id}
 
     def put_failed(self, at_millis: int) -> None:
         """After adoption: handled attempts that no TaskManager has are FAILED, and wait for their restart as before.

@@ -50,6 +50,7 @@ class Letter:
         "checkpoint",
         "commit",
         "deployed",
+        "ended",
         "ends",
         "fence_revision",
         "freed",
@@ -67,6 +68,7 @@ class Letter:
         self.deployed: list[TaskDeploymentDescriptor] = []
         self.fence_revision = 0
         self.cancelled: list[ExecutionAttemptId] = []
+        self.ended: list[ExecutionAttemptId] = []
         self.acknowledged: list[ExecutionAttemptId] = []
         self.commit: CommitOrder | None = None
         self.released: list[PartitionId] = []
@@ -114,6 +116,8 @@ class Outbox:
             messages.append(DeployTasks(job_id, epoch, tuple(letter.deployed), letter.fence_revision))
         if letter.cancelled:
             messages.append(CancelTasks(job_id, epoch, tuple(letter.cancelled)))
+        if letter.ended:
+            messages.append(CancelTasks(job_id, epoch, tuple(letter.ended), ends_batches=True))
         if letter.acknowledged:
             messages.append(AcknowledgeReports(job_id, epoch, tuple(letter.acknowledged)))
         if (one := letter.commit) is not None:

@@ -1,0 +1,1 @@
+"""What the AdaptiveScheduler decides by: bounds, states, and rescales. Pure."""
