@@ -50,6 +50,8 @@ ADAPTIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for 
 
 SPECULATIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 201), 64))]
 
+REACTIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 151), 71))]
+
 
 @pytest.mark.parametrize("seeds", KNOWN)
 def test_seeds_that_found_something_are_clean(seeds: str) -> None:
@@ -112,6 +114,12 @@ def test_seeds_with_a_driver_are_clean(seeds: str, modes: tuple[str, ...]) -> No
 @pytest.mark.parametrize("seeds", ADAPTIVE)
 def test_seeds_with_chosen_parallelism_are_clean(seeds: str) -> None:
     done = simulate(ROOT, "--jobs", "2", "--adaptive", "--only", seeds)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seeds", REACTIVE)
+def test_seeds_with_queries_that_follow_their_slots_are_clean(seeds: str) -> None:
+    done = simulate(ROOT, "--jobs", "2", "--reactive", "--only", seeds)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

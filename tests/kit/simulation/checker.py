@@ -14,7 +14,7 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.key_value_store import Compare, Txn, TxnResult, WatchEvent
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import EventsRecord
-from runtime.scheduler.core.job_events import JobEvent, SubtasksReset, decode_events
+from runtime.scheduler.core.job_events import JobEvent, JobRescaled, SubtasksReset, decode_events
 from tests.kit.simulation.history import Applied, Record
 
 
@@ -134,6 +134,12 @@ class Replacements:
         """A reset that is durable."""
         for index in event.subtasks:
             self._replaced |= self._deployed.pop((job_id, event.vertex_id, index), set())
+
+    def rescaled(self, job_id: JobId, event: JobRescaled) -> None:
+        """Another parallelism that is durable: all subtasks of its vertices are others."""
+        vertices = {one.vertex_id for one in event.rescale.vertices}
+        for one in [one for one in self._deployed if one[0] == job_id and one[1] in vertices]:
+            self._replaced |= self._deployed.pop(one)
 
 
 def job_events(event: WatchEvent) -> tuple[JobEvent, ...]:

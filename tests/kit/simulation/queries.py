@@ -244,6 +244,12 @@ class Query:
             return StreamLook(QueryPhase.NONE)
         return StreamLook(self._phase, self.position())
 
+    def take_over(self, hold: str) -> None:
+        """What another hold has ended is held by this one, as of queries that are held together."""
+        if hold and self._waits_for and self._waits_for != hold:
+            self._hold = self._waits_for = hold
+            self._host.record(QueryHeld(self._host.attempt_id, hold))
+
     def release(self, hold: str, *, finishes: bool) -> None:
         """The word of the owner. One that comes early waits."""
         self._words.append((hold, finishes))

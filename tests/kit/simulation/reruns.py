@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import DeployTasks, TaskReports
-from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
+from runtime.scheduler.core.job_events import AttemptFinished, JobRescaled, SubtasksReset
 from tests.kit.simulation.checker import CheckerBase, Reader, Replacements, subtask
 from tests.kit.simulation.history import (
     AWAKE,
@@ -66,6 +66,8 @@ class NothingRunsTwice(CheckerBase):
                 self._replaced.reset(job_id, one)
                 for index in one.subtasks:
                     self._started.pop((job_id, one.vertex_id, index), None)
+            elif isinstance(one, JobRescaled):
+                self._rescaled(job_id, one)
         match record.what:
             case Fault(what=what) | ProcessEvent(what=what):
                 self._note(record.process, what)
@@ -108,6 +110,12 @@ class NothingRunsTwice(CheckerBase):
         before, host = self._started.setdefault(subtask(attempt_id), (attempt_id, process))
         if before != attempt_id and not self._out_of_reach[host]:
             yield f"{attempt_id} runs again what {before} has run"
+
+    def _rescaled(self, job_id: JobId, event: JobRescaled) -> None:
+        self._replaced.rescaled(job_id, event)
+        vertices = {vertex.vertex_id for vertex in event.rescale.vertices}
+        for begun in [begun for begun in self._started if begun[0] == job_id and begun[1] in vertices]:
+            del self._started[begun]
 
     def _note(self, host: str, what: str) -> None:
         if what in {KILLED, STARTS, STOPPED, TEMPLATE_KILLED}:

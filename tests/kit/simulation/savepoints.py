@@ -14,7 +14,7 @@ from runtime.checkpoint.savepoint.savepoint_files import read_savepoint
 from runtime.checkpoint.savepoint.savepoint_form import SavepointQuery
 from runtime.common.errors import FlinklikeError, NotFoundError
 from runtime.common.ids import ExecutionAttemptId, JobId
-from runtime.common.stream_progress import StreamLook
+from runtime.common.stream_progress import ScriptLook, StreamLook
 from runtime.gateways.operations import OperationState, SavepointDisposal
 from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.key_value_store import WatchEvent
@@ -25,7 +25,9 @@ from tests.kit.simulation.history import Applied, SavepointSeen
 from tests.kit.simulation.processes import SimulatedLoop
 from tests.kit.simulation.queries import Query
 from tests.kit.simulation.shelf import Shelf
+from tests.kit.simulation.split_queries import SplitQueries
 
+AnyQuery = Query | SplitQueries
 _LOOK_MAX = 0.2
 _WORD_MAX = 0.05
 
@@ -34,7 +36,10 @@ class SimulatedQueries(StreamQueries):
     """The queries of one pool. `find`: those that run here. Looks and words take a moment."""
 
     def __init__(
-        self, find: Callable[[], Mapping[ExecutionAttemptId, Query]], loop: SimulatedLoop, entropy: SeededEntropy
+        self,
+        find: Callable[[], Mapping[ExecutionAttemptId, Query | SplitQueries]],
+        loop: SimulatedLoop,
+        entropy: SeededEntropy,
     ) -> None:
         super().__init__(list, stop_timeout=30.0)
         self._find = find
@@ -49,7 +54,27 @@ class SimulatedQueries(StreamQueries):
         """Raises NotFoundError."""
         self._query(attempt_id)
         await asyncio.sleep(self._entropy.uniform(0.001, _LOOK_MAX))
-        return self._query(attempt_id).look(hold, drains=drains)
+        query = self._query(attempt_id)
+        assert isinstance(query, Query), attempt_id
+        return query.look(hold, drains=drains)
+
+    def runs_several(self, attempt_id: ExecutionAttemptId) -> bool:
+        """One for each split?"""
+        return isinstance(self._find().get(attempt_id), SplitQueries)
+
+    def places(self, attempt_id: ExecutionAttemptId) -> dict[str, QueryPlace]:
+        """Raises NotFoundError."""
+        query = self._query(attempt_id)
+        assert isinstance(query, SplitQueries), attempt_id
+        return query.places
+
+    async def look_at_script(self, attempt_id: ExecutionAttemptId, hold: str = "") -> ScriptLook:
+        """At the queries of all splits."""
+        self._query(attempt_id)
+        await asyncio.sleep(self._entropy.uniform(0.001, _LOOK_MAX))
+        query = self._query(attempt_id)
+        assert isinstance(query, SplitQueries), attempt_id
+        return query.look(hold)
 
     def release(self, attempt_id: ExecutionAttemptId, hold: str, *, finishes: bool) -> None:
         """To its process."""
@@ -60,7 +85,7 @@ class SimulatedQueries(StreamQueries):
         """Those that do not end by themselves."""
         return [attempt_id for attempt_id, query in self._find().items() if query.is_endless]
 
-    def _query(self, attempt_id: ExecutionAttemptId) -> Query:
+    def _query(self, attempt_id: ExecutionAttemptId) -> Query | SplitQueries:
         if (query := self._find().get(attempt_id)) is None:
             raise NotFoundError(NOT_HERE)
         return query

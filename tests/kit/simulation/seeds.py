@@ -35,6 +35,7 @@ from tests.kit.simulation.processes import CURRENT, SimulatedLoop
 from tests.kit.simulation.queries import planned_streams, planned_upgrades
 from tests.kit.simulation.reruns import NothingRunsTwice, UserFailuresStand
 from tests.kit.simulation.speculative_jobs import planned_speculative_jobs
+from tests.kit.simulation.split_queries import planned_rescaled_jobs
 from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.world import RESTARTS, Shape, World, until
 
@@ -100,18 +101,20 @@ def run_seed(
     adaptive: bool = False,
     speculative: bool = False,
     driver: bool = False,
+    reactive: bool = False,
 ) -> Verdict:
     """A seed decides everything: the same one gives the same history. `in_process`: without JobMaster processes.
 
     `queues`: jobs are in queues, with priorities (R64). `adaptive`: of more jobs the cluster chooses the parallelism
     (R66). `speculative`: more jobs have slow tasks run a second time, and one host is slow (R67). `driver`: a driver
-    starts TaskManagers (R65).
+    starts TaskManagers (R65). `reactive`: streaming jobs follow the slots (R68).
     """
     modes: dict[str, Any] = {"job_masters": 0} if in_process else {}
     modes |= {"has_queues": True} if queues else {}
     modes |= {"has_adaptive": True} if adaptive else {}
     modes |= {"has_slow_host": True} if speculative else {}
     modes |= {"has_driver": True} if driver else {}
+    modes |= {"is_reactive": True} if reactive else {}
     with _directory_of(seed) as run:
         started = time.perf_counter()
         return on_virtual_time(lambda loop: _live(loop, seed, kinds, run, started, modes))
@@ -167,6 +170,8 @@ async def _live(
     for job in planned_adaptive_jobs(entropy.child("adaptive")) if world.shape.has_adaptive else ():
         world.plan(job)
     for job in planned_speculative_jobs(entropy.child("speculative")) if world.shape.has_slow_host else ():
+        world.plan(job)
+    for job in planned_rescaled_jobs(entropy.child("rescaled")) if world.shape.is_reactive else ():
         world.plan(job)
     all_slots = shape.slots_max or shape.task_managers * shape.slots
     upgrades = list(planned_upgrades(entropy.child("upgrades"), str(run / "savepoints"), all_slots))

@@ -17,7 +17,7 @@ from runtime.aio.watch import Watch
 from runtime.common.clock import Clock
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
 from runtime.common.states import ExecutionState
-from runtime.common.stream_progress import StreamPosition, StreamProgress
+from runtime.common.stream_progress import StreamProgress
 from runtime.gateways.job_master import CheckpointAnswer
 from runtime.gateways.process import SlotFigures
 from runtime.gateways.task import (
@@ -35,6 +35,7 @@ from tests.kit.simulation.history import AttemptEnded, AttemptStarted, Happening
 from tests.kit.simulation.processes import Handle, SimulatedLoop, SimulatedProcess, current_process
 from tests.kit.simulation.queries import Directories, Query
 from tests.kit.simulation.savepoints import SimulatedQueries
+from tests.kit.simulation.split_queries import SplitQueries
 from tests.kit.simulation.storage import OUTPUTS, SimulatedFileSystem
 from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.values import Exchange
@@ -70,6 +71,9 @@ class Programs:
         if not is_first or not task.inputs or not self.of(task.attempt_id).is_short_of_input:
             return ()
         return (task.inputs[0].partitions[0].partition_id,)
+
+
+_NOT_HERE = "no query of it runs here"
 
 
 class SlotMachine:
@@ -188,8 +192,10 @@ class _RunningAttempt:
         self.leaves_daemon = machine.programs.of(work.task.attempt_id).leaves_daemon
         self._lost_input = machine.programs.lost_input(work.task)
         self._code = machine.programs.of(work.task.attempt_id)
-        self.query: Query | None = None
-        if work.task.task.stream_uid:
+        self.query: Query | SplitQueries | None = None
+        if work.task.queries:
+            self.query = SplitQueries(machine.programs.directories, work, self, machine.entropy)
+        elif work.task.task.stream_uid:
             self.query = Query(machine.programs.directories, work, self, machine.entropy, self._code.batches)
         base = f"{OUTPUTS}/{work.task.attempt_id.job_id}"
         written = OutputDirectory(base, f"{base}/.attempt-{work.task.attempt_id}", self._code.mode)
@@ -249,10 +255,13 @@ class _RunningAttempt:
         if not self.reaped.done():
             self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
 
-    def position(self) -> StreamPosition | None:
-        """What a checkpoint is told of its query; None where none works."""
-        is_alive = self.attempt_id in self._machine.alive
-        return self.query.position() if self.query is not None and is_alive else None
+    def answer(self) -> CheckpointAnswer:
+        """What a checkpoint is told of its queries."""
+        if self.query is None or self.attempt_id not in self._machine.alive:
+            return CheckpointAnswer(self.attempt_id, None, _NOT_HERE)
+        if isinstance(self.query, SplitQueries):
+            return CheckpointAnswer(self.attempt_id, None, queries=self.query.positions())
+        return CheckpointAnswer(self.attempt_id, self.query.position())
 
     def cancel(self) -> None:
         """Softly, then by force: it takes a moment."""
@@ -359,7 +368,7 @@ class SimulatedSlotPool:
         self.readiness: Watch[bool] = Watch(False)
         self.queries = SimulatedQueries(self._queries, machine.loop, machine.entropy.child("looks"))
 
-    def _queries(self) -> dict[ExecutionAttemptId, Query]:
+    def _queries(self) -> dict[ExecutionAttemptId, Query | SplitQueries]:
         return {one.attempt_id: one.query for one in self._slots.values() if one.query is not None and one.is_alive}
 
     async def start(self) -> None:
@@ -380,13 +389,8 @@ class SimulatedSlotPool:
 
     async def positions(self, attempts: Sequence[ExecutionAttemptId], /) -> tuple[CheckpointAnswer, ...]:
         """How far the queries are that run here."""
-        running = {one.attempt_id: one.position() for one in self._slots.values()}
-        return tuple(
-            CheckpointAnswer(attempt_id, None, "no query of it runs here")
-            if (position := running.get(attempt_id)) is None
-            else CheckpointAnswer(attempt_id, position)
-            for attempt_id in attempts
-        )
+        running = {one.attempt_id: one.answer() for one in self._slots.values()}
+        return tuple(running.get(one, CheckpointAnswer(one, None, _NOT_HERE)) for one in attempts)
 
     def memory_bytes(self) -> dict[int, int]:
         """Nothing is measured."""

@@ -58,7 +58,8 @@ class CheckpointsAreTrue(CheckerBase):
         """What is committed, and what is recorded of it."""
         match record.what:
             case QueryStarted(attempt_id, directory):
-                self._directory[subtask(attempt_id)] = directory
+                job_id, vertex_id, _ = subtask(attempt_id)
+                self._directory[job_id, vertex_id, int(directory.rpartition("/")[2])] = directory
             case BatchCommitted(directory=directory, batch_id=batch_id):
                 self._committed[directory] = batch_id
             case _:

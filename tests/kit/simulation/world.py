@@ -86,8 +86,8 @@ class Shape:
 
     `has_keepers`: JobManagers and JobMaster processes have lease keepers (R40). `has_queues`: jobs are in queues (R64).
     `has_adaptive`: of some jobs the cluster chooses the parallelism (R66). `has_slow_host`: tasks take longer on one
-    host, and jobs have slow tasks run a second time (R67). `has_driver`: a driver starts TaskManagers beside these,
-    within the bounds that follow (R65).
+    host, and jobs have slow tasks run a second time (R67). `is_reactive`: streaming jobs follow the slots (R68).
+    `has_driver`: a driver starts TaskManagers beside these, within the bounds that follow (R65).
     """
 
     job_managers: int = 2
@@ -103,6 +103,7 @@ class Shape:
     slots_min: int = 0
     slots_max: int = 0
     redundant: int = 0
+    is_reactive: bool = False
 
 
 class ProcessClock:
@@ -423,6 +424,11 @@ class World:
             dynamic |= worker_options(self.shape)
         if name in self.workers:
             dynamic["taskmanager.worker-id"] = name
+        if self.shape.is_reactive:
+            dynamic |= {
+                "scheduler-mode": "reactive",
+                "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "2 s",
+            }
         made = load(None, environment={}, dynamic=[f"{key}={value}" for key, value in dynamic.items()])
         return self._configurations.setdefault(name, made)
 
