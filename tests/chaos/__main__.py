@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import SystemRandom
 
-from tests.chaos import containers
 from tests.chaos.fate import CONTROL_PLANE, FaultKind
 from tests.chaos.jobs import KINDS, SPARK_KINDS
 from tests.chaos.judge import judge
@@ -127,6 +126,8 @@ def _judge_only(path: Path) -> ChaosReport:
 def main(arguments: Sequence[str]) -> int:
     """0 when nothing was lost, doubled, or restarted by a fault of the control plane."""
     if arguments[:1] == ["containers"]:
+        from tests.chaos import containers
+
         return containers.main(arguments[1:])
     given = parse(arguments)
     if given.judge is not None:

@@ -9,9 +9,10 @@ from runtime.common.states import ExecutionState
 from runtime.jobgraph.restart_strategy import FixedDelayRestartStrategy
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover.settings import FailoverSettings
+from runtime.scheduler.core.job_events import AttemptFinished, SubtasksReset
 from runtime.scheduler.core.parallelism.settings import AdaptiveSettings
 from tests.kit.control_plane.job_master_driver import JobMasterDriver, user_failure
-from tests.unit.scheduler.test_speculative_jobs import SETTINGS, read_and_write, settle, speculated
+from tests.unit.scheduler.test_speculative_jobs import SETTINGS, read_and_write, settle, speculated, subtask
 
 LATE = FailoverSettings(
     restart_strategy=FixedDelayRestartStrategy(attempts=3, delay_seconds=10.0), user_failures="restart"
@@ -81,3 +82,51 @@ def test_a_second_attempt_under_the_next_owner_has_a_number_of_its_own() -> None
     job.restart_due()
     settle(job)
     assert job.deployed[third_attempt(job, first, second)].ordinal == 2
+
+
+def test_the_next_owner_goes_on_with_both() -> None:
+    job, first, second = speculated()
+    job.change_owner([1, 2])
+    assert not set(job.cancelled) & {first, second}
+    found = subtask(job, first.subtask_index)
+    assert (found.current.attempt, [one.attempt for one in found.concurrent]) == (0, [1])
+    job.report(second)
+    assert first in job.cancelled
+    job.finish_all()
+    job.report(first, ExecutionState.CANCELED)
+    job.finish_all()
+    assert job.has_result()
+
+
+def test_the_next_owner_has_the_one_that_finished_and_stops_the_other() -> None:
+    job, first, second = speculated()
+    job.report(second)
+    job.cancelled.clear()
+    job.change_owner([1, 2])
+    settle(job)
+    assert first in job.cancelled
+    accepted = [event.attempt_id for batch in job.durable for event in batch if isinstance(event, AttemptFinished)]
+    assert second in accepted
+
+
+def test_the_next_owner_knows_who_was_accepted() -> None:
+    job, first, second = speculated()
+    job.report(second)
+    settle(job)
+    job.change_owner([1, 2])
+    assert subtask(job, first.subtask_index).current.attempt_id == str(second)
+    assert first in job.cancelled
+    job.report(first)
+    job.finish_all()
+    assert job.has_result()
+
+
+def test_a_restart_under_the_next_owner_has_a_new_number() -> None:
+    job, first, second = speculated()
+    job.change_owner([1, 2])
+    for attempt_id in (first, second):
+        job.report(attempt_id, ExecutionState.FAILED, failure=user_failure())
+    job.restart_due()
+    settle(job)
+    (reset,) = [event for batch in job.durable for event in batch if isinstance(event, SubtasksReset)]
+    assert reset.ordinals == (2,)
