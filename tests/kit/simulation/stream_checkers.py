@@ -57,9 +57,10 @@ class CheckpointsAreTrue(CheckerBase):
     def see(self, record: Record) -> Iterator[str]:
         """What is committed, and what is recorded of it."""
         match record.what:
-            case QueryStarted(attempt_id, directory):
+            case QueryStarted(attempt_id, directory, behind):
                 job_id, vertex_id, _ = subtask(attempt_id)
                 self._directory[job_id, vertex_id, int(directory.rpartition("/")[2])] = directory
+                self._committed.setdefault(directory, behind)  # from a savepoint
             case BatchCommitted(directory=directory, batch_id=batch_id):
                 self._committed[directory] = batch_id
             case _:
