@@ -136,6 +136,7 @@ def test_a_fork_of_the_template_imports_nothing_of_ours(has_spark: bool, rooms: 
         f"runtime.taskexecutor.slot_process.{name}"
         for name in (
             "application",
+            "connect_attachment",
             "fetching",
             "hadoop_files",
             "paced_http",
