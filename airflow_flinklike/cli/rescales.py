@@ -40,7 +40,11 @@ def rescale(
         details = client.get(f"/jobs/{job_id}")
         if bounds:
             known = client.get(f"/jobs/{job_id}/resource-requirements")
-            client.run(set_bounds(job_id, dict(_wanted(text, details["vertices"], known) for text in bounds)))
+            wanted = [_wanted(text, details["vertices"], known) for text in bounds]
+            if len(dict(wanted)) < len(wanted):
+                message = "a vertex is named twice"
+                raise typer.BadParameter(message)
+            client.run(set_bounds(job_id, dict(wanted)))
         now = client.get(f"/jobs/{job_id}/resource-requirements")
         history = client.get(f"/jobs/{job_id}/rescales/history")
     if as_json:

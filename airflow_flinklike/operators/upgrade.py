@@ -20,7 +20,7 @@ from airflow_flinklike.client.protocol import Operation
 from airflow_flinklike.client.requested_once import StreamRequest, completed, request_once, savepoint_of
 from airflow_flinklike.triggers.stream_conditions import query_uids, streams_path
 from runtime.common.ids import JobId
-from runtime.common.states import JobStatus
+from runtime.common.states import JobStatus, SchedulerType
 
 _LABEL_MAX = 256
 _CODE = re.compile(rf" code ([0-9a-f]{{{DIGEST_LENGTH}}})\Z")
@@ -69,7 +69,7 @@ def misfit(job_id: JobId, program: JobProgram, settings: UpgradeSettings) -> Ope
     has = {uid: int(one.get("parallelism", 0)) for one in document.get("vertices", ()) for uid in query_uids(one)}
     wanted = program.graph.queries
     for uid in sorted(has.keys() & wanted.keys()):
-        if has[uid] != wanted[uid]:
+        if has[uid] != wanted[uid] and not (uid in program.graph.query_splits and (yield from _follows_slots(job_id))):
             return (
                 f"the query {uid!r} of job {job_id} has parallelism {has[uid]}, and the changed code gives it "
                 f"{wanted[uid]}: state keeps its parallelism. Give it {has[uid]}, or another uid"
@@ -82,6 +82,12 @@ def misfit(job_id: JobId, program: JobProgram, settings: UpgradeSettings) -> Ope
         f"{', '.join(map(repr, sorted(wanted)))}. Give the queries their uids (uid= of stream_sink()), or leave that "
         "state behind with allow_non_restored_state=True: a query of a new uid begins from its sources"
     )
+
+
+def _follows_slots(job_id: JobId) -> Operation[bool]:
+    """True for a job whose queries with splits keep their state by split, so that any parallelism goes on."""
+    details = yield from get_json(f"/jobs/{job_id}")
+    return str(details.get("schedulerType", "")) == SchedulerType.ADAPTIVE.value
 
 
 def stop_for_upgrade(job_id: JobId, settings: UpgradeSettings) -> Operation[str]:

@@ -43,7 +43,8 @@ class EndingQueries:
         self._runs = runs
         self._flush = flush
         self._begun = 0
-        self._ending: set[ExecutionAttemptId] = set()
+        self._ending: dict[ExecutionAttemptId, Callable[[], None]] = {}
+        """Those whose queries end, each with the cancel of the owner that has ordered it last."""
 
     def is_ending(self, attempt_id: ExecutionAttemptId) -> bool:
         """True for an attempt whose queries end here, or have."""
@@ -55,15 +56,15 @@ class EndingQueries:
             one = replace(order, attempts=(attempt_id,), ends_batches=False)
             if self._queries is None or not self._runs(attempt_id):
                 cancel(one)
-            elif attempt_id not in self._ending:
+                continue
+            is_new = attempt_id not in self._ending
+            self._ending[attempt_id] = partial(cancel, one)
+            if is_new:
                 self._begun += 1
-                self._ending.add(attempt_id)
-                work = self._end(self._queries, attempt_id, f"rescale-{self._begun}", partial(cancel, one))
+                work = self._end(self._queries, attempt_id, f"rescale-{self._begun}")
                 self._scope.spawn(f"end the queries of {attempt_id}", work)
 
-    async def _end(
-        self, queries: StreamQueries, attempt_id: ExecutionAttemptId, hold: str, cancel: Callable[[], None]
-    ) -> None:
+    async def _end(self, queries: StreamQueries, attempt_id: ExecutionAttemptId, hold: str) -> None:
         try:
             async with asyncio.timeout(self._timeout):
                 await self._held(queries, attempt_id, hold)
@@ -71,11 +72,11 @@ class EndingQueries:
             logger.warning("the queries of %s have not ended their batches within %g s", attempt_id, self._timeout)
         except (FlinklikeError, ValueError) as error:  # it may have ended, or its Spark: its report says so
             logger.info("the queries of %s cannot be ended between two batches now: %s", attempt_id, error)
-        cancel()
+        self._ending[attempt_id]()
         await self._flush()
         if self._runs(attempt_id):  # another owner has the job meanwhile, whose cancel that is not
             queries.release(attempt_id, hold, finishes=False)
-        self._ending.discard(attempt_id)
+        del self._ending[attempt_id]
 
     async def _held(self, queries: StreamQueries, attempt_id: ExecutionAttemptId, hold: str) -> None:
         while self._runs(attempt_id):

@@ -95,7 +95,7 @@ class AdaptiveScheduler(DefaultScheduler):
             self._inherit(recovered)
 
     def _inherit(self, recovered: RecoveredJob) -> None:
-        self._bounds |= recovered.bounds
+        self._bounds |= {key: one for key, one in recovered.bounds.items() if key in self._bounds}
         for rescale in recovered.rescales:
             if rescale.state is None:
                 self._rescales.begun(rescale)
@@ -333,11 +333,25 @@ class AdaptiveScheduler(DefaultScheduler):
         is_over = all(one.state.is_terminal for vertex in vertices for one in vertex.executions)
         if not is_over or self._failover.is_pending or self._acceptance.in_flight is not None:
             return
+        change = self._change = self._reconsidered(change)
         assert self._rescales.current is not None
         ordinals = tuple(_ordinals(vertex, change.parallelism[vertex.id]) for vertex in vertices)
         unbegun = tuple(vertex.id for vertex in vertices if _is_unbegun(vertex))
         self._acceptance.record(JobRescaled(self._rescales.current, ordinals, unbegun))
         self._enter(CreatingExecutionGraph())
+
+    def _reconsidered(self, change: Change) -> Change:
+        """What suits the slots and bounds of now: both may have changed while the queries ended."""
+        outlook = self._outlook()
+        possible, current = outlook.possible, outlook.current
+        others_stay = possible is not None and all(
+            possible[one] == count for one, count in current.items() if one not in change.parallelism
+        )
+        chosen = possible if possible is not None and others_stay else change.parallelism
+        counts = {one: min(chosen[one], self._bounds[one].upper) for one in change.parallelism}
+        if counts != change.parallelism:
+            self._rescales.amend(counts, self._bounds)
+        return replace(change, parallelism=counts)
 
     def _apply(self, change: Change) -> None:
         at = self._context.at

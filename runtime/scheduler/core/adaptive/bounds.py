@@ -53,8 +53,11 @@ def bounds_problems(graph: ExecutionGraph, bounds: Sequence[VertexBounds]) -> It
             yield f"{name!r} from {one.lower} to {one.upper}: a lower bound is at least 1, and at most the upper one"
         elif vertex.queries and one.upper > vertex.queries:
             yield f"{name!r} has {vertex.queries} splits, so at most as many subtasks, and {one.upper} are wanted"
-        elif vertex.queries and one.upper < smallest(vertex):
-            yield f"{name!r} has {vertex.queries} splits, and a subtask has at most {QUERIES_PER_SLOT_MAX} queries"
+        elif vertex.queries and one.lower < smallest(vertex):
+            yield (
+                f"{name!r} has {vertex.queries} splits, and a subtask runs at most {QUERIES_PER_SLOT_MAX} queries: "
+                f"its lower bound is at least {smallest(vertex)}"
+            )
         elif not vertex.queries and (one.lower, one.upper) != (vertex.parallelism, vertex.parallelism):
             yield (
                 f"{name!r} keeps its {vertex.parallelism} subtasks: only streaming queries with splits, which do not "

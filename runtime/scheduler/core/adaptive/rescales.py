@@ -75,6 +75,20 @@ class Rescales:
             self._states = self._states[-1:]
         return self.current
 
+    def amend(self, parallelism: Mapping[VertexId, int], bounds: Mapping[VertexId, VertexBounds]) -> None:
+        """The rescale that goes on gives its vertices other numbers of subtasks, by other bounds or slots."""
+        assert self.current is not None, self._job
+        vertices = tuple(
+            replace(
+                one,
+                lower=bounds[one.vertex_id].lower,
+                upper=bounds[one.vertex_id].upper,
+                after=parallelism[one.vertex_id],
+            )
+            for one in self.current.vertices
+        )
+        self.current = replace(self.current, vertices=vertices)
+
     def end(self, reason: RescaleReason, at_millis: int, pause_millis: int = NOT_TOLD) -> Rescale | None:
         """The rescale that goes on has ended. Returns its record, None without one."""
         if self.current is None:

@@ -41,6 +41,7 @@ class Placement:
     __slots__ = (
         "_demand",
         "_deployments",
+        "_ending_batches",
         "_fences",
         "_graph",
         "_is_demand_new",
@@ -62,6 +63,7 @@ class Placement:
         self._demand = Demand(graph)
         self._deployments = DeploymentFactory(graph)
         self._touched: dict[AllocationId, ActiveSlot] = {}
+        self._ending_batches: set[ExecutionAttemptId] = set()
         self._is_demand_new = True
         self.pool = SlotPool()
         self.task_managers: dict[Incarnation, TaskManagerLocation] = {}
@@ -135,7 +137,7 @@ class Placement:
     def cancel(self, executions: Iterable[Execution], at: Moment, *, ends_batches: bool = False) -> None:
         """Stop attempts, wherever they are on their way. Terminal ones and those that are stopping are left alone.
 
-        `ends_batches`: queries that run end between two batches.
+        `ends_batches`: queries that run end between two batches. Without it those that do so end at once.
         """
         queued: list[Execution] = []
         for execution in executions:
@@ -143,11 +145,18 @@ class Placement:
                 assert execution.location is not None, execution.attempt_id
                 letter = self._outbox.to(execution.location.incarnation)
                 is_running = execution.state is ExecutionState.RUNNING
-                (letter.ended if ends_batches and is_running else letter.cancelled).append(execution.attempt_id)
+                if ends_batches and is_running:
+                    letter.ended.append(execution.attempt_id)
+                    self._ending_batches.add(execution.attempt_id)
+                else:
+                    letter.cancelled.append(execution.attempt_id)
                 self._graph.transition(execution, ExecutionState.CANCELING, at.millis)
             elif execution.state in _NEVER_DEPLOYED:
                 self._graph.transition(execution, ExecutionState.CANCELED, at.millis)
                 queued.append(execution)
+            elif not ends_batches and execution.attempt_id in self._ending_batches and execution.location is not None:
+                self._ending_batches.discard(execution.attempt_id)
+                self._outbox.to(execution.location.incarnation).cancelled.append(execution.attempt_id)
         self._demand.withdraw(queued)
 
     def offered(self, location: TaskManagerLocation, offers: tuple[SlotOffer, ...]) -> None:
@@ -297,6 +306,7 @@ class Placement:
 
     def ended(self, attempt_id: ExecutionAttemptId, at: Moment) -> None:
         """An attempt is terminal: its slot has room."""
+        self._ending_batches.discard(attempt_id)
         slot = self.pool.ended(attempt_id, at.monotonic)
         if slot is not None:
             self._touched[slot.allocation_id] = slot
