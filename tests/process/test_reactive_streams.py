@@ -89,12 +89,14 @@ class Rows:
         """How often each row is in a table."""
         import pyarrow.parquet
 
+        files = {
+            Path(json.loads(line)["path"].removeprefix("file://"))
+            for log in self.place.glob("table/*/_spark_metadata/[0-9]*")  # each tenth one repeats those before
+            for line in log.read_text().splitlines()[1:]
+        }
         found: Counter[int] = Counter()
-        for log in self.place.glob("table/*/_spark_metadata/[0-9]*"):
-            entries = [json.loads(line) for line in log.read_text().splitlines()[1:]]
-            for entry in entries:
-                path = Path(entry["path"].removeprefix("file://"))
-                found.update(pyarrow.parquet.read_table(path)["id"].to_pylist())
+        for path in files:
+            found.update(pyarrow.parquet.read_table(path)["id"].to_pylist())
         return found
 
     def are_there(self) -> bool:
