@@ -1,6 +1,7 @@
 """TaskManagers on which a job wants no new work (Flink's blocklist): those on which its tasks were slow.
 
-Invariant: a job that has no slot on any other TaskManager uses those of blocked ones, so that a block never stops it.
+Invariant (R67): a job that has no such slot on any other TaskManager uses those of blocked ones, so that a block never
+stops it.
 """
 
 from __future__ import annotations
@@ -27,20 +28,14 @@ class Blocklist:
     def __len__(self) -> int:
         return len(self._until)
 
-    def block(self, incarnation: Incarnation, until: float) -> bool:
-        """Block a TaskManager, or block it for longer. True if it was not blocked."""
-        is_new = incarnation not in self._until
+    def block(self, incarnation: Incarnation, until: float) -> None:
+        """Block a TaskManager, or block it for longer."""
         self._until[incarnation] = max(until, self._until.get(incarnation, until))
-        return is_new
 
     def expire(self, now: float) -> None:
         """Lift the blocks whose time is over."""
         for incarnation in [one for one, until in self._until.items() if until <= now]:
             del self._until[incarnation]
-
-    def next_expiry(self) -> float | None:
-        """When the next block is lifted, None without one."""
-        return min(self._until.values(), default=None)
 
     def forget(self, incarnation: Incarnation) -> None:
         """The TaskManager is gone."""
