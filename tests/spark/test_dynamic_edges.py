@@ -32,9 +32,15 @@ def slots(shared_box: SparkBox, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def few(ctx: Any) -> Any:
-    """100 ids of its own per subtask, of which Spark knows that they are little: one file."""
+    """100 ids of its own per subtask, of which Spark knows that they are little: a file of each Spark partition."""
     start = 100 * ctx.subtask_index
-    return ctx.spark.range(start, start + 100)
+    return ctx.spark.range(start, start + 100, 1, 3)
+
+
+def joined(ctx: Any) -> Any:
+    """As many again, of which Spark expects the product of both sides."""
+    others = ctx.spark.range(0, 100_000, 1, 1)
+    return few(ctx).join(others.hint("merge"), "id")
 
 
 def from_python(ctx: Any) -> Any:
@@ -44,8 +50,8 @@ def from_python(ctx: Any) -> Any:
 
 
 def many(ctx: Any) -> Any:
-    """For which Spark expects six files; almost all rows are filtered away where the estimate does not see it."""
-    return ctx.spark.range(3_000_000).where("id % 30000 = 7").selectExpr("id + id div 3000000 as id")
+    """For which Spark expects six ranges; almost all rows are filtered away where the estimate does not see it."""
+    return ctx.spark.range(12_000_000).where("id % 120000 = 7").selectExpr("id + id div 12000000 as id")
 
 
 def ids(ctx: Any, *frames: Any) -> Any:
@@ -81,16 +87,21 @@ def consume(slots: SlotBox, inputs: Sequence[InputGate]) -> list[list[int]]:
     return [slots.value(slots.work(ids, subtask=i, parallelism=count, inputs=(inputs[i],)))[0] for i in range(count)]
 
 
-@pytest.mark.parametrize(("function", "files"), [(few, 1), (from_python, 4), (many, 6)])
+@pytest.mark.parametrize(("function", "ranges"), [(few, 1), (joined, 1), (from_python, 4), (many, 6)])
 @pytest.mark.parametrize("mode", [HASH, REBALANCE])
-def test_each_row_is_in_one_share(slots: SlotBox, function: Any, files: int, mode: ExchangeMode) -> None:
+def test_each_row_is_in_one_share(slots: SlotBox, function: Any, ranges: int, mode: ExchangeMode) -> None:
     parallelism = 1 if function is many else 2
     produced = produce(slots, function, mode, parallelism)
-    written = [len(partition.files) for (partition,) in produced]
-    assert all(0 < number <= files for number in written), written
-    assert max(written) > files // 2
+    if ranges == 1:
+        spans = {(file.consumer, file.span) for (partition,) in produced for file in partition.files}
+        assert spans == {(0, COUNT)}
+        assert function is joined or all(len(partition.files) == 3 for (partition,) in produced)
+    else:
+        written = [len(partition.files) for (partition,) in produced]
+        assert all(0 < number <= ranges for number in written), written
+        assert max(written) > ranges // 2
     got = consume(slots, gates(produced, mode, SHARES))
-    expected = range(7, 3_000_000, 30_000) if function is many else range(200)
+    expected = range(7, 12_000_000, 120_000) if function is many else range(200)
     assert sorted(chain.from_iterable(got)) == list(expected)
     assert all(got[:1] + got[2:3])
     assert got[3] == []
@@ -146,13 +157,13 @@ def test_rows_alike_are_rebalanced_evenly(slots: SlotBox) -> None:
 
 def test_the_heaviest_subpartition_of_a_file_is_told(slots: SlotBox) -> None:
     def skewed(ctx: Any) -> Any:
-        return ctx.spark.range(1000).selectExpr("if(id < 900, 7, id) as id")
+        return ctx.spark.range(0, 1000, 1, 2).selectExpr("if(id < 900, 7, id) as id")
 
     ((partition,),) = produce(slots, skewed, HASH, 1)
-    (file,) = partition.files
-    assert (file.consumer, file.span, file.rows) == (0, COUNT, 1000)
-    assert file.heaviest_rows >= 900
-    assert 0 <= file.heaviest < COUNT
+    assert [(file.consumer, file.span, file.rows) for file in partition.files] == [(0, COUNT, 500)] * 2
+    assert [file.heaviest_rows // 400 for file in partition.files] == [1, 1]
+    (heaviest,) = {file.heaviest for file in partition.files}
+    assert 0 <= heaviest < COUNT
 
 
 def test_a_share_that_is_divided_is_whole_in_its_parts(slots: SlotBox) -> None:

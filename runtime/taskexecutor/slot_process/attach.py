@@ -30,6 +30,7 @@ _PRELOADED = (
     "pyarrow",
     "pyarrow.compute",
     "pyarrow.ipc",
+    "pyarrow.parquet",
     "dateutil",
     "dateutil.parser",
     "unittest",

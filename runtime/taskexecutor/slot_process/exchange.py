@@ -166,8 +166,8 @@ class Exchange:
         directory = self._directory_of(partition_id)
         column = subpartitions.column_of(schema) if spec.is_dynamic else ""
         if spec.is_dynamic:
-            routed, written = subpartitions.route(frame, spec, routing.canonical_keys(frame, spec.key_columns))
-            place: Place = partial(subpartitions.span_of, files=written, subpartitions=spec.consumer_parallelism)
+            routed, ranges = subpartitions.route(frame, spec, routing.canonical_keys(frame, spec.key_columns))
+            place: Place = partial(subpartitions.span_of, ranges=ranges, subpartitions=spec.consumer_parallelism)
         else:
             routed, is_routed = routing.route(frame, spec)
             place = _one_each if is_routed else self._single_consumer(spec)

@@ -50,11 +50,11 @@ def heaviest(file: WrittenFile, column: str) -> tuple[int, int]:
     from pyarrow import compute, parquet
 
     if _is_local(file.path):
-        numbers = parquet.read_table(_local_path(file.path), columns=[column])[column]
+        numbers = parquet.ParquetFile(_local_path(file.path)).read(columns=[column])[column]
     else:
         files, stripped = fsspec.core.url_to_fs(file.path)
         with files.open(stripped) as opened:
-            numbers = parquet.read_table(opened, columns=[column])[column]
+            numbers = parquet.ParquetFile(opened).read(columns=[column])[column]
     most = compute.mode(numbers, n=1)[0].as_py()
     return int(most["mode"]), int(most["count"])
 

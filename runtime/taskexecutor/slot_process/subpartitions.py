@@ -1,9 +1,9 @@
 """Rows of dynamic edges: written before the number of consumers is known, read as ranges of subpartitions (R66).
 
-A row belongs to one of `subpartitions`: on a hash edge by its keys, on a rebalance edge by its place. A producer writes
-as few files as its rows need, each with a contiguous range of subpartitions; a consumer whose share begins or ends
-within a file filters its rows. So small data is one file, whatever parallelism would be possible, and large data is
-read without a look at the rows of others.
+A row belongs to one of `subpartitions`: on a hash edge by its keys, on a rebalance edge by its place. Large data is
+written into files with a contiguous range of subpartitions each, so that it is read without a look at the rows of
+others. Small data is written as it comes, without a shuffle: each Spark partition is a file with rows of all
+subpartitions. A consumer whose share begins or ends within a file filters its rows.
 
 The number of each row is stored beside it, in a column of ours: what a reader could find anew is the number of a value
 that a file may have changed (a timestamp of milliseconds), and a row whose number differs would be nobody's.
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-_BYTES_PER_FILE = 4 << 20
-"""Of Spark's estimate, in which rows are not compressed."""
+_BYTES_PER_RANGE = 16 << 20
+"""Of the estimate: as much as one subtask should read by default, so that few subtasks read a file in part."""
 _FILES_MAX = 64
-_FILES_UNKNOWN = 4
-"""At least, where Spark has no estimate (rows from Python), or one that is none (the product of a join's sides)."""
+_RANGES_UNKNOWN = 4
+"""At least, where Spark has no estimate: rows from Python."""
 _ESTIMATE_MAX = 1 << 40
+_GOLDEN = 0.6180339887498949
 _COLUMN = "_subpartition"
 
 Read = Callable[[Sequence[str], "StructType"], "DataFrame"]
@@ -42,18 +43,23 @@ def column_of(schema: StructType) -> str:
 
 
 def route(frame: DataFrame, spec: ResultPartitionSpec, keys: Sequence[Column]) -> tuple[DataFrame, int]:
-    """The frame with the numbers of its rows, one Spark partition for each file, and how many these are."""
+    """The frame with the numbers of its rows, and into how many ranges it is divided: by Spark partition, unless 1."""
     from pyspark.sql import functions
 
     column, subpartitions = column_of(frame.schema), spec.consumer_parallelism
-    count = min(_files(frame), subpartitions)
+    count = min(_ranges(frame), subpartitions)
     if spec.mode is ExchangeMode.HASH:
         numbered = frame.withColumn(column, functions.pmod(functions.hash(*keys), functions.lit(subpartitions)))
         if count == 1:
-            return numbered.coalesce(1), 1
+            return numbered.coalesce(_FILES_MAX), 1
         file = functions.floor(functions.col(column) * count / subpartitions).cast("int")
         return numbered.repartitionById(count, file), count
-    placed = frame.coalesce(1) if count == 1 else frame.repartition(count)
+    if count == 1:
+        # Multiples of the golden ratio: however few rows a Spark partition has, they are spread over all shares.
+        spread = functions.pmod(functions.monotonically_increasing_id() * _GOLDEN, functions.lit(1.0))
+        number = functions.floor(spread * subpartitions)
+        return frame.coalesce(_FILES_MAX).withColumn(column, number.cast("int")), 1
+    placed = frame.repartition(count)
     file = functions.spark_partition_id()
     first = functions.ceil(file * subpartitions / count)
     span = functions.ceil((file + 1) * subpartitions / count) - first
@@ -61,10 +67,12 @@ def route(frame: DataFrame, spec: ResultPartitionSpec, keys: Sequence[Column]) -
     return placed.withColumn(column, number.cast("int")), count
 
 
-def span_of(part: int, files: int, subpartitions: int) -> tuple[int, int]:
-    """The first subpartition that file number `part` has rows of, and how many these are."""
-    first = -(-part * subpartitions // files)
-    return first, -(-(part + 1) * subpartitions // files) - first
+def span_of(part: int, ranges: int, subpartitions: int) -> tuple[int, int]:
+    """The first subpartition that a file of Spark partition `part` has rows of, and how many these are."""
+    if ranges == 1:
+        return 0, subpartitions
+    first = -(-part * subpartitions // ranges)
+    return first, -(-(part + 1) * subpartitions // ranges) - first
 
 
 def read_share(gate: InputGate, share: InputShare, schema: StructType, read: Read) -> DataFrame:
@@ -104,10 +112,17 @@ def _can_be_hashed(data_type: DataType) -> bool:
     return "map<" not in text and "variant" not in text
 
 
-def _files(frame: DataFrame) -> int:
-    """How many files the rows need, by the estimate that Spark has of the plan before it runs."""
+def _ranges(frame: DataFrame) -> int:
+    """How many ranges the rows need, by the estimate that Spark has of the plan before it runs.
+
+    Spark takes the product of both sides for the size of a join; here what all leaves have is the most that counts.
+    """
     plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - no public way
     estimate = int(plan.stats().sizeInBytes())
+    if estimate > _BYTES_PER_RANGE:
+        leaves = plan.collectLeaves()
+        read = sum(int(leaves.apply(index).stats().sizeInBytes()) for index in range(leaves.size()))
+        estimate = min(estimate, read)
     if estimate > _ESTIMATE_MAX:
-        return min(max(2 * frame.sparkSession.sparkContext.defaultParallelism, _FILES_UNKNOWN), _FILES_MAX)
-    return min(max(-(-estimate // _BYTES_PER_FILE), 1), _FILES_MAX)
+        return min(max(2 * frame.sparkSession.sparkContext.defaultParallelism, _RANGES_UNKNOWN), _FILES_MAX)
+    return min(max(-(-estimate // _BYTES_PER_RANGE), 1), _FILES_MAX)
