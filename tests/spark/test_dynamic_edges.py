@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +123,31 @@ def test_a_share_within_two_files_reads_both(slots: SlotBox) -> None:
     got = consume(slots, gates(produced, HASH, shares))
     assert sorted(chain.from_iterable(got)) == list(range(200))
     assert all(got)
+
+
+def test_what_was_expected_to_be_small_is_divided_after_all(slots: SlotBox) -> None:
+    """Rows that `explode` makes are not in Spark's estimate. Their numbers stay, though files change the keys."""
+
+    def exploded(ctx: Any) -> Any:
+        ctx.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
+        numbers = ctx.spark.range(0, 10, 1, 2).selectExpr("explode(sequence(id * 1000000, id * 1000000 + 999999)) as n")
+        return numbers.selectExpr("timestamp_micros(n * 1001) as id", "xxhash64(n) as content")
+
+    def count(ctx: Any, frame: Any) -> Any:
+        return [frame.count(), frame.where("second(id) < 0").count()]
+
+    def by_hand(ctx: Any) -> Any:
+        return exploded(ctx).where(f"pmod(hash(id), {COUNT}) < 40").count()
+
+    produced = produce(slots, exploded, HASH, 1)
+    files = produced[0][0].files
+    assert len(files) > 4
+    assert all(0 < file.span < COUNT / 2 for file in files)
+    assert len(list(Path(produced[0][0].directory).glob("part-*.parquet"))) == len(files)
+    inputs = gates(produced, HASH, SHARES)
+    got = [slots.value(slots.work(count, subtask=i, parallelism=4, inputs=(inputs[i],)))[0] for i in range(4)]
+    assert sum(got) == 10_000_000
+    assert got[0] == slots.value(by_hand)
 
 
 def test_a_key_that_a_file_changes_is_read_once(slots: SlotBox) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.ids import PartitionId
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 ALL_CONSUMERS = -1
 _SPLITS_BYTES_MAX = 16 << 20
 """Of the splits of one source as JSON: they are a file that each of its subtasks reads."""
-Place = Callable[[int], tuple[int, int]]
-"""Of the part of a file: its consumer, or its first subpartition and how many it has rows of."""
 _LISTED_IN_PROCESS_MAX = 32
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
@@ -164,32 +161,47 @@ class Exchange:
     def _write_frame(self, spec: ResultPartitionSpec, frame: DataFrame, schema: StructType) -> PartitionDescriptor:
         partition_id = PartitionId(self._order.attempt_id, spec.output)
         directory = self._directory_of(partition_id)
-        column = subpartitions.column_of(schema) if spec.is_dynamic else ""
         if spec.is_dynamic:
-            routed, ranges = subpartitions.route(frame, spec, routing.canonical_keys(frame, spec.key_columns))
-            place: Place = partial(subpartitions.span_of, ranges=ranges, subpartitions=spec.consumer_parallelism)
+            files = self._write_dynamic(directory, spec, frame, schema)
         else:
             routed, is_routed = routing.route(frame, spec)
             place = _one_each if is_routed else self._single_consumer(spec)
-        writer = routed.write.mode("error")
-        # Published by the JobMaster's acceptance, never by the committer: no second round of renames, no marker.
-        writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
-        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        writer.parquet(directory)
-        partition_files.check_shared(directory, frame)
+            files = [_file(file, *place(file.part)) for file in self._write(directory, routed)]
         return PartitionDescriptor(
             partition_id=partition_id,
             kind=PartitionKind.PARQUET,
             directory=directory,
             schema=schema.json(),
-            files=tuple(
-                _file(file, *place(file.part), counted=column if spec.mode is ExchangeMode.HASH else "")
-                for file in partition_files.written_files(directory)
-            ),
+            files=tuple(files),
             inline=b"",
         )
 
-    def _single_consumer(self, spec: ResultPartitionSpec) -> Place:
+    def _write_dynamic(
+        self, directory: str, spec: ResultPartitionSpec, frame: DataFrame, schema: StructType
+    ) -> list[PartitionFile]:
+        count, column = spec.consumer_parallelism, subpartitions.column_of(schema)
+        routed, expected = subpartitions.route(frame, spec, routing.canonical_keys(frame, spec.key_columns))
+        written = self._write(directory, routed)
+        ranges = subpartitions.ranges_after_all(expected, sum(file.size_bytes for file in written), count)
+        if ranges != expected:
+            numbered = self._read_files([file.path for file in written], subpartitions.numbered_schema(schema))
+            again = self._write(directory, subpartitions.divide(numbered, column, ranges, count), mode="append")
+            partition_files.remove([file.path for file in written])
+            written = [file for file in again if file not in written]
+        counted = column if spec.mode is ExchangeMode.HASH else ""
+        spans = [subpartitions.span_of(file.part, ranges, count) for file in written]
+        return [_file(file, *span, counted=counted) for file, span in zip(written, spans, strict=True)]
+
+    def _write(self, directory: str, routed: DataFrame, mode: str = "error") -> list[partition_files.WrittenFile]:
+        writer = routed.write.mode(mode)
+        # Published by the JobMaster's acceptance, never by the committer: no second round of renames, no marker.
+        writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
+        writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
+        writer.parquet(directory)
+        partition_files.check_shared(directory, routed)
+        return partition_files.written_files(directory)
+
+    def _single_consumer(self, spec: ResultPartitionSpec) -> Callable[[int], tuple[int, int]]:
         match spec.mode:
             case ExchangeMode.FORWARD:
                 consumer = self._subtask_index
@@ -200,7 +212,7 @@ class Exchange:
         return lambda _part: (consumer, 1)
 
 
-def _file(file: partition_files.WrittenFile, first: int, span: int, *, counted: str) -> PartitionFile:
+def _file(file: partition_files.WrittenFile, first: int, span: int, *, counted: str = "") -> PartitionFile:
     """`counted`: the column with the numbers of subpartitions, where it is worth knowing which has most of the rows."""
     if not counted or span == 1:
         return PartitionFile(file.path, file.size_bytes, file.rows, first, span)

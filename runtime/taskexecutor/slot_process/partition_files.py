@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,16 @@ def heaviest(file: WrittenFile, column: str) -> tuple[int, int]:
             numbers = parquet.ParquetFile(opened).read(columns=[column])[column]
     most = compute.mode(numbers, n=1)[0].as_py()
     return int(most["mode"]), int(most["count"])
+
+
+def remove(paths: Sequence[str]) -> None:
+    """Delete files of `written_files`."""
+    for path in paths:
+        if _is_local(path):
+            _local_path(path).unlink()
+        else:
+            files, stripped = fsspec.core.url_to_fs(path)
+            files.rm_file(stripped)
 
 
 def _is_local(directory: str) -> bool:

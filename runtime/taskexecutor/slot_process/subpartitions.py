@@ -3,7 +3,8 @@
 A row belongs to one of `subpartitions`: on a hash edge by its keys, on a rebalance edge by its place. Large data is
 written into files with a contiguous range of subpartitions each, so that it is read without a look at the rows of
 others. Small data is written as it comes, without a shuffle: each Spark partition is a file with rows of all
-subpartitions. A consumer whose share begins or ends within a file filters its rows.
+subpartitions. A consumer whose share begins or ends within a file filters its rows. What was expected to be small and
+was not is written a second time, into ranges.
 
 The number of each row is stored beside it, in a column of ours: what a reader could find anew is the number of a value
 that a file may have changed (a timestamp of milliseconds), and a row whose number differs would be nobody's.
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _BYTES_PER_RANGE = 16 << 20
 """Of the estimate: as much as one subtask should read by default, so that few subtasks read a file in part."""
+_UNDIVIDED_BYTES_MAX = 4 * _BYTES_PER_RANGE
+"""Of files: more than that is not left for each consumer to filter."""
 _FILES_MAX = 64
 _RANGES_UNKNOWN = 4
 """At least, where Spark has no estimate: rows from Python."""
@@ -52,8 +55,7 @@ def route(frame: DataFrame, spec: ResultPartitionSpec, keys: Sequence[Column]) -
         numbered = frame.withColumn(column, functions.pmod(functions.hash(*keys), functions.lit(subpartitions)))
         if count == 1:
             return numbered.coalesce(_FILES_MAX), 1
-        file = functions.floor(functions.col(column) * count / subpartitions).cast("int")
-        return numbered.repartitionById(count, file), count
+        return divide(numbered, column, count, subpartitions), count
     if count == 1:
         # Multiples of the golden ratio: however few rows a Spark partition has, they are spread over all shares.
         spread = functions.pmod(functions.monotonically_increasing_id() * _GOLDEN, functions.lit(1.0))
@@ -67,6 +69,27 @@ def route(frame: DataFrame, spec: ResultPartitionSpec, keys: Sequence[Column]) -
     return placed.withColumn(column, number.cast("int")), count
 
 
+def divide(numbered: DataFrame, column: str, ranges: int, subpartitions: int) -> DataFrame:
+    """One Spark partition for each range of the rows' own numbers."""
+    from pyspark.sql import functions
+
+    return numbered.repartitionById(ranges, functions.floor(functions.col(column) * ranges / subpartitions).cast("int"))
+
+
+def ranges_after_all(ranges: int, size_bytes: int, subpartitions: int) -> int:
+    """Into how many ranges rows are to be divided that have been written with `size_bytes`; `ranges` to leave them."""
+    if ranges > 1 or size_bytes <= _UNDIVIDED_BYTES_MAX:
+        return ranges
+    return min(-(-size_bytes // _BYTES_PER_RANGE), _FILES_MAX, subpartitions)
+
+
+def numbered_schema(schema: StructType) -> StructType:
+    """Of the files: what the user's rows have, and the number."""
+    from pyspark.sql.types import IntegerType, StructType
+
+    return StructType([*schema.fields]).add(column_of(schema), IntegerType())
+
+
 def span_of(part: int, ranges: int, subpartitions: int) -> tuple[int, int]:
     """The first subpartition that a file of Spark partition `part` has rows of, and how many these are."""
     if ranges == 1:
@@ -78,15 +101,13 @@ def span_of(part: int, ranges: int, subpartitions: int) -> tuple[int, int]:
 def read_share(gate: InputGate, share: InputShare, schema: StructType, read: Read) -> DataFrame:
     """The rows of a share: whole files, what is its own of files that it has in part, and its part of all that."""
     from pyspark.sql import functions
-    from pyspark.sql.types import IntegerType, StructType
 
     files = [file for partition in gate.partitions for file in partition.files]
     frame = read([file.path for file in files if _is_whole(file, share)], schema)
     if cut := [file.path for file in files if not _is_whole(file, share)]:
-        column = column_of(schema)
-        numbered = read(cut, StructType([*schema.fields]).add(column, IntegerType()))
-        number = functions.col(column)
-        frame = frame.union(numbered.where((number >= share.first) & (number < share.end)).drop(column))
+        number = functions.col(column := column_of(schema))
+        numbered = read(cut, numbered_schema(schema)).where((number >= share.first) & (number < share.end))
+        frame = frame.union(numbered.drop(column))
     if share.parts > 1:
         frame = frame.where(_by_content(frame, share.parts) == share.part)
     return frame
