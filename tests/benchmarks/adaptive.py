@@ -21,7 +21,7 @@ from tests.benchmarks.measure import Report, Target, job_prefix, percentile
 _DAGS = Path(__file__).resolve().parents[2] / "dags"
 _FIXED = (1, 2, 4)
 _CHOSEN = "chosen"
-_VOLUME = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "200 kb"}
+_VOLUME = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "400 kb"}
 """Of the join, which waits for each row: its bytes say little of its work."""
 
 

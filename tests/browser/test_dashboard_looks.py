@@ -90,6 +90,7 @@ def test_tabs_of_a_streaming_job(visit: Visits, cluster: Cluster, scheme: str, w
             "addBatch 300 ms",
         ],
         "checkpoints": ["2completed", "1failed", "1restored", "Checkpoint was declined.", "8.0 KiB", "46", "10.0 s"],
+        "rescales": ["2completed", "0failed", "1in progress", "700 ms", "1 to 4", "new resource available", "1 to 3"],
     }
     for tab, texts in wanted.items():
         person.open(f"ui/jobs/{job}/{tab}", ".tab table")
@@ -104,7 +105,7 @@ def test_only_a_job_with_queries_has_their_tabs(visit: Visits, cluster: Cluster)
     person = visit()
     person.open(f"ui/jobs/{job}")
     assert "streaming, without an end" in person.text()
-    assert [*person.page.locator(".tabs a").all_inner_texts()][:3] == ["Graph", "Streams", "Checkpoints"]
+    assert [*person.page.locator(".tabs a").all_inner_texts()][:4] == ["Graph", "Streams", "Checkpoints", "Rescales"]
     person.open(f"ui/jobs/{job}/graph?vertex={1:032x}")
     expect(person.page.locator(".tab")).to_contain_text("2 queries, 14 batches, 14,000 rows")
     person.open(f"ui/jobs/{cluster.jobs['running']}")
@@ -113,6 +114,8 @@ def test_only_a_job_with_queries_has_their_tabs(visit: Visits, cluster: Cluster)
     expect(person.page.locator(".tab")).to_contain_text("This job runs no streaming queries.")
     person.open(f"ui/jobs/{cluster.jobs['running']}/checkpoints")
     expect(person.page.locator(".tab")).to_contain_text("No checkpoints of this job are recorded")
+    person.open(f"ui/jobs/{cluster.jobs['running']}/rescales")
+    expect(person.page.locator(".tab")).to_contain_text("This job keeps its parallelism")
 
 
 def test_a_failed_job_says_the_cause_and_the_users_line(visit: Visits, cluster: Cluster) -> None:

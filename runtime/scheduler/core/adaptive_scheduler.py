@@ -74,6 +74,7 @@ class AdaptiveScheduler(DefaultScheduler):
         "_has_new_bounds",
         "_rescales",
         "_state",
+        "_written",
     )
 
     def __init__(self, context: JobContext, recovered: RecoveredJob | None = None, **inherited: Any) -> None:
@@ -87,6 +88,7 @@ class AdaptiveScheduler(DefaultScheduler):
         self._batch: int | None = None
         self._began = context.at.monotonic
         self._awake: float | None = None
+        self._written: dict[VertexId, VertexBounds] = {}
         self._asked: list[tuple[UpdateRequirements, int | None]] = []
         self._has_new_bounds = False
         self._state: State = Created()
@@ -95,7 +97,8 @@ class AdaptiveScheduler(DefaultScheduler):
             self._inherit(recovered)
 
     def _inherit(self, recovered: RecoveredJob) -> None:
-        self._bounds |= {key: one for key, one in recovered.bounds.items() if key in self._bounds}
+        self._written = {key: one for key, one in recovered.bounds.items() if key in self._bounds}
+        self._bounds |= self._written
         for rescale in recovered.rescales:
             if rescale.state is None:
                 self._rescales.begun(rescale)
@@ -142,12 +145,18 @@ class AdaptiveScheduler(DefaultScheduler):
     # --- requirements (R69) -------------------------------------------------------------------------------
 
     def requirements_wanted(self, wanted: UpdateRequirements) -> None:
-        """They are made durable before they are answered, and hold from then on."""
+        """They are made durable before they are answered, and hold from then on. What holds already is no event."""
         problem = "; ".join(bounds_problems(self._graph, wanted.bounds))
         if not problem and self._graph.status not in _ALIVE:
             problem = "the job is ending"
         if problem:
             self._context.effects.append(AnswerRequirements(wanted.request_id, problem))
+            return
+        news = [
+            one for one in wanted.bounds if one.vertex_id in self._bounds and self._written.get(one.vertex_id) != one
+        ]
+        if not news and not self._asked:
+            self._context.effects.append(AnswerRequirements(wanted.request_id))
             return
         self._acceptance.record(RequirementsChanged(wanted.bounds))
         self._asked.append((wanted, None))
@@ -156,6 +165,7 @@ class AdaptiveScheduler(DefaultScheduler):
         new = {one.vertex_id: one for one in wanted.bounds if one.vertex_id in self._bounds}
         self._has_new_bounds = self._has_new_bounds or any(self._bounds[key] != one for key, one in new.items())
         self._bounds |= new
+        self._written |= new
         self._context.effects.append(AnswerRequirements(wanted.request_id))
         self._context.changes += 1
 

@@ -9,7 +9,7 @@ from typing import Any
 from runtime.common.accumulators import AccumulatorKind, UserAccumulator
 from runtime.common.failure_words import with_class
 from runtime.common.ids import JobId, VertexId
-from runtime.common.states import ExecutionState, JobStatus, JobType
+from runtime.common.states import ExecutionState, JobStatus, JobType, SchedulerType
 from runtime.executiongraph.archived import (
     ARCHIVE_SCHEMA_VERSION,
     ArchivedConfig,
@@ -27,6 +27,7 @@ from runtime.gateways.spark_work import SparkStage, SparkWork, work_of
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
 from tests.kit.control_plane.streaming_jobs import told
 from tests.kit.rest.fakes import JOB_MASTER, FakeDispatcher
+from tests.kit.rest.rescaled_jobs import rescales_at
 from tests.kit.rest.streaming_graphs import checkpoints_at
 
 HOSTILE = '<img src=x onerror="alert(1)"> &amp; \u202e"\'`${1}'
@@ -169,7 +170,15 @@ class Board:
         query = replace(vertex(1, "read orders -> orders", [[one] for one in attempts]), stream_uid="orders")
         job_id = self._put(7, "orders as they come", JobStatus.RUNNING, [query])
         graph = self._dispatcher.graphs[job_id]
-        self.show(replace(graph, job_type=JobType.STREAMING, checkpoints=checkpoints_at(at)))
+        self.show(
+            replace(
+                graph,
+                job_type=JobType.STREAMING,
+                scheduler_type=SchedulerType.ADAPTIVE,
+                checkpoints=checkpoints_at(at),
+                rescales=rescales_at(self._now - 78_000),
+            )
+        )
         return job_id
 
     def goes_on(self, job_id: JobId, batch: int) -> None:

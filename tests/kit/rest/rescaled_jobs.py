@@ -51,3 +51,24 @@ RESCALES = ArchivedRescales(
     in_progress=1,
     completed=2,
 )
+
+
+def rescales_at(millis: int) -> ArchivedRescales:
+    """As RESCALES, but that they began at `millis`, and followed each other after half a minute."""
+    moved = [
+        _moved(one, millis + 30_000 * index - one.start_millis) for index, one in enumerate((FIRST, SECOND, THIRD))
+    ]
+    return replace(RESCALES, history=(*reversed(moved),))
+
+
+def _moved(one: Rescale, by: int) -> Rescale:
+    states = tuple(
+        replace(
+            span,
+            enter_millis=span.enter_millis + by,
+            leave_millis=-1 if span.leave_millis < 0 else span.leave_millis + by,
+        )
+        for span in one.states
+    )
+    end = one.end_millis + by if one.end_millis >= 0 else -1
+    return replace(one, start_millis=one.start_millis + by, end_millis=end, states=states)

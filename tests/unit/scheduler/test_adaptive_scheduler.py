@@ -147,6 +147,30 @@ def test_bounds_are_durable_before_they_are_answered_and_then_hold() -> None:
     assert newest.cause is RescaleCause.UPDATE_REQUIREMENT
 
 
+def test_bounds_that_hold_already_are_no_event() -> None:
+    job = begun(1, 2, 3, 4)
+    job.wants(VertexBounds(VERTEX.id, 1, 4))
+    assert job.requirement_answers == [], "nobody has said so before, and another configuration could change them"
+    job.events_durable()
+    job.wants(VertexBounds(VERTEX.id, 1, 4))
+    assert [one.refusal for one in job.requirement_answers] == ["", ""]
+    job.wants(VertexBounds(VERTEX.id, 1, 3))
+    job.wants(VertexBounds(VERTEX.id, 1, 4))
+    assert len(job.requirement_answers) == 2, "it waits for those before it"
+    job.settle()
+    assert [(one.lower, one.upper) for one in job.shown().bounds] == [(1, 4)]
+
+
+def test_the_next_owner_knows_which_bounds_hold() -> None:
+    job = begun(1)
+    job.wants(VertexBounds(VERTEX.id, 1, 3))
+    job.settle()
+    job.change_owner(range(5))
+    job.settle()
+    job.wants(VertexBounds(VERTEX.id, 1, 3))
+    assert job.pending_events is None
+
+
 @pytest.mark.parametrize(
     ("lower", "upper", "why"),
     [(0, 2, "at least 1"), (3, 2, "at most the upper"), (1, 5, "has 4 splits, so at most as many subtasks")],

@@ -12,6 +12,7 @@ import { exceptionsTab } from "./job_exceptions.js";
 import { flameTab } from "./job_flame.js";
 import { graphTab } from "./job_graph.js";
 import { logsTab } from "./job_logs.js";
+import { isRescaled, rescalesTab } from "./job_rescales.js";
 import { sparkTab } from "./job_spark.js";
 import { hasStreams, streamsTab } from "./job_streams.js";
 import { subtasksTab } from "./job_subtasks.js";
@@ -29,11 +30,11 @@ import { timelineTab } from "./job_timeline.js";
  * @property {(job: any, more: any, place: Place, app: App) => Content} view
  */
 
-const ALL_TABS = [graphTab, streamsTab, checkpointsTab, timelineTab, subtasksTab, exceptionsTab, logsTab, sparkTab, flameTab, accumulatorsTab, configurationTab];
-/** A history has no task that runs, and Airflow's pages take no stacks. */
-const TABS = ALL_TABS.filter((tab) => !MODE || tab !== flameTab);
+const ALL_TABS = [graphTab, streamsTab, checkpointsTab, rescalesTab, timelineTab, subtasksTab, exceptionsTab, logsTab, sparkTab, flameTab, accumulatorsTab, configurationTab];
+/** A history has no task that runs, and Airflow's pages take no stacks and no rescales. */
+const TABS = ALL_TABS.filter((tab) => !MODE || (tab !== flameTab && (MODE !== "airflow" || tab !== rescalesTab)));
 /** A job without streaming queries has nothing to show there. @type {Tab[]} */
-const OF_STREAMS = [streamsTab, checkpointsTab];
+const OF_STREAMS = [streamsTab, checkpointsTab, rescalesTab];
 const RESULT_OPEN_CHARACTERS = 200;
 const ENDED = ["FINISHED", "FAILED", "CANCELED"];
 
@@ -60,7 +61,8 @@ export const jobPage = {
   },
   view({ job, more, result }, place, app) {
     const chosen = tabOf(place.parts[2] ?? "");
-    const tabs = TABS.filter((tab) => tab === chosen || !OF_STREAMS.includes(tab) || hasStreams(job)).map((tab) => {
+    const suits = (/** @type {Tab} */ tab) => (tab === rescalesTab ? isRescaled(job) : hasStreams(job));
+    const tabs = TABS.filter((tab) => tab === chosen || !OF_STREAMS.includes(tab) || suits(tab)).map((tab) => {
       const failures = tab === exceptionsTab && result?.["failure-cause"] ? " •" : "";
       return h("a", { key: tab.name, href: `ui/jobs/${job.jid}/${tab.name}`, "aria-current": tab === chosen ? "page" : null }, tab.title, failures);
     });
