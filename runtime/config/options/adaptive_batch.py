@@ -35,8 +35,9 @@ PARALLELISM_MAX = int_option(
 )
 BYTES_PER_TASK = size_option(
     "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task",
-    "16 mb",
-    "How much one subtask should read of a vertex whose parallelism is chosen: bytes of Parquet files.",
+    "64 mb",
+    "How much one subtask should read of a vertex whose parallelism is chosen: bytes of Parquet files. As much as Spark "
+    "gives to one of its tasks behind a shuffle; a subtask has many of those at once.",
 )
 PARALLELISM_DEFAULT = int_option(
     "parallelism.default",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _BYTES_PER_RANGE = 16 << 20
-"""Of the estimate: as much as one subtask should read by default, so that few subtasks read a file in part."""
+"""Of the estimate: a quarter of what one subtask should read by default, so that it reads little of files in part."""
 _UNDIVIDED_BYTES_MAX = 4 * _BYTES_PER_RANGE
 """Of files: more than that is not left for each consumer to filter."""
 _FILES_MAX = 64
