@@ -11,7 +11,7 @@ from airflow_flinklike.exceptions import PipelineError
 from runtime.common.spark_environments import size_bytes
 from runtime.jobgraph.task_context import TaskContext
 
-_BYTES_PER_SPLIT = "128 mb"
+_BYTES_PER_SPLIT = "256 mb"
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
 """What Spark's readers take for a pattern, also in the name of one file."""
 
@@ -31,7 +31,7 @@ def files_in(pattern: str, *, bytes_per_split: int | str = _BYTES_PER_SPLIT) -> 
         raise PipelineError(message)
     size = size_bytes(bytes_per_split.replace(" ", "")) if isinstance(bytes_per_split, str) else bytes_per_split
     if size is None or isinstance(size, bool) or size < 1:
-        message = f"files_in: bytes_per_split is a size such as '128 mb', or bytes, not {bytes_per_split!r}"
+        message = f"files_in: bytes_per_split is a size such as '256 mb', or bytes, not {bytes_per_split!r}"
         raise PipelineError(message)
     return partial(_splits, pattern=pattern, size=size)
 

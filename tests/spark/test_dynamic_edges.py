@@ -51,7 +51,7 @@ def from_python(ctx: Any) -> Any:
 
 
 def many(ctx: Any) -> Any:
-    """For which Spark expects six ranges; almost all rows are filtered away where the estimate does not see it."""
+    """For which Spark expects three ranges; almost all rows are filtered away where the estimate does not see it."""
     return ctx.spark.range(12_000_000).where("id % 120000 = 7").selectExpr("id + id div 12000000 as id")
 
 
@@ -88,7 +88,7 @@ def consume(slots: SlotBox, inputs: Sequence[InputGate]) -> list[list[int]]:
     return [slots.value(slots.work(ids, subtask=i, parallelism=count, inputs=(inputs[i],)))[0] for i in range(count)]
 
 
-@pytest.mark.parametrize(("function", "ranges"), [(few, 1), (joined, 1), (from_python, 4), (many, 6)])
+@pytest.mark.parametrize(("function", "ranges"), [(few, 1), (joined, 1), (from_python, 4), (many, 3)])
 @pytest.mark.parametrize("mode", [HASH, REBALANCE])
 def test_each_row_is_in_one_share(slots: SlotBox, function: Any, ranges: int, mode: ExchangeMode) -> None:
     parallelism = 1 if function is many else 2
@@ -141,8 +141,8 @@ def test_what_was_expected_to_be_small_is_divided_after_all(slots: SlotBox) -> N
 
     produced = produce(slots, exploded, HASH, 1)
     files = produced[0][0].files
-    assert len(files) > 4
-    assert all(0 < file.span < COUNT / 2 for file in files)
+    assert len(files) > 2
+    assert all(0 < file.span <= COUNT / 2 for file in files)
     assert len(list(Path(produced[0][0].directory).glob("part-*.parquet"))) == len(files)
     inputs = gates(produced, HASH, SHARES)
     got = [slots.value(slots.work(count, subtask=i, parallelism=4, inputs=(inputs[i],)))[0] for i in range(4)]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-_BYTES_PER_RANGE = 16 << 20
-"""Of the estimate: a quarter of what one subtask should read by default, so that it reads little of files in part."""
-_UNDIVIDED_BYTES_MAX = 4 * _BYTES_PER_RANGE
-"""Of files: more than that is not left for each consumer to filter."""
+_UNDIVIDED_BYTES_MAX = 64 << 20
+"""Of Spark's estimate, and of files: half of what one subtask reads by default, so most often one reads it all."""
+_BYTES_PER_RANGE = 32 << 20
+"""Of what is more than that: a quarter of what one subtask reads by default, so it reads little of files in part."""
 _FILES_MAX = 64
 _RANGES_UNKNOWN = 4
 """At least, where Spark has no estimate: rows from Python."""
@@ -140,10 +140,10 @@ def _ranges(frame: DataFrame) -> int:
     """
     plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - no public way
     estimate = int(plan.stats().sizeInBytes())
-    if estimate > _BYTES_PER_RANGE:
+    if estimate > _UNDIVIDED_BYTES_MAX:
         leaves = plan.collectLeaves()
         read = sum(int(leaves.apply(index).stats().sizeInBytes()) for index in range(leaves.size()))
         estimate = min(estimate, read)
     if estimate > _ESTIMATE_MAX:
         return min(max(2 * frame.sparkSession.sparkContext.defaultParallelism, _RANGES_UNKNOWN), _FILES_MAX)
-    return min(max(-(-estimate // _BYTES_PER_RANGE), 1), _FILES_MAX)
+    return 1 if estimate <= _UNDIVIDED_BYTES_MAX else min(-(-estimate // _BYTES_PER_RANGE), _FILES_MAX)

@@ -193,5 +193,5 @@ def test_a_relative_pattern_is_refused(pattern: str) -> None:
 
 @pytest.mark.parametrize("size", ["many", 0, True])
 def test_a_size_that_is_none_is_refused(size: Any) -> None:
-    with pytest.raises(PipelineError, match="bytes_per_split is a size such as '128 mb'"):
+    with pytest.raises(PipelineError, match="bytes_per_split is a size such as '256 mb'"):
         files_in("/orders", bytes_per_split=size)

@@ -85,7 +85,7 @@ def test_rows_count_where_the_vertex_says_so() -> None:
 
 
 def test_bounds_hold() -> None:
-    data = sizes(*([64] * 8))
+    data = sizes(*([128] * 8))
     assert len(chosen(data, settings=AdaptiveSettings(parallelism_max=3)).shares) == 3
     assert len(chosen(sizes(*([1] * 8)), settings=AdaptiveSettings(parallelism_min=4)).shares) == 4
 

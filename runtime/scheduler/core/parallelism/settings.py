@@ -20,7 +20,7 @@ class AdaptiveSettings:
     is_enabled: bool = True
     parallelism_min: int = 1
     parallelism_max: int = 128
-    bytes_per_task: int = 64 * 1024 * 1024
+    bytes_per_task: int = 128 * 1024 * 1024
     parallelism_default: int = 1
     skew_factor: float = 4.0
     speculation: SpeculativeSettings = NO_SPECULATION
