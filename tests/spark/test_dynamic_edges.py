@@ -51,8 +51,8 @@ def from_python(ctx: Any) -> Any:
 
 
 def many(ctx: Any) -> Any:
-    """For which Spark expects three ranges; almost all rows are filtered away where the estimate does not see it."""
-    return ctx.spark.range(12_000_000).where("id % 120000 = 7").selectExpr("id + id div 12000000 as id")
+    """For which Spark expects six ranges; almost all rows are filtered away where the estimate does not see it."""
+    return ctx.spark.range(24_000_000).where("id % 240000 = 7").selectExpr("id + id div 24000000 as id")
 
 
 def ids(ctx: Any, *frames: Any) -> Any:
@@ -88,7 +88,7 @@ def consume(slots: SlotBox, inputs: Sequence[InputGate]) -> list[list[int]]:
     return [slots.value(slots.work(ids, subtask=i, parallelism=count, inputs=(inputs[i],)))[0] for i in range(count)]
 
 
-@pytest.mark.parametrize(("function", "ranges"), [(few, 1), (joined, 1), (from_python, 4), (many, 3)])
+@pytest.mark.parametrize(("function", "ranges"), [(few, 1), (joined, 1), (from_python, 4), (many, 6)])
 @pytest.mark.parametrize("mode", [HASH, REBALANCE])
 def test_each_row_is_in_one_share(slots: SlotBox, function: Any, ranges: int, mode: ExchangeMode) -> None:
     parallelism = 1 if function is many else 2
@@ -102,7 +102,7 @@ def test_each_row_is_in_one_share(slots: SlotBox, function: Any, ranges: int, mo
         assert all(0 < number <= ranges for number in written), written
         assert max(written) > ranges // 2
     got = consume(slots, gates(produced, mode, SHARES))
-    expected = range(7, 12_000_000, 120_000) if function is many else range(200)
+    expected = range(7, 24_000_000, 240_000) if function is many else range(200)
     assert sorted(chain.from_iterable(got)) == list(expected)
     assert all(got[:1] + got[2:3])
     assert got[3] == []
@@ -130,7 +130,7 @@ def test_what_was_expected_to_be_small_is_divided_after_all(slots: SlotBox) -> N
 
     def exploded(ctx: Any) -> Any:
         ctx.spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS")
-        numbers = ctx.spark.range(0, 10, 1, 2).selectExpr("explode(sequence(id * 1000000, id * 1000000 + 999999)) as n")
+        numbers = ctx.spark.range(0, 16, 1, 2).selectExpr("explode(sequence(id * 1000000, id * 1000000 + 999999)) as n")
         return numbers.selectExpr("timestamp_micros(n * 1001) as id", "xxhash64(n) as content")
 
     def count(ctx: Any, frame: Any) -> Any:
@@ -146,7 +146,7 @@ def test_what_was_expected_to_be_small_is_divided_after_all(slots: SlotBox) -> N
     assert len(list(Path(produced[0][0].directory).glob("part-*.parquet"))) == len(files)
     inputs = gates(produced, HASH, SHARES)
     got = [slots.value(slots.work(count, subtask=i, parallelism=4, inputs=(inputs[i],)))[0] for i in range(4)]
-    assert sum(got) == 10_000_000
+    assert sum(got) == 16_000_000
     assert got[0] == slots.value(by_hand)
 
 

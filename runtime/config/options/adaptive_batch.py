@@ -36,8 +36,8 @@ PARALLELISM_MAX = int_option(
 BYTES_PER_TASK = size_option(
     "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task",
     "128 mb",
-    "How much one subtask should read of a vertex whose parallelism is chosen: bytes of Parquet files. Twice what Spark "
-    "gives to one of its tasks behind a shuffle, since a subtask has several of those at once.",
+    "How much one subtask should read of a vertex whose parallelism is chosen: bytes of Parquet files. Twice what "
+    "Spark gives to one of its tasks behind a shuffle, since a subtask has several of those at once.",
 )
 PARALLELISM_DEFAULT = int_option(
     "parallelism.default",
