@@ -35,6 +35,9 @@ WORKERS, START, RELEASE, KILL, WORDS, END = (
     "worker-words",
     "end-workers",
 )
+ASKS = "asks"
+ANSWERS = frozenset({"workers", "started", "released", "words", "ended"})
+"""Each answer has one of these: a login shell may print JSON too."""
 GO = "go\n"
 """The answer of who wants a worker."""
 ANSWER_WITHIN = 10.0
@@ -120,7 +123,7 @@ def _signal(daemon: Daemon, label: str, *, kills: bool) -> None:
 
 
 def _is_wanted() -> bool:
-    _say({"asks": True})
+    _say({ASKS: True})
     ready, _, _ = select.select([sys.stdin], [], [], ANSWER_WITHIN)
     return bool(ready) and sys.stdin.readline() == GO
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import select
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import IO, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from runtime.aio.clock import SystemClock
 from runtime.common.clock import Deadline
@@ -16,12 +13,12 @@ from runtime.common.json_text import parse_json
 from runtime.common.printable import printable
 from runtime.entrypoint.control.daemon import DaemonKind
 from runtime.entrypoint.control.remote import RemoteHosts
-from runtime.entrypoint.control.worker_verbs import GO
+from runtime.entrypoint.control.worker_verbs import ANSWERS, ASKS, GO
+from runtime.entrypoint.drivers.conversation import Conversation
 
 _CLOCK = SystemClock()
 _SSH_FAILED = 255
 """The exit code by which ssh says that it is about the connection."""
-_LINE_MAX = 65_536
 
 
 class HostUnreachableError(FlinklikeError):
@@ -55,82 +52,59 @@ class SshCalls:
 
         Raises HostUnreachableError and HostRefusedError.
         """
-        call = _Call(host, Deadline.after(_CLOCK, self._timeout), is_wanted)
-        with tempfile.TemporaryFile() as errors:
-            try:
-                process = subprocess.Popen(
-                    self._remote.ssh(host), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-                )
-            except OSError as error:
-                message = f"there is no ssh on the JobManager's host: {error.strerror}"
-                raise HostRefusedError(message) from error
-            with process:
-                try:
-                    call.run(process, self._remote.script(self._kind, arguments, reads=is_wanted is not None))
-                finally:
-                    process.kill()
-            errors.seek(0)
-            return call.answer(process.returncode, _last_line(errors.read()))
+        call = _Call(host, is_wanted)
+        try:
+            process = subprocess.Popen(
+                self._remote.ssh(host),
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except OSError as error:
+            message = f"there is no ssh on the JobManager's host: {error.strerror}"
+            raise HostRefusedError(message) from error
+        with Conversation(process, Deadline.after(_CLOCK, self._timeout)) as conversation:
+            call.run(conversation, self._remote.script(self._kind, arguments, reads=is_wanted is not None))
+        return call.answer(process.returncode, printable(conversation.complaint)[:500])
 
 
 class _Call:
     """One call, until its answer."""
 
-    def __init__(self, host: str, deadline: Deadline, is_wanted: Callable[[], bool] | None) -> None:
+    def __init__(self, host: str, is_wanted: Callable[[], bool] | None) -> None:
         self._host = host
-        self._deadline = deadline
         self._is_wanted = is_wanted
         self._is_told = is_wanted is None
         self._is_late = False
         self._found: Mapping[str, Any] | None = None
 
-    def run(self, process: subprocess.Popen[bytes], script: bytes) -> None:
+    def run(self, conversation: Conversation, script: bytes) -> None:
         """Talk to the host until it has nothing more to say."""
-        assert process.stdin is not None, process
-        assert process.stdout is not None, process
-        with suppress(BrokenPipeError):
-            process.stdin.write(script)
-            if self._is_wanted is None:
-                process.stdin.close()
-        for answer in self._answers(process.stdout):
-            if "asks" not in answer:
+        is_wanted = self._is_wanted
+        conversation.say(script, is_last=is_wanted is None)
+        for line in conversation.lines():
+            answer = parsed(line)
+            if answer is None:
+                continue
+            if answer.keys() & ANSWERS:
                 self._found = answer
-            elif self._is_wanted is not None and not process.stdin.closed:
-                self._is_told = is_wanted = self._is_wanted()
-                with suppress(BrokenPipeError):
-                    process.stdin.write(GO.encode() if is_wanted else b"no\n")
-                    process.stdin.close()
-        if not self._is_late:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.1, self._deadline.remaining(_CLOCK)))
+            elif ASKS in answer and is_wanted is not None:
+                self._is_told = is_wanted()
+                is_wanted = None
+                conversation.say(GO.encode() if self._is_told else b"no\n", is_last=True)
+        self._is_late = conversation.is_late
 
     def answer(self, code: int, complaint: str) -> Mapping[str, Any]:
         """What the host has said. Raises HostUnreachableError and HostRefusedError."""
         if self._found is not None:
             return self._found
-        if code in {0, _SSH_FAILED} or code < 0:
+        if self._is_late or code in {0, _SSH_FAILED} or code < 0:
             late = "it has not answered in time" if self._is_late else complaint or "ssh ended without a word"
             message = f"{self._host} cannot be reached: {late}"
             raise HostUnreachableError(message, is_unknown=self._is_told)
         message = f"{self._host}: {complaint or f'exit code {code}'}"
         raise HostRefusedError(message)
-
-    def _answers(self, out: IO[bytes]) -> Iterator[Mapping[str, Any]]:
-        """Lines of JSON, until the end of the output or of the time."""
-        buffered = b""
-        while True:
-            ready, _, _ = select.select([out], [], [], max(0.0, self._deadline.remaining(_CLOCK)))
-            if not ready:
-                self._is_late = True
-                return
-            chunk = out.read(4096)
-            if not chunk:
-                return
-            *lines, buffered = (buffered + chunk).split(b"\n")
-            buffered = buffered[-_LINE_MAX:]
-            for line in lines:
-                if (answer := parsed(line)) is not None:
-                    yield answer
 
 
 def parsed(line: bytes) -> Mapping[str, Any] | None:
@@ -142,8 +116,3 @@ def parsed(line: bytes) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return found if isinstance(found, dict) else None
-
-
-def _last_line(text: bytes) -> str:
-    lines = [line for line in text.decode(errors="replace").splitlines() if line.strip()]
-    return printable(lines[-1])[:500] if lines else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,20 @@ def test_a_host_asks_back_once(calls: SshCalls, tmp_path: Path, answer: str, *, 
     assert asked == [is_wanted]
 
 
+def test_a_banner_of_json_is_no_answer(calls: SshCalls, tmp_path: Path) -> None:
+    script(tmp_path, """echo '{"motd": 1}'; echo '{"workers": []}'; echo '{"bye": 1}'""")
+    assert calls.ask("one", []) == {"workers": []}
+
+
+def test_only_the_first_question_is_answered(calls: SshCalls, tmp_path: Path) -> None:
+    """The host has been told to start: a no to a later one would not undo it."""
+    script(tmp_path, ASKS + "echo '{\"asks\": true}'; exit 255")
+    answers = iter([True, False])
+    with pytest.raises(HostUnreachableError) as caught:
+        calls.ask("one", [], is_wanted=lambda: next(answers))
+    assert caught.value.is_unknown
+
+
 def test_a_refusal_has_the_words_of_the_host(calls: SshCalls, tmp_path: Path) -> None:
     script(tmp_path, "echo first >&2; echo no space left >&2; exit 1")
     with pytest.raises(HostRefusedError, match="one: no space left"):
@@ -94,6 +109,44 @@ def test_a_host_that_hangs_is_waited_for_no_longer_than_its_time(tmp_path: Path,
     calls._timeout = 0.3
     with pytest.raises(HostUnreachableError, match="it has not answered in time"):
         calls.ask("one", [])
+
+
+def test_so_is_one_that_reads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: SshCalls) -> None:
+    (tmp_path / "path" / "ssh").write_text("#!/bin/bash\nexec sleep 1000\n")
+    calls._timeout = 0.3
+    with pytest.raises(HostUnreachableError, match="it has not answered in time"):
+        calls.ask("one", ["x" * 1_000_000], is_wanted=lambda: True)
+
+
+@pytest.mark.parametrize("where", ["", ">&2"])
+def test_so_is_one_that_never_ends_to_speak(tmp_path: Path, calls: SshCalls, where: str) -> None:
+    script(tmp_path, f"exec yes {where}")
+    calls._timeout = 0.3
+    with pytest.raises(HostUnreachableError, match="it has not answered in time"):
+        calls.ask("one", [])
+
+
+def test_of_what_a_host_says_only_a_part_is_kept(tmp_path: Path, calls: SshCalls) -> None:
+    script(
+        tmp_path, "head -c 30000000 /dev/zero >&2; head -c 30000000 /dev/zero; echo; printf '\\nno more' >&2; exit 3"
+    )
+    tracemalloc.start()
+    try:
+        with pytest.raises(HostRefusedError, match="no more"):
+            calls.ask("one", [])
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_ssh_can_end_what_it_has_started_itself(tmp_path: Path, calls: SshCalls) -> None:
+    """Such as its ProxyCommand, which nothing else would end."""
+    trap = f"trap 'kill %1; echo > {tmp_path}/ended; exit 1' TERM"
+    (tmp_path / "path" / "ssh").write_text(f"#!/bin/bash\n{trap}\nsleep 1000 & wait\n")
+    calls._timeout = 0.5
+    with pytest.raises(HostUnreachableError, match="in time"):
+        calls.ask("one", [])
+    assert (tmp_path / "ended").exists()
 
 
 def test_a_host_without_ssh_says_so(calls: SshCalls, monkeypatch: pytest.MonkeyPatch) -> None:
