@@ -129,8 +129,8 @@ OWNED: Mapping[str, str] = {
     "spark.python.daemon.module": "workers start in their job's directory through a daemon of ours",
     "spark.pyspark.python": "user code runs on the TaskManager's interpreter",
     "spark.pyspark.driver.python": "user code runs on the TaskManager's interpreter",
-    "spark.remote": "Spark Connect endpoints are not available yet",
-    "spark.api.mode": "Spark Connect endpoints are not available yet",
+    "spark.remote": "set spark.master to sc://host:port where TaskManagers run: their slots are clients of that server",
+    "spark.api.mode": "with spark.master sc://host:port of the TaskManager a session is one of Spark Connect",
 }
 """Keys that no job can set, with the reason or with what to use instead."""
 

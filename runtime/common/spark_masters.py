@@ -54,10 +54,15 @@ def is_connect(conf: Mapping[str, str]) -> bool:
     return conf.get(SPARK_MASTER, "").startswith("sc://")
 
 
+def connect_host(master: str) -> str:
+    """The host of a `sc://` master."""
+    return urlsplit(master.partition(";")[0]).hostname or ""
+
+
 def connect_endpoint(master: str) -> str:
     """host:port of a `sc://` master."""
-    split = urlsplit(master.partition(";")[0])
-    host = f"[{split.hostname}]" if ":" in (split.hostname or "") else split.hostname
+    split, name = urlsplit(master.partition(";")[0]), connect_host(master)
+    host = f"[{name}]" if ":" in name else name
     return f"{host}:{split.port or CONNECT_PORT}"
 
 

@@ -11,7 +11,9 @@ from runtime.common.spark_masters import (
     EXPECTED,
     SPARK_MASTER,
     MasterKind,
+    connect_host,
     connect_parameters,
+    has_tls,
     kind_of,
 )
 from runtime.config.configuration import Configuration
@@ -55,6 +57,9 @@ def conflicts(configuration: Configuration) -> Iterator[str]:
             yield from _connect(configuration, master)
         case MasterKind.KUBERNETES:
             yield from _kubernetes(configuration, master)
+            yield from _reached(configuration, master)
+        case MasterKind.YARN:
+            yield from _reached(configuration, master)
         case _:
             return
 
@@ -65,6 +70,12 @@ def _connect(configuration: Configuration, master: str) -> Iterator[str]:
             yield f"{SPARK_MASTER}: a Spark Connect address with {name}=: {_PARAMETERS_OF_OURS[name]}"
         elif name != "use_ssl" or value.lower() not in {"true", "false"}:
             yield f"{SPARK_MASTER}: {master}: only use_ssl=true or use_ssl=false may stand behind the address"
+    if configuration.get(tm.SPARK_SECRET_FILE) and not has_tls(master) and connect_host(master) != "localhost":
+        yield (
+            f"{SPARK_MASTER}: {master} with {tm.SPARK_SECRET_FILE.key}: PySpark sends a token by TLS only, but for "
+            "sc://localhost: put a proxy with TLS in front of the server, and ;use_ssl=true behind its address "
+            "(sc://host:port/;use_ssl=true)"
+        )
     for option in _OF_A_JVM:
         if configuration.has(option):
             yield (
@@ -89,6 +100,16 @@ def _kubernetes(configuration: Configuration, master: str) -> Iterator[str]:
         yield (
             f"{SPARK_MASTER}: {master} needs {tm.TASKMANAGER_HOST.key}: executors in pods dial the driver at it, and "
             f"{configuration.get(tm.TASKMANAGER_HOST)} leads them to themselves"
+        )
+
+
+def _reached(configuration: Configuration, master: str) -> Iterator[str]:
+    """An address that others are told, where nothing listens: executors would start and end without a word here."""
+    host, bound = configuration.get(tm.TASKMANAGER_HOST), configuration.get(tm.TASKMANAGER_BIND_HOST)
+    if host not in _LOOPBACK and bound in _LOOPBACK:
+        yield (
+            f"{SPARK_MASTER}: {master}: executors do not reach the driver at {tm.TASKMANAGER_BIND_HOST.key}: {bound}: "
+            "set that to 0.0.0.0"
         )
 
 

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 COUNTS = "from pyspark.sql import SparkSession\nprint(SparkSession.active().range(5).repartition(2).count())"
-TOKEN = "token-of-the-connect-server"
+TOKEN = "dG9rZW4+b2Y/dGhl;c2V=/%20=="  # as random ones look like, and with all that means something in an address
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +177,24 @@ spark.range(1).select(F.udf(lambda n: time.sleep(300) or n, "long")("id")).colle
     server.start()
     begun.unlink()
     assert counted(cluster, tmp_path) == "5"
+
+
+def test_a_token_that_the_server_refuses_is_named_and_not_shown(server: ConnectServer, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.touch(0o600)
+    token.write_text("another=token/of;somebody")
+    options = {
+        "spark.master": server.master.replace("127.0.0.1", "localhost"),
+        "taskmanager.spark.secret-file": str(token),
+    }
+    with ScriptCluster(options, job_masters=1) as cluster:
+        done = cluster.cli("run", script(tmp_path, COUNTS))
+        assert done.returncode != 0
+        assert "refuses the token of this TaskManager (taskmanager.spark.secret-file)" in done.stderr
+        assert "another" not in done.stderr + done.stdout
+        told = [path for path in (cluster.run / "run" / "log").rglob("*") if path.is_file()]
+        assert told
+        assert not any("another=token" in path.read_text(errors="replace") for path in told)
 
 
 def test_the_server_is_away_when_a_job_begins(tmp_path: Path) -> None:

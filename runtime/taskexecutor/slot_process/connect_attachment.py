@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
+from urllib.parse import quote
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.spark_conf import is_ignored, is_static
@@ -34,6 +35,7 @@ _PRELOADED = ("numpy", "pandas", "pyarrow", "pyspark.sql", "pyspark.sql.function
 _RETRIES, _BACKOFF_MILLIS, _BACKOFF_MILLIS_MAX = 8, 100, 4000
 """Of a request whose server does not answer, 15 s together; Spark's own take more than ten minutes."""
 _LOST = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
+_REFUSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
 _CHAIN_LENGTH_MAX = 20
 
 
@@ -119,12 +121,10 @@ class ConnectAttachment:
         return self._session is not None
 
     def named(self, error: BaseException) -> BaseException:
-        """An error of user code behind which the server does not answer is named so."""
+        """An error of user code behind which the server does not answer, or refuses the token, is named so."""
         code = next(filter(None, map(_status_of, _chain(error))), "")
-        if code not in _LOST:
-            return error
-        message = f"the Spark Connect server at {self._address} does not answer: {code}"
-        return SparkUnavailableError(message).with_traceback(error.__traceback__)
+        message = self._unavailable(code, code)
+        return SparkUnavailableError(message).with_traceback(error.__traceback__) if message else error
 
     def apply_conf(self, conf: Iterable[tuple[str, object]]) -> None:
         """Conf that user code gives to a builder: what a session can have; the rest by `script.static-conf`."""
@@ -140,7 +140,8 @@ class ConnectAttachment:
             raise SparkUnavailableError(message)
         described = self._requested()
         self._address = described.remote.partition("/;")[0]
-        remote = described.remote + (f";token={described.secret}" if described.secret else "")
+        secret = quote(described.secret, safe="")  # Spark takes the address apart at ; = and /, and shows it in errors
+        remote = described.remote + (f";token={secret}" if secret else "")
         from pyspark.errors import PySparkException
 
         spark = _connected(remote)
@@ -153,12 +154,18 @@ class ConnectAttachment:
                 spark.conf.set(key, value)
             spark.addTag(f"job-{order.attempt_id.job_id}")
         except PySparkException as error:
-            if _status_of(error) in _LOST:
-                message = f"the Spark Connect server at {self._address} does not answer: {_first_line(error)}"
-                raise SparkUnavailableError(message) from None
+            if unavailable := self._unavailable(_status_of(error), _first_line(error)):
+                raise SparkUnavailableError(unavailable) from None
             message = f"the Spark conf of the job is refused: {_first_line(error)}"
             raise RefusedConfError(message) from None
         return spark
+
+    def _unavailable(self, code: str, reason: str) -> str:
+        """A sentence for a status by which the server is of no use to any job; "" for another one."""
+        server = f"the Spark Connect server at {self._address}"
+        if code in _REFUSED:
+            return f"{server} refuses the token of this TaskManager (taskmanager.spark.secret-file): {code}"
+        return f"{server} does not answer: {reason}" if code in _LOST else ""
 
     def _requested(self) -> SlotSession:
         self._channel.send(FrameKind.NEED_SPARK)

@@ -20,9 +20,11 @@ K8S = (
     "spark.kubernetes.container.image=spark:4.3",
     "spark.kubernetes.namespace=jobs",
     "taskmanager.host=tm-1.example",
+    "taskmanager.bind-host=0.0.0.0",
     "security.authentication=token",
 )
 OPEN = "taskmanager.spark.allow-unauthenticated=true"
+TOKEN = "taskmanager.spark.secret-file=/token"
 CONNECT = ("spark.master=sc://server:15002", OPEN)
 
 
@@ -78,7 +80,8 @@ def test_the_address_of_a_connect_server() -> None:
         K8S,
         ("spark.master=yarn",),
         CONNECT,
-        ("spark.master=sc://h/;use_ssl=true", "taskmanager.spark.secret-file=/token"),
+        ("spark.master=sc://h/;use_ssl=true", TOKEN),
+        ("spark.master=sc://localhost:1", TOKEN),
         (*CONNECT, "spark.sql.shuffle.partitions=3"),
         ("spark.master=k8s://api", "taskmanager.spark.enabled=false"),
     ],
@@ -94,10 +97,17 @@ def test_what_is_accepted(options: tuple[str, ...]) -> None:
         (K8S[:1] + K8S[2:], "needs spark.kubernetes.container.image"),
         (K8S[:2] + K8S[3:], "needs spark.kubernetes.namespace"),
         (K8S[:3] + K8S[4:], "needs taskmanager.host"),
+        ((*K8S, "taskmanager.bind-host=127.0.0.1"), "do not reach the driver at taskmanager.bind-host: 127.0.0.1"),
+        (("spark.master=yarn", "taskmanager.host=tm-1"), "do not reach the driver at taskmanager.bind-host: 127.0.0.1"),
         ((*K8S, "spark.submit.deployMode=cluster"), "spark.submit.deployMode: the driver lives in the TaskManager"),
         ((*K8S, OPEN), "is for spark.master spark://"),
         (("spark.master=yarn", "taskmanager.spark.secret-file=/s"), "is for spark.master spark://"),
         (("spark.master=sc://h",), "needs taskmanager.spark.secret-file, the token of the Spark Connect server"),
+        (
+            ("spark.master=sc://h", TOKEN),
+            "sc://h with taskmanager.spark.secret-file: PySpark sends a token by TLS only",
+        ),
+        (("spark.master=sc://127.0.0.1:1/;use_ssl=false", TOKEN), "PySpark sends a token by TLS only"),
         (("spark.master=sc://h/;token=abc", OPEN), "the master is shown to people"),
         (("spark.master=sc://h/;session_id=x", OPEN), "each slot has a session of its own"),
         (("spark.master=sc://h/;use_ssl=maybe", OPEN), "only use_ssl=true or use_ssl=false"),
@@ -128,7 +138,7 @@ def test_yarn_is_found_by_hadoops_directory(tmp_path: Path) -> None:
     assert settings.problems() == ()
 
 
-@pytest.mark.parametrize("options", [K8S, ("spark.master=yarn", "taskmanager.host=tm-1.example")])
+@pytest.mark.parametrize("options", [K8S, ("spark.master=yarn", *K8S[3:5])])
 def test_spark_makes_the_secret_for_its_own_executors(tmp_path: Path, options: tuple[str, ...]) -> None:
     found = context(tmp_path, *options, environment={"HADOOP_CONF_DIR": str(tmp_path)})
     conf = effective_conf(_spark_settings(found, tmp_path))
