@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -120,6 +121,16 @@ def parse_bool(text: str) -> bool:
 
 def parse_string(text: str) -> str:
     """Any text, without the blanks around it."""
+    return text.strip()
+
+
+def parse_command_words(text: str) -> str:
+    """Words as a shell takes them apart."""
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        message = f"expected words as in a shell, with quotes in pairs: {error}"
+        raise ValueError(message) from None
     return text.strip()
 
 

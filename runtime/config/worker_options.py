@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Any
 
 from runtime.config.configuration import Configuration
@@ -12,6 +14,7 @@ from runtime.config.options import high_availability as ha
 from runtime.config.options import jobmanager as jm
 from runtime.config.options import resourcemanager as rm
 
+_SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
 _AUTOSCALE: tuple[ConfigOption[Any], ...] = (
     jm.AUTOSCALE_MIN,
     jm.AUTOSCALE_JOBS,
@@ -79,8 +82,21 @@ def _docker(configuration: Configuration) -> Iterator[str]:
             f"{docker.HOST.key}: {get(docker.HOST)} needs {docker.CERTIFICATES.key}: whoever reaches a daemon without "
             "certificates is root on its host"
         )
+    source = next((one.split(":")[0] for one in get(docker.VOLUMES) if _has_socket(one, get(docker.HOST))), "")
+    if source:
+        yield (
+            f"{docker.VOLUMES.key}: {source} would give containers the socket of the daemon, and so all jobs the "
+            "rights of root on its host: mount something below it, or something else"
+        )
     if not is_remote and get(docker.CERTIFICATES):
         yield f"{docker.CERTIFICATES.key} has no effect with {docker.HOST.key}: {get(docker.HOST)}: remove it"
+
+
+def _has_socket(volume: str, host: str) -> bool:
+    """True for a directory of the docker host with the daemon's socket, wherever this process reaches that."""
+    source = PurePosixPath(posixpath.normpath(volume.split(":", maxsplit=1)[0]))
+    sockets = {PurePosixPath(text) for text in (host.removeprefix("unix://"), *_SOCKETS)}
+    return source.is_absolute() and any(source in {one, *one.parents} for one in sockets)
 
 
 def _autoscale(configuration: Configuration, most: int) -> Iterator[str]:
@@ -102,5 +118,6 @@ def _autoscale(configuration: Configuration, most: int) -> Iterator[str]:
             f"{jm.AUTOSCALE_JOBS.key}: {get(jm.AUTOSCALE_JOBS)} is more than one process takes "
             f"({jm.JOBMASTER_CAPACITY.key}: {get(jm.JOBMASTER_CAPACITY)})"
         )
-    if get(jm.JOBMASTER_PORT) and most > 1 and get(rm.DRIVER) != "docker":
+    is_shared = get(rm.DRIVER) != "docker" or get(docker.NETWORK) == "host"
+    if get(jm.JOBMASTER_PORT) and most > 1 and is_shared:
         yield f"{jm.JOBMASTER_PORT.key}: {get(jm.JOBMASTER_PORT)} is for one process of a host: remove it"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from runtime.config.option import (
+    ConfigOption,
     bool_option,
     choice_option,
     duration_option,
     int_option,
+    parse_command_words,
     size_option,
-    string_option,
 )
 
 HEARTBEAT_INTERVAL = duration_option("heartbeat.interval", "2 s", "A silent peer is sent a heartbeat this often.")
@@ -44,4 +45,11 @@ LOG_FORMAT = choice_option(
     "json",
 )
 LOG_MAX = int_option("env.log.max", 10, "Rotated log files kept per process, 100 MB each.", low=2, high=1000)
-SSH_OPTS = string_option("env.ssh.opts", "", "Extra ssh options of start-cluster.sh and stop-cluster.sh.")
+SSH_OPTS = ConfigOption(
+    "env.ssh.opts",
+    parse_command_words,
+    "",
+    "Extra ssh options of start-cluster.sh, stop-cluster.sh and resourcemanager.driver: ssh, quoted as in a shell.",
+    "String",
+    "(none)",
+)

@@ -28,7 +28,7 @@ from runtime.entrypoint.drivers.containers import ContainerDriver, WorkerContain
 from runtime.entrypoint.drivers.docker_engine import ContainerSpec, DockerEngine
 from runtime.entrypoint.drivers.ssh_calls import SshCalls
 from runtime.entrypoint.drivers.ssh_hosts import SshDriver
-from runtime.entrypoint.job_manager_options import WORKER_ADDRESSES, worker_options
+from runtime.entrypoint.job_manager_options import WORKER_ADDRESSES, worker_options, worker_settings
 from runtime.entrypoint.process import ProcessContext
 from runtime.entrypoint.worker_processes import ProcessDriver
 from runtime.resourcemanager.driver import ResourceManagerDriver
@@ -57,6 +57,8 @@ def make_driver(context: ProcessContext, kind: DaemonKind, dynamic: Sequence[str
     get = configuration.get
     if get(rm.DRIVER) == "standalone" or (kind is JOBMASTER and get(jm.AUTOSCALE_MAX) is None):
         return None
+    if kind is TASKMANAGER and (problem := port_problem(configuration)):
+        raise InvalidInputError(problem)
     told = list(dynamic)
     if get(ha.HA_TYPE) == "none" and get(jm.JOBMANAGER_PORT) == 0:
         told.append(f"{jm.JOBMANAGER_PORT.key}={address.rpartition(':')[2]}")  # no store tells it
@@ -86,10 +88,29 @@ def elsewhere_problems(configuration: Configuration) -> Iterator[str]:
             f"{driver}: TaskManagers do not reach the JobManager at {jm.JOBMANAGER_BIND_HOST.key}: "
             f"{get(jm.JOBMANAGER_BIND_HOST)}: set that to 0.0.0.0, and {jm.JOBMANAGER_ADDRESS.key}"
         )
+    if get(rm.DRIVER) == "ssh" and is_loopback(get(tm.TASKMANAGER_BIND_HOST)):
+        yield (
+            f"{driver}: no other host reaches TaskManagers at {tm.TASKMANAGER_BIND_HOST.key}: "
+            f"{get(tm.TASKMANAGER_BIND_HOST)}: set that to 0.0.0.0"
+        )
     if get(ha.HA_TYPE) != "none" and not get(ha.HA_STORAGE_DIR):
         yield f"{driver} needs a shared directory or object store: set {ha.HA_STORAGE_DIR.key}"
     if not get(tm.EXCHANGE_DIR):
         yield f"{driver} needs a shared directory or object store for TaskManagers: set {tm.EXCHANGE_DIR.key}"
+
+
+def port_problem(configuration: Configuration) -> str:
+    """What keeps TaskManagers of one host from running beside each other; "" for nothing."""
+    get = configuration.get
+    is_shared = get(rm.DRIVER) == "process" or (get(rm.DRIVER) == "docker" and get(docker.NETWORK) == "host")
+    settings = worker_settings(configuration)
+    is_alone = settings is None or settings.slots_max < 2 * settings.slots
+    if not get(tm.TASKMANAGER_PORT) or not is_shared or is_alone:
+        return ""
+    return (
+        f"{tm.TASKMANAGER_PORT.key}: {get(tm.TASKMANAGER_PORT)} is for one process of a host, and {rm.DRIVER.key}: "
+        f"{get(rm.DRIVER)} starts several there: remove it"
+    )
 
 
 def _container_driver(context: ProcessContext, kind: DaemonKind, dynamic: Sequence[str]) -> ContainerDriver:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from runtime.common.errors import InvalidInputError
 from runtime.config.configuration import Configuration
 from runtime.config.loading import load
 from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER, DaemonKind
-from runtime.entrypoint.drivers.choice import elsewhere_problems
+from runtime.entrypoint.drivers.choice import elsewhere_problems, port_problem
 from runtime.entrypoint.job_manager_options import job_master_worker_settings, worker_options, worker_settings
 from runtime.entrypoint.process_options import cores
 
@@ -55,6 +57,7 @@ def test_the_maximum_over_ssh_is_that_of_all_lines() -> None:
 
 REACHED = (
     "jobmanager.bind-host=0.0.0.0",
+    "taskmanager.bind-host=0.0.0.0",
     "high-availability.type=etcd",
     "high-availability.etcd.endpoints=one:2379",
     "high-availability.etcd.allow-unauthenticated=true",
@@ -83,6 +86,48 @@ def test_what_keeps_task_managers_elsewhere_from_working_is_said(
 def test_with_the_network_of_the_host_loopback_is_reached() -> None:
     own = "resourcemanager.docker.network=host"
     assert list(elsewhere_problems(loaded(*DOCKER, *REACHED, own, "jobmanager.bind-host=127.0.0.1"))) == []
+
+
+def test_task_managers_over_ssh_listen_where_others_reach_them() -> None:
+    (problem,) = elsewhere_problems(loaded(SSH, *REACHED, "taskmanager.bind-host=127.0.0.1"))
+    assert "no other host reaches TaskManagers at taskmanager.bind-host: 127.0.0.1: set that to 0.0.0.0" in problem
+
+
+@pytest.mark.parametrize(
+    ("options", "is_refused"),
+    [
+        ((DRIVER,), True),
+        ((*DOCKER, "resourcemanager.docker.network=host"), True),
+        (DOCKER, False),
+        ((SSH,), False),
+        ((DRIVER, "slotmanager.number-of-slots.max=1"), False),
+    ],
+)
+def test_task_managers_of_one_host_do_not_share_a_port(options: tuple[str, ...], *, is_refused: bool) -> None:
+    several = ("taskmanager.numberOfTaskSlots=1", "slotmanager.number-of-slots.max=2", "taskmanager.rpc.port=6122")
+    said = port_problem(loaded(*several, *options))
+    assert said.startswith("taskmanager.rpc.port: 6122 is for one process of a host") is is_refused
+    assert port_problem(loaded(*several[:2], *options)) == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "host", "is_refused"),
+    [
+        ("/var/run/docker.sock", "unix:///var/run/docker.sock", True),
+        ("/run/../run/docker.sock", "tcp://one:1", True),
+        ("/", "unix:///var/run/docker.sock", True),
+        ("/srv", "unix:///srv/d.sock", True),
+        ("/srv/data", "unix:///srv/d.sock", False),
+        ("run", "unix:///var/run/docker.sock", False),
+    ],
+)
+def test_no_job_gets_the_socket_of_the_daemon(source: str, host: str, *, is_refused: bool) -> None:
+    options = [*DOCKER, f"resourcemanager.docker.volumes={source}:/x:ro", f"resourcemanager.docker.host={host}"]
+    if host.startswith("tcp"):
+        options.append("resourcemanager.docker.certificates=/certs")
+    words = f"{source} would give containers the socket of the daemon"
+    with pytest.raises(InvalidInputError, match=words) if is_refused else nullcontext():
+        loaded(*options)
 
 
 def test_a_maximum_below_one_task_manager_is_refused() -> None:
@@ -121,6 +166,7 @@ def test_a_maximum_below_one_task_manager_is_refused() -> None:
         ((*AUTOSCALE, "jobmanager.jobmaster.autoscale.min=4"), "autoscale.min: 4 is above"),
         ((*AUTOSCALE, "jobmanager.jobmaster.capacity=50"), "200 is more than one process takes"),
         ((*AUTOSCALE, "jobmanager.jobmaster.rpc.port=6200"), "6200 is for one process of a host"),
+        ((SSH, "env.ssh.opts=-o ProxyCommand='a b"), "env.ssh.opts: .* quotes in pairs: No closing quotation"),
     ],
 )
 def test_what_contradicts_itself_is_refused(options: tuple[str, ...], words: str) -> None:
