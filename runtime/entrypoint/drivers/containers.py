@@ -20,7 +20,7 @@ from runtime.aio.thread_calls import ThreadCalls
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import UnavailableError
 from runtime.entrypoint.drivers.docker_engine import Container, ContainerSpec, DockerEngine, DockerEngineError
-from runtime.resourcemanager.driver import DriverError
+from runtime.resourcemanager.driver import DriverError, is_worker_id
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ class ContainerDriver:
         seen = _Seen()
         for one in self._engine.containers(self._containers.labels):
             worker_id = one.labels.get(WORKER_LABEL, "")
-            if not worker_id:
+            if not is_worker_id(worker_id):
                 continue  # not a driver's
             if not one.has_ended:
                 seen.workers[worker_id] = one

@@ -26,7 +26,7 @@ from runtime.common.errors import InvalidInputError
 from runtime.common.printable import printable
 from runtime.entrypoint.control.worker_verbs import END, KILL, RELEASE, START, WORDS, WORKERS
 from runtime.entrypoint.drivers.ssh_calls import HostRefusedError, HostUnreachableError, SshCalls
-from runtime.resourcemanager.driver import WORKER_ID_PREFIX, DriverError
+from runtime.resourcemanager.driver import DriverError, is_worker_id
 
 logger = logging.getLogger(__name__)
 
@@ -243,7 +243,7 @@ def labels_in(answer: Mapping[str, Any]) -> set[str]:
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         message = f"it does not say what runs there: {printable(str(answer))[:200]}"
         raise HostRefusedError(message)
-    return {one for one in found if one.startswith(WORKER_ID_PREFIX)}
+    return {one for one in found if is_worker_id(one)}
 
 
 def _arguments(options: Collection[str]) -> Iterator[str]:

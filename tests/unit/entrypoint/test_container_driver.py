@@ -8,6 +8,7 @@ import socket
 import tarfile
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,16 @@ SPEC = ContainerSpec("", "flinklike", ["taskmanager"], {}, {}, "/home")
 
 
 class Daemon(DockerEngine):
-    """Containers by name, with their state. `stuck`: those that cannot be removed. `breaks_at`: the call that fails."""
+    """Containers by name, with their state. `stuck`: those that cannot be removed. `breaks_at`: the call that fails.
+    `ends_at`: the signal that ends a container.
+    """
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
         self.specs: dict[str, ContainerSpec] = {}
         self.stuck: set[str] = set()
         self.breaks_at = ""
+        self.ends_at = 1
         self.signals: list[tuple[str, str]] = []
         self.may_start = threading.Event()
         self.may_start.set()
@@ -79,10 +83,11 @@ class Daemon(DockerEngine):
 
     def signal(self, container_id: str, name: str) -> None:
         self.signals.append((container_id[-12:], name))
-        self.states[container_id] = "exited"
+        if self.states[container_id] == "running" and len(self.signals) >= self.ends_at:
+            self.states[container_id] = "exited"
 
     def wait_ended(self, container_id: str, patience: float) -> None:
-        assert self.states[container_id] == "exited", patience
+        assert self.states[container_id] == "exited" or self.ends_at > 1, patience
 
     def remove(self, container_id: str) -> None:
         if container_id in self.stuck:
@@ -180,6 +185,40 @@ async def test_a_release_drains_and_a_kill_kills() -> None:
     await driver.release(ONE, kills=False)
     await driver.release(TWO, kills=True)
     assert daemon.signals == [(ONE[-12:], "SIGTERM"), (TWO[-12:], "SIGKILL")]
+
+
+async def test_one_that_has_not_begun_is_removed_by_a_release() -> None:
+    """It hears no signal."""
+    daemon = Daemon()
+    daemon.may_start.clear()
+    start = asyncio.create_task(daemon.driver().start(ONE, is_wanted=lambda: False))
+    await asyncio.to_thread(daemon.is_made.wait, 60)
+    await daemon.driver().release(ONE, kills=False)
+    assert daemon.states == {}
+    daemon.may_start.set()
+    with pytest.raises(DriverError, match="nobody wants it any more"):
+        await start
+
+
+@pytest.mark.parametrize("label", [{}, {WORKER_LABEL: ""}, {WORKER_LABEL: f"{TWO}\nand more"}])
+async def test_a_container_without_a_label_of_a_worker_is_nobodys(label: dict[str, str]) -> None:
+    daemon = Daemon()
+    driver = daemon.driver()
+    await driver.start(ONE, is_wanted=wanted)
+    (name,) = daemon.states
+    daemon.specs["by-hand"] = replace(daemon.specs[name], labels={**driver._containers.labels, **label})
+    daemon.states["by-hand"] = "exited"
+    assert list(await driver.workers()) == [ONE]
+    assert daemon.states == {name: "running", "by-hand": "exited"}
+
+
+async def test_a_stop_waits_for_no_drain() -> None:
+    """The first signal begins one, the second one ends it."""
+    daemon = Daemon()
+    daemon.ends_at = 2
+    await daemon.driver().start(ONE, is_wanted=wanted)
+    assert end_containers(daemon, {CLUSTER_LABEL: "sales"}) == 1
+    assert [name for _, name in daemon.signals] == ["SIGTERM", "SIGTERM"]
 
 
 @pytest.mark.parametrize("call", ["create", "start"])

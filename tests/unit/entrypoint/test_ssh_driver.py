@@ -35,6 +35,8 @@ class Hosts(SshCalls):
         self.may_look = threading.Event()
         self.may_look.set()
         self.looks = threading.Event()
+        self.may_start = threading.Event()
+        self.may_start.set()
 
     def remember(self, host: str) -> None:
         self.remembered.append(host)
@@ -62,6 +64,7 @@ class Hosts(SshCalls):
                 return {"workers": found}
             case worker_verbs.START:
                 assert is_wanted is not None
+                assert self.may_start.wait(60)
                 if not is_wanted():
                     message = "nobody wants it any more"
                     raise HostRefusedError(message)
@@ -102,6 +105,21 @@ async def test_the_host_with_the_fewest_workers_is_next_and_no_host_has_more_tha
     with pytest.raises(DriverError, match=r"no host of the file has room for one more: a has 1 of 1, b has 3 of 3"):
         await driver.start("w-00000000000f", is_wanted=wanted)
     assert hosts.remembered == ["a", "b"], "a stop asks them, whatever the file says then"
+
+
+async def test_starts_at_the_same_time_go_to_different_hosts() -> None:
+    hosts = Hosts("a", "b")
+    hosts.lines = ["a", "a", "b", "b"]
+    driver = hosts.driver()
+    await driver.workers()
+    hosts.may_start.clear()
+    async with asyncio.TaskGroup() as group:
+        for worker_id in (ONE, TWO):
+            group.create_task(driver.start(worker_id, is_wanted=wanted))
+        while len([one for one in hosts.asked if one[1] == worker_verbs.START]) < 2:
+            await asyncio.sleep(0.01)
+        hosts.may_start.set()
+    assert {name: len(found) for name, found in hosts.labels.items()} == {"a": 1, "b": 1}
 
 
 async def test_a_host_out_of_reach_is_left_out_and_named() -> None:
@@ -161,8 +179,10 @@ async def test_workers_of_a_host_that_is_cut_off_are_unknown_and_not_gone() -> N
     hosts.down = {"a"}
     for _ in range(3):
         assert sorted(await driver.workers()) == [ONE, TWO]
-    with pytest.raises(DriverError, match="a cannot be reached"):
+    asked = len(hosts.asked)
+    with pytest.raises(DriverError, match=r"a cannot be reached: .*; it is tried again"):
         await driver.release(ONE, kills=True)
+    assert len(hosts.asked) == asked, "nobody waits for it"
     assert await driver.last_words(ONE) == ""
     hosts.labels["a"].clear()
     assert sorted(await driver.workers()) == [ONE, TWO], "nobody knows that it has ended"
@@ -214,6 +234,55 @@ async def test_a_worker_that_starts_during_a_look_is_in_its_answer() -> None:
         await driver.start(ONE, is_wanted=wanted)
         hosts.may_look.set()
     assert list(look.result()) == [ONE]
+
+
+async def test_after_a_release_the_host_is_asked_soon() -> None:
+    hosts = Hosts("a")
+    driver = hosts.driver(look_interval=3600.0)
+    await driver.workers()
+    await driver.start(ONE, is_wanted=wanted)
+    await driver.release(ONE, kills=False)
+    async with asyncio.timeout(60):
+        while list(await driver.workers()):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_start_that_the_end_of_a_term_cuts_off_counts_until_the_host_is_asked_which_is_at_once() -> None:
+    hosts = Hosts("a")
+    driver = hosts.driver(look_interval=3600.0)
+    await driver.workers()
+    hosts.may_start.clear()
+    start = asyncio.create_task(driver.start(ONE, is_wanted=lambda: False))
+    while ("a", worker_verbs.START) not in hosts.asked:
+        await asyncio.sleep(0.01)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    hosts.asked.clear()
+    await driver.workers()
+    assert hosts.asked == [("a", worker_verbs.WORKERS)]
+    hosts.may_start.set()
+
+
+async def test_what_no_driver_has_started_is_no_worker() -> None:
+    hosts = Hosts("a")
+    hosts.labels["a"] = {ONE, "w-1", f"{TWO}\n2026-01-01 ERROR all is lost", "x", ""}
+    assert list(await hosts.driver().workers()) == [ONE]
+
+
+async def test_a_host_that_leaves_the_file_during_a_start_is_remembered() -> None:
+    hosts = Hosts("a")
+    driver = hosts.driver()
+    await driver.workers()
+    hosts.may_start.clear()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(driver.start(ONE, is_wanted=wanted))
+        while ("a", worker_verbs.START) not in hosts.asked:
+            await asyncio.sleep(0.01)
+        hosts.lines = []
+        assert list(await driver.workers()) == []
+        hosts.may_start.set()
+    assert list(await driver.workers()) == [ONE]
 
 
 async def test_hosts_come_and_go_with_the_file() -> None:

@@ -9,15 +9,20 @@ import pytest
 
 from runtime.aio.clock import LoopClock
 from runtime.aio.entropy import SeededEntropy
-from runtime.gateways.cluster_events import NO_EVENTS
+from runtime.aio.scope import Scope
+from runtime.gateways.cluster_events import NO_EVENTS, EventKind, NoEvents
 from runtime.resourcemanager.active import ActiveResourceManager
 from runtime.resourcemanager.core.events import AdviceChanged
+from runtime.resourcemanager.core.worker_lives import ReleaseWorker, WorkerLives, WorkerTimes
 from runtime.resourcemanager.core.workers import WorkerSettings
-from runtime.resourcemanager.driver import DriverError
+from runtime.resourcemanager.driver import DriverError, ResourceManagerDriver
+from runtime.resourcemanager.driver_calls import DriverCalls, WorkerKind
 from tests.kit.control_plane.slot_requests import Cluster
 
 pytestmark = pytest.mark.asyncio
 
+ONE = "w-000000000001"
+KINDS = (EventKind.TASKMANAGER_REQUESTED, EventKind.TASKMANAGER_START_FAILED, EventKind.TASKMANAGER_RELEASED)
 AWAY = "docker at unix:///x.sock does not answer: there is no such file"
 
 
@@ -45,6 +50,75 @@ class Driver:
 
     async def last_words(self, worker_id: str, /) -> str:
         return f"nothing of {worker_id}"
+
+
+class Events(NoEvents):
+    """What was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[EventKind, str]] = []
+
+    def tell(self, kind: EventKind, message: str, /, *, subject: str = "") -> None:
+        self.told.append((kind, message))
+
+
+class Term:
+    """One leader's calls to a driver, with what it had to say."""
+
+    def __init__(self, driver: ResourceManagerDriver) -> None:
+        self.events = Events()
+        self.lives = WorkerLives(WorkerTimes(), lambda: ONE, 0.0, "gave no slots")
+        self.may_decide = True
+        kind = WorkerKind("taskmanager", "TaskManager", "TaskManagers", "1 slots", *KINDS)
+        self.calls = DriverCalls(
+            kind, driver, self.lives, lambda: self.may_decide, clock=LoopClock(), events=self.events
+        )
+
+
+async def test_a_start_is_wanted_within_the_term_only() -> None:
+    """It may wait for its turn for a while, and the question comes in any thread."""
+    questions: list[Callable[[], bool]] = []
+
+    class Waiting(Driver):
+        async def start(self, worker_id: str, /, *, is_wanted: Callable[[], bool]) -> None:
+            questions.append(is_wanted)
+
+    term = Term(Waiting())
+    async with Scope("term") as term.calls.scope:
+        await term.calls.do(term.lives.start(0.0))
+    (is_wanted,) = questions
+    assert is_wanted()
+    term.may_decide = False
+    assert not is_wanted(), "the lease is over by this clock"
+    term.may_decide, term.calls.scope = True, None
+    assert not is_wanted(), "the term is over"
+    assert term.events.told == [(KINDS[0], f"worker {ONE} is asked for: 1 slots")]
+
+
+async def test_a_release_that_fails_is_told_and_an_overdue_worker_is_killed(caplog: pytest.LogCaptureFixture) -> None:
+    released: list[bool] = []
+
+    class Stubborn(Driver):
+        async def release(self, worker_id: str, /, *, kills: bool) -> None:
+            released.append(kills)
+            raise DriverError(AWAY)
+
+    term = Term(Stubborn())
+    await term.calls.do(ReleaseWorker(ONE, "it was idle"))
+    await term.calls.do(ReleaseWorker(ONE, "it has not ended yet", is_overdue=True))
+    assert released == [False, True]
+    assert caplog.text.count(f"worker {ONE} stays, end it by hand: {AWAY}") == 2
+    assert term.events.told == [(KINDS[2], f"worker {ONE} is released: it was idle")]
+
+
+async def test_a_worker_that_was_released_while_it_started_leaves() -> None:
+    term = Term(Driver())
+    start = term.lives.start(0.0)
+    worker = term.lives.get(start.worker_id)
+    assert worker is not None
+    term.lives.release(worker, "it was idle", 1.0)
+    term.lives.started(ONE, 2.0)
+    assert term.lives.leaving == {ONE}
 
 
 async def looked(active: ActiveResourceManager, driver: Driver, times: int) -> None:
