@@ -103,6 +103,21 @@ spark.range(3).createOrReplaceTempView("of_this_job")
         }
 
 
+def test_a_session_that_is_stopped_goes_on_as_it_does_with_a_jvm(cluster: ScriptCluster, tmp_path: Path) -> None:
+    text = """
+from pyspark.sql import SparkSession
+with SparkSession.builder.getOrCreate() as spark:
+    spark.range(3).createOrReplaceTempView("three")
+other = spark.newSession()
+other.stop()
+spark.stop()
+print(other.is_stopped, SparkSession.builder.getOrCreate() is spark, spark.table("three").count())
+"""
+    done = cluster.cli("run", script(tmp_path, text))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "True True 3"
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -189,7 +190,23 @@ def _connected(remote: str) -> SqlSession:
         backoff_multiplier=2.0,
     )
     spark.client.set_retry_policies([policy])
+    end = SparkSession.stop
+
+    def stop(session: SparkSession) -> None:
+        _interrupt(session) if session is spark else end(session)
+
+    setattr(SparkSession, "stop", stop)  # noqa: B010 - mypy knows no other way
     return cast("SqlSession", spark)
+
+
+def _interrupt(spark: Any) -> None:
+    """The meaning of `stop()` here, as with a JVM: what the session runs ends, and the session lives on."""
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.interruptAll()
+    except PySparkException as error:  # as in Spark, where a stop never fails
+        sys.stderr.write(f"what this task runs at the Spark Connect server has not ended: {_first_line(error)}\n")
 
 
 def _settable(conf: Mapping[str, str]) -> dict[str, str]:
