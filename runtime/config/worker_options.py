@@ -15,6 +15,7 @@ from runtime.config.options import jobmanager as jm
 from runtime.config.options import resourcemanager as rm
 
 _SOCKETS = ("/var/run/docker.sock", "/run/docker.sock")
+_OF_THE_DRIVER = frozenset({"FLINKLIKE_CONF_DIR", "FLINKLIKE_RUN_DIR"})
 _AUTOSCALE: tuple[ConfigOption[Any], ...] = (
     jm.AUTOSCALE_MIN,
     jm.AUTOSCALE_JOBS,
@@ -88,6 +89,8 @@ def _docker(configuration: Configuration) -> Iterator[str]:
             f"{docker.VOLUMES.key}: {source} would give containers the socket of the daemon, and so all jobs the "
             "rights of root on its host: mount something below it, or something else"
         )
+    for name in sorted({one.partition("=")[0] for one in get(docker.ENVIRONMENT)} & _OF_THE_DRIVER):
+        yield f"{docker.ENVIRONMENT.key}: {name} is the driver's, which writes the files there: remove it"
     if not is_remote and get(docker.CERTIFICATES):
         yield f"{docker.CERTIFICATES.key} has no effect with {docker.HOST.key}: {get(docker.HOST)}: remove it"
 

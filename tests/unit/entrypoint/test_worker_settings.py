@@ -153,6 +153,10 @@ def test_a_maximum_below_one_task_manager_is_refused() -> None:
         ((*DOCKER, "resourcemanager.docker.volumes=data"), "expected volume:/path"),
         ((*DOCKER, "resourcemanager.docker.volumes=data:path"), "expected volume:/path"),
         ((*DOCKER, "resourcemanager.docker.environment=HOME"), "expected NAME=value"),
+        (
+            (*DOCKER, "resourcemanager.docker.environment=A=1, FLINKLIKE_RUN_DIR=/x"),
+            "FLINKLIKE_RUN_DIR is the driver's",
+        ),
         ((*DOCKER, "high-availability.type=etcd", "high-availability.etcd.embedded=true"), "does not reach it"),
         ((SSH, "high-availability.type=etcd", "high-availability.etcd.embedded=true"), "does not reach it"),
         ((*DOCKER, "resourcemanager.ssh.timeout=1 s"), "ssh.timeout has no effect with resourcemanager.driver: docker"),
