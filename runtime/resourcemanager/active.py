@@ -112,6 +112,7 @@ class ActiveResourceManager:
                 peer.slots_total,
                 len(peer.free),
                 is_usable=peer.is_connected and not peer.report.is_draining,
+                is_draining=peer.report.is_draining,
                 uses=peer.uses,
             )
             for peer in self._slots.task_managers()

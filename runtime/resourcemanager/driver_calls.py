@@ -128,7 +128,11 @@ class DriverCalls:
         try:
             await self._driver.release(worker_id, kills=is_overdue)
         except DriverError as error:
-            logger.warning("worker %s stays, end it by hand: %s", worker_id, error)
+            if is_overdue:
+                logger.warning("worker %s stays, end it by hand: %s", worker_id, error)
+                return
+            logger.warning("worker %s cannot be released now: %s", worker_id, error)
+            self._lives.release_failed(worker_id, self._clock.monotonic())
 
     async def _start(self, worker_id: str) -> None:
         try:

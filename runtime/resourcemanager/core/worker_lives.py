@@ -78,7 +78,8 @@ WorkerEffect = StartWorker | ReleaseWorker | WorkerFailed
 class Worker:
     """One worker. `since`: when its state began; `reason`: why it leaves; `idle_since`: when it had work last.
 
-    `uses`: the allocations that it had until then.
+    `uses`: the allocations that it had until then. `did_serve`: when it was released. `may_be_told`: that it
+    is, by a call of which the driver does not know.
     """
 
     worker_id: str
@@ -88,6 +89,8 @@ class Worker:
     slots: int = 0
     uses: int = 0
     reason: str = ""
+    did_serve: bool = False
+    may_be_told: bool = False
 
     def become(self, state: WorkerState, at: float) -> None:
         """Change the state."""
@@ -147,9 +150,25 @@ class WorkerLives:
 
     def release(self, worker: Worker, reason: str, at: float) -> ReleaseWorker:
         """One less."""
+        worker.did_serve = worker.state is WorkerState.REGISTERED
         worker.become(WorkerState.LEAVING, at)
         worker.reason = reason
         return ReleaseWorker(worker.worker_id, reason)
+
+    def release_failed(self, worker_id: str, at: float) -> None:
+        """The driver could not tell it, or could not say that it has. One that serves may get work meanwhile, so it is
+        not killed for having stayed: it is released again when that is due again, or leaves when it says that it does
+        (`leaves`). Another one is killed when it is overdue.
+        """
+        worker = self._workers.get(worker_id)
+        if worker is not None and worker.state is WorkerState.LEAVING and worker.did_serve:
+            worker.become(WorkerState.LOST, at)
+            worker.reason, worker.may_be_told = "", True
+
+    def leaves(self, worker: Worker, at: float) -> None:
+        """It says that it drains: where a release may be why, though the driver could not say so, its time counts."""
+        if worker.may_be_told and worker.state is WorkerState.REGISTERED:
+            self.release(worker, "it was released", at)
 
     def started(self, worker_id: str, at: float) -> None:
         """The driver has started a worker."""

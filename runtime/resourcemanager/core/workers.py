@@ -43,6 +43,7 @@ class Supply:
     slots: int
     free: int
     is_usable: bool = True
+    is_draining: bool = False
     uses: int = 0
 
     @property
@@ -82,6 +83,8 @@ class ActiveWorkers:
         for worker in self.lives:
             if (supply := by_id.get(worker.worker_id)) is not None:
                 _note(worker, supply, at)
+                if supply.is_draining:
+                    self.lives.leaves(worker, at)
         leaving = self.lives.leaving
         there = [one for one in supplies if one.is_usable and one.worker_id not in leaving]
         effects += self._start(lacking, there, self._total(supplies), at)

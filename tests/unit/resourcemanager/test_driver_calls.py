@@ -104,10 +104,15 @@ async def test_a_release_that_fails_is_told_and_an_overdue_worker_is_killed(capl
             raise DriverError(AWAY)
 
     term = Term(Stubborn())
-    await term.calls.do(ReleaseWorker(ONE, "it was idle"))
+    term.lives.look([ONE], [ONE], asked_at=0.0, at=0.0)
+    worker = term.lives.get(ONE)
+    assert worker is not None
+    await term.calls.do(term.lives.release(worker, "it was idle", 1.0))
+    assert term.lives.leaving == frozenset(), "it serves, and gets work"
     await term.calls.do(ReleaseWorker(ONE, "it has not ended yet", is_overdue=True))
     assert released == [False, True]
-    assert caplog.text.count(f"worker {ONE} stays, end it by hand: {AWAY}") == 2
+    assert f"worker {ONE} cannot be released now: {AWAY}" in caplog.text
+    assert f"worker {ONE} stays, end it by hand: {AWAY}" in caplog.text
     assert term.events.told == [(KINDS[2], f"worker {ONE} is released: it was idle")]
 
 

@@ -165,6 +165,43 @@ def test_one_that_does_not_leave_is_killed() -> None:
         assert term.decide(0, idle) == [ReleaseWorker("w1", "it has not ended yet", is_overdue=True)]
 
 
+@pytest.mark.parametrize("is_told", [False, True])
+def test_one_that_could_not_be_told_serves_on_and_is_released_again(*, is_told: bool) -> None:
+    """It may have got work since: only what says that it drains is killed for staying."""
+    term = Term()
+    term.run(*term.decide(1))
+    idle = Supply("w1", 2, 2)
+    assert term.decide(0, idle) == []
+    term.at += 30.0
+    assert term.decide(0, idle) == [ReleaseWorker("w1", "it was idle for 30 s")]
+    term.core.lives.release_failed("w1", term.at)
+    if is_told:
+        draining = replace(idle, is_usable=False, is_draining=True)
+        assert term.decide(0, draining) == []
+        assert term.states() == {"w1": WorkerState.LEAVING}
+        term.at += SETTINGS.leave_timeout + 1.0
+        assert term.decide(0, draining) == [ReleaseWorker("w1", "it has not ended yet", is_overdue=True)]
+        return
+    busy = Supply("w1", 2, 1, uses=1)
+    assert term.decide(0, busy) == []
+    assert term.states() == {"w1": WorkerState.REGISTERED}
+    term.at += SETTINGS.leave_timeout + 1.0
+    assert term.decide(0, busy) == []
+    assert term.decide(0, replace(idle, uses=1)) == []
+    term.at += 30.0
+    assert term.decide(0, replace(idle, uses=1)) == [ReleaseWorker("w1", "it was idle for 30 s")]
+
+
+def test_one_that_never_served_and_could_not_be_told_is_killed() -> None:
+    term = Term()
+    term.run(*term.decide(1))
+    term.at += SETTINGS.registration_timeout + 1.0
+    assert any(isinstance(effect, ReleaseWorker) for effect in term.decide())
+    term.core.lives.release_failed("w1", term.at)
+    term.at += SETTINGS.leave_timeout + 1.0
+    assert term.decide() == [ReleaseWorker("w1", "it has not ended yet", is_overdue=True)]
+
+
 def test_one_that_registers_twice_is_one() -> None:
     term = Term()
     term.run(*term.decide(2))
