@@ -110,8 +110,11 @@ def _show_workers(made: Mapping[str, Any], kind: str) -> None:
     """Those of a driver that come or go, and why none comes."""
     workers = [one for one in made["workers"] if one["kind"] == kind and one["state"] != "registered"]
     if workers:
-        rows = [(one["id"], one["state"], render.time_text(one["since"]), one["reason"]) for one in workers]
-        render.console().print(render.table(("started by the driver", "state", "since", "why"), rows))
+        rows = [
+            (one["id"], one.get("profile") or "-", one["state"], render.time_text(one["since"]), one["reason"])
+            for one in workers
+        ]
+        render.console().print(render.table(("started by the driver", "profile", "state", "since", "why"), rows))
     for problem in [one["problem"] for one in made["kinds"] if one["kind"] == kind and one["problem"]]:
         render.console(stderr=True).print(f"The driver starts none: {problem}")
 

@@ -274,6 +274,7 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
             "yes" if one.get("warm") else "no",
             _environments(one.get("spark-environments", ())),
             " ".join(one.get("labels", ())) or "-",
+            one.get("profile") or "-",
             " ".join(one.get("not-enforced", ())) or "-",
             time_text(one["timeSinceLastHeartbeat"]),
         )
@@ -289,6 +290,7 @@ def task_managers_table(managers: Sequence[Mapping[str, Any]]) -> Table:
         "warm",
         "environments",
         "labels",
+        "profile",
         "not enforced",
     )
     return table((*columns, "last heard"), rows)

@@ -117,7 +117,7 @@ _TASK_MANAGER = {
     "freeSlots": COUNT,
     "slotsNumber": COUNT,
     "timeSinceLastHeartbeat": MILLIS,
-    **dict.fromkeys(("state?", "problem?", "tenancy?", "tenant?", "spark-profile?"), TEXT),
+    **dict.fromkeys(("state?", "problem?", "tenancy?", "tenant?", "spark-profile?", "profile?"), TEXT),
     "labels?": [TEXT],
     **dict.fromkeys(("spark?", "warm?"), FLAG),
     "not-enforced?": [TEXT],
@@ -147,7 +147,7 @@ _QUEUE = {
     **dict.fromkeys(("slots-held", "jobs-running", "jobs-waiting", "min-slots"), COUNT),
     **dict.fromkeys(("share", "weight"), REAL),
 }
-_WORKER = {**dict.fromkeys(("id", "kind", "state", "reason"), TEXT), "since": MILLIS}
+_WORKER = {**dict.fromkeys(("id", "kind", "state", "reason", "profile?"), TEXT), "since": MILLIS}
 _EVENT = {**dict.fromkeys(("id", "kind", "message"), TEXT), "timestamp": MILLIS}
 
 _QUERY = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from runtime.config import profile_options
 from runtime.config.catalog import AREAS, options_of
 from runtime.config.option import ConfigOption
-from runtime.config.options import slotmanager
+from runtime.config.options import resourcemanager, slotmanager
 from runtime.config.queue_options import OPTIONS, PREFIX, QueueOption
 
 REFERENCE = Path(__file__).resolve().parents[2] / "conf" / "REFERENCE.md"
@@ -31,6 +32,12 @@ def reference() -> str:
         parts += [_row(option) for option in options_of(area)]
         if area is slotmanager:
             parts += [_row_of_queues(option) for option in OPTIONS]
+        if area is resourcemanager:
+            parts += [_row_of_profiles(option) for option in profile_options.OPTIONS]
+            parts.append(
+                f"| `{profile_options.PREFIX}<name>.spark.*` | String | `the cluster's` | Spark conf that TaskManagers "
+                "of this profile begin with. |\n"
+            )
     return "".join(parts)
 
 
@@ -42,6 +49,11 @@ def _row(option: ConfigOption[object]) -> str:
 def _row_of_queues(option: QueueOption) -> str:
     key = f"{PREFIX}<name>.{option.key}"
     return f"| `{key}` | {option.type_name} | `{option.default}` | {option.description} |\n"
+
+
+def _row_of_profiles(option: ConfigOption[object]) -> str:
+    key = f"{profile_options.PREFIX}<name>.{option.key}"
+    return f"| `{key}` | {option.type_name} | `the cluster's` | `{option.key}` of this profile's TaskManagers. |\n"
 
 
 def main(arguments: list[str]) -> int:

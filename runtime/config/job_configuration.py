@@ -128,10 +128,10 @@ def idle_speculation_options(given: Mapping[str, str], *, is_cluster_enabled: bo
 
 
 def _is_of_cluster(key: str) -> bool:
+    from runtime.config import profile_options, queue_options  # noqa: PLC0415
     from runtime.config.catalog import all_options  # noqa: PLC0415 - for a mistake only: it loads all options
-    from runtime.config.queue_options import PREFIX  # noqa: PLC0415
 
-    return key in all_options() or key.startswith(PREFIX)
+    return key in all_options() or key.startswith((queue_options.PREFIX, profile_options.PREFIX))
 
 
 def job_value(cluster: Configuration, job: Mapping[str, str], option: ConfigOption[Any]) -> Any:

@@ -12,7 +12,7 @@ import yaml
 
 from runtime.common.errors import InvalidInputError
 from runtime.common.masking import MASK, is_secret_key
-from runtime.config import queue_options
+from runtime.config import profile_options, queue_options
 from runtime.config import token_provider_options as providers
 from runtime.config.catalog import SPARK_PREFIX, all_options
 from runtime.config.configuration import Configuration
@@ -23,6 +23,8 @@ ENVIRONMENT_PREFIX = "FLINKLIKE__"
 CONFIG_FILE = "config.yaml"
 _WITH_LOGIN = re.compile(r"://\S*@")
 """Of a URL that is refused nobody knows where its password ends."""
+_NAMED = (queue_options, profile_options)
+"""Options whose names come from the operator, in the order of `Configuration`."""
 _BRACKETS_MAX = 500
 _PAIRS_MAX = 10_000
 _EXPLAINED_MAX = 50
@@ -198,7 +200,7 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
     spark_conf: dict[str, str] = {}
     unknown = 0
     token_providers: dict[str, str] = {}
-    queues: dict[str, str] = {}
+    named: dict[str, dict[str, str]] = {one.PREFIX: {} for one in _NAMED}
     for key, (text, source) in raw.items():
         option = options.get(key)
         if option is not None:
@@ -213,9 +215,9 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
             token_providers[key] = text
             if problem := providers.key_problem(key, text):
                 problems.append(f"{key[:200]} ({source[:200]}): {problem}")
-        elif key.startswith(queue_options.PREFIX):
-            queues[key] = text
-            if problem := queue_options.key_problem(key, text):
+        elif (area := next((one for one in _NAMED if key.startswith(one.PREFIX)), None)) is not None:
+            named[area.PREFIX][key] = text
+            if problem := area.key_problem(key, text):
                 problems.append(f"{key[:200]} ({source[:200]}): {text[:80]!r}: {problem}")
         else:
             unknown += 1
@@ -223,4 +225,4 @@ def _parse(raw: Mapping[str, tuple[str, str]], problems: list[str]) -> Configura
             problems.append(f"{key[:200]} ({source[:200]}) {why}")
     if problems:
         return Configuration(values, spark_conf)
-    return Configuration(values, spark_conf, token_providers, queues)
+    return Configuration(values, spark_conf, token_providers, *named.values())

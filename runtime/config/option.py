@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from runtime.common.labels import label_problems, sorted_labels
+from runtime.common.worker_ids import WORKER_ID_PATTERN
 
 T = TypeVar("T")
 Ordered = TypeVar("Ordered", int, timedelta)
@@ -414,7 +415,7 @@ def string_option(key: str, default: str, description: str, *, default_text: str
 
 def worker_id_option(key: str, description: str) -> ConfigOption[str]:
     """The label of a process that a driver starts."""
-    parse = matching(r"(w-[0-9a-f]{12})?", "what a driver gives it: leave it out")
+    parse = matching(f"({WORKER_ID_PATTERN})?", "what a driver gives it: leave it out")
     return ConfigOption(key, parse, "", description, "String", "none")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 
+from runtime.config import profile_options
 from runtime.config.configuration import Configuration
 from runtime.config.option import ConfigOption
 from runtime.config.options import docker, ssh
@@ -37,6 +38,7 @@ def conflicts(configuration: Configuration) -> Iterator[str]:
                 )
     elif (most := get(rm.SLOTS_MAX)) is not None and get(rm.SLOTS_MIN) > most:
         yield f"{rm.SLOTS_MIN.key}: {get(rm.SLOTS_MIN)} is above {rm.SLOTS_MAX.key}: {most}"
+    yield from profile_options.conflicts(configuration.profiles, get(rm.DRIVER), rm.DRIVER.key)
     yield from _of_some_drivers(configuration)
     hosts = dict.fromkeys(address.rpartition(":")[0] for address in get(jm.REST_ADDRESSES))
     if get(rm.DRIVER) == "process" and len(hosts) > 1:

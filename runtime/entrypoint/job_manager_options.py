@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from runtime.aio.clock import SystemClock
@@ -13,6 +14,8 @@ from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError
 from runtime.common.shares import QueuePolicy
+from runtime.config import profile_options
+from runtime.config.catalog import SPARK_PREFIX
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.options import cluster as c
@@ -21,7 +24,7 @@ from runtime.config.options import resourcemanager as rm
 from runtime.config.options import security, slotmanager
 from runtime.config.options import taskmanager as tm
 from runtime.config.options.high_availability import BLOB_MAX_SIZE
-from runtime.config.validate import is_loopback
+from runtime.config.validate import conflicts, is_loopback
 from runtime.dispatcher.core.planned_moves import MoveSettings
 from runtime.dispatcher.core.retention import Retention
 from runtime.dispatcher.core.submits import JobRegistryLimits
@@ -30,8 +33,10 @@ from runtime.entrypoint import process_options as options
 from runtime.entrypoint.control.daemon import JOBMASTER, LOG_FILE_VARIABLE, TASKMANAGER, DaemonKind
 from runtime.entrypoint.control.hosts import hosts_of
 from runtime.entrypoint.control.plan import FILES
+from runtime.gateways.task import ResourceProfile
 from runtime.gateways.task_executor import TaskExecutorGateway
 from runtime.resourcemanager.core.job_master_workers import JobMasterWorkerSettings
+from runtime.resourcemanager.core.worker_profiles import WorkerProfile
 from runtime.resourcemanager.core.workers import WorkerSettings
 from runtime.resourcemanager.settings import ResourceManagerSettings
 from runtime.rest.access.audit import AuditLog
@@ -56,6 +61,8 @@ logger = logging.getLogger(__name__)
 LEAVE_SECONDS = 60.0
 """Of a TaskManager whose drain is over, and of a JobMaster process without jobs."""
 WORKER_ADDRESSES = {JOBMASTER: jm.JOBMASTER_ADDRESS, TASKMANAGER: tm.TASKMANAGER_HOST}
+_OF_SPARK = frozenset({tm.SPARK_ENABLED.key, tm.SPARK_MEMORY_TOTAL.key})
+"""Options on which it depends whether a TaskManager's Spark fits a job."""
 ARCHIVE_PACK_BYTES = 8 * 1024 * 1024
 
 
@@ -120,8 +127,17 @@ def worker_settings(configuration: Configuration, places: int = 0) -> WorkerSett
             f"(taskmanager.numberOfTaskSlots), so none would ever start: raise it"
         )
         raise InvalidInputError(message)
+    slot = _slot_of(configuration)
+    profiles = tuple(worker_profile(configuration, name) for name in configuration.profiles)
+    kept = max(-(-get(rm.SLOTS_MIN) // slots), get(rm.REDUNDANT)) * slots
+    if problems := [
+        problem for one in profiles for problem in _profile_problems(configuration, one, slot, most - kept)
+    ]:
+        raise InvalidInputError("\n".join(problems), tuple(problems))
     return WorkerSettings(
         slots=slots,
+        slot=slot,
+        profiles=profiles,
         slots_min=get(rm.SLOTS_MIN),
         slots_max=most,
         redundant=get(rm.REDUNDANT),
@@ -132,6 +148,43 @@ def worker_settings(configuration: Configuration, places: int = 0) -> WorkerSett
         recovery_timeout=options.seconds(configuration, rm.RECOVERY_TIMEOUT),
         leave_timeout=options.seconds(configuration, tm.DRAIN_TIMEOUT) + LEAVE_SECONDS,
     )
+
+
+def worker_profile(configuration: Configuration, name: str) -> WorkerProfile:
+    """What a TaskManager with a profile offers."""
+    own = configuration.of_profile(name)
+    return WorkerProfile(name, options.slots_of(own), _slot_of(own))
+
+
+def _slot_of(configuration: Configuration) -> ResourceProfile:
+    """What a slot of a TaskManager offers. Cores of other hosts are not known before one registers there."""
+    get, slots = configuration.get, options.slots_of(configuration)
+    cores = options.cores() if get(rm.DRIVER) == "process" else math.inf
+    return ResourceProfile(cores / slots, get(tm.TASK_MEMORY) // slots, get(tm.SPARK_PROFILE), get(tm.LABELS))
+
+
+def _profile_problems(
+    configuration: Configuration, profile: WorkerProfile, slot: ResourceProfile, room: int
+) -> Iterator[str]:
+    """What keeps a driver from ever starting TaskManagers of a profile. `room`: slots beside those that are kept."""
+    key = f"{profile_options.PREFIX}{profile.name}"
+    known = set(conflicts(configuration))
+    yield from (f"{key}: {one}" for one in conflicts(configuration.of_profile(profile.name)) if one not in known)
+    if profile.slots > room:
+        yield (
+            f"{key}: its TaskManagers have {profile.slots} slots, and {rm.SLOTS_MAX.key} leaves {room} beside those "
+            f"that {rm.SLOTS_MIN.key} and {rm.REDUNDANT.key} keep: none would ever start: raise it, or lower these"
+        )
+    if any(one in _OF_SPARK or one.startswith(SPARK_PREFIX) for one in configuration.profiles[profile.name]):
+        return
+    own = profile.slot
+    is_no_larger = own.memory_bytes <= slot.memory_bytes and own.cpu_cores <= slot.cpu_cores
+    if is_no_larger and set(own.labels) <= set(slot.labels) and own.spark_profile in {"", slot.spark_profile}:
+        yield (
+            f"{key}: no job would ever have it started, since a slot of the cluster's own configuration has all that "
+            f"it has: give it a label ({tm.LABELS.key}), more memory for each slot, or a {tm.SPARK_PROFILE.key}; or "
+            "remove it"
+        )
 
 
 def job_master_worker_settings(configuration: Configuration) -> JobMasterWorkerSettings | None:

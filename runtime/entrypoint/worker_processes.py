@@ -27,13 +27,17 @@ _LAST_WORDS_MAX = 20
 class ProcessDriver:
     """Implements `ResourceManagerDriver` for one kind of process.
 
-    `options`: the -D options of this JobManager, for its workers too.
+    `options_of`: the -D options of a worker.
     """
 
     def __init__(
-        self, kind: DaemonKind, layout: Layout, environment: Mapping[str, str], options: Sequence[str]
+        self,
+        kind: DaemonKind,
+        layout: Layout,
+        environment: Mapping[str, str],
+        options_of: Callable[[str], Sequence[str]],
     ) -> None:
-        self._options = tuple(options)
+        self._options_of = options_of
         own = {name: value for name, value in environment.items() if name != LOG_CONSOLE_VARIABLE}
         self._out = io.StringIO()
         self._daemon = Daemon(kind, layout, own, self._out)
@@ -102,7 +106,7 @@ class ProcessDriver:
 
     async def _started(self, worker_id: str, is_wanted: Callable[[], bool]) -> Starting:
         """In a thread that no end of this process waits for: the lock may be held as long as a TaskManager drains."""
-        options = (*self._options, f"{self._daemon.kind.label}={worker_id}")
+        options = (*self._options_of(worker_id), f"{self._daemon.kind.label}={worker_id}")
         async with self._one_start:
             _, started = in_own_thread("worker-start", lambda: self._daemon.spawn(options, is_wanted=is_wanted))
             return await started

@@ -12,12 +12,13 @@ from runtime.aio.periodic import Reconciler
 from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
+from runtime.common.worker_ids import new_worker_id, profile_of
 from runtime.gateways.cluster_events import ClusterEvents, EventKind
 from runtime.gateways.overview import WorkersStatus
 from runtime.resourcemanager.core.events import AdviceChanged
 from runtime.resourcemanager.core.slot_manager import SlotManager
 from runtime.resourcemanager.core.workers import ActiveWorkers, Supply, WorkerSettings
-from runtime.resourcemanager.driver import WORKER_ID_PREFIX, ResourceManagerDriver
+from runtime.resourcemanager.driver import ResourceManagerDriver
 from runtime.resourcemanager.driver_calls import PERIOD, DriverCalls, WorkerKind
 
 CHECK_DELAY = 0.05
@@ -43,15 +44,16 @@ class ActiveResourceManager:
         events: ClusterEvents,
     ) -> None:
         self._slots = slots
+        self._settings = settings
         self._post = post
         self._advised: AdviceChanged | None = None
         self._clock = clock
-        self._workers = ActiveWorkers(settings, lambda: WORKER_ID_PREFIX + entropy.hex_id()[:12], clock.monotonic())
+        self._workers = ActiveWorkers(settings, lambda: new_worker_id(entropy.hex_id()), clock.monotonic())
         kind = WorkerKind(
             "taskmanager",
             "TaskManager",
             "TaskManagers",
-            f"{settings.slots} slots",
+            self._size_of,
             EventKind.TASKMANAGER_REQUESTED,
             EventKind.TASKMANAGER_START_FAILED,
             EventKind.TASKMANAGER_RELEASED,
@@ -88,7 +90,7 @@ class ActiveResourceManager:
             self._advise()  # nothing is decided, and jobs that wait say why
             return
         effects = self._workers.decide(
-            self._slots.lacking_slots(),
+            self._slots.demand(),
             self._supplies(),
             running,
             asked_at=asked_at,
@@ -97,6 +99,11 @@ class ActiveResourceManager:
         for effect in effects:
             await self._calls.do(effect)
         self._advise()
+
+    def _size_of(self, worker_id: str) -> str:
+        profile = profile_of(worker_id)
+        slots = f"{self._settings.slots_of(profile)} slots"
+        return f"{slots}, profile {profile}" if profile else slots
 
     def _advise(self) -> None:
         trouble, coming = self._calls.trouble, self._calls.coming

@@ -13,6 +13,7 @@ from runtime.aio.scope import Scope
 from runtime.common.clock import Clock
 from runtime.common.entropy import Entropy
 from runtime.common.errors import FlinklikeError
+from runtime.common.worker_ids import new_worker_id
 from runtime.gateways.cluster_events import ClusterEvents, EventKind
 from runtime.gateways.overview import JobMasterInfo, WorkersStatus
 from runtime.resourcemanager.core.job_master_workers import (
@@ -21,7 +22,7 @@ from runtime.resourcemanager.core.job_master_workers import (
     JobMasterWorkers,
     JobMasterWorkerSettings,
 )
-from runtime.resourcemanager.driver import WORKER_ID_PREFIX, ResourceManagerDriver
+from runtime.resourcemanager.driver import ResourceManagerDriver
 from runtime.resourcemanager.driver_calls import PERIOD, DriverCalls, WorkerKind
 from runtime.resourcemanager.job_directory import JobDirectory
 
@@ -44,12 +45,12 @@ class ActiveJobMasters:
         self._clock = clock
         self._jobs: JobDirectory | None = None
         self._advised = ""
-        self._workers = JobMasterWorkers(settings, lambda: WORKER_ID_PREFIX + entropy.hex_id()[:12], clock.monotonic())
+        self._workers = JobMasterWorkers(settings, lambda: new_worker_id(entropy.hex_id()), clock.monotonic())
         kind = WorkerKind(
             "jobmaster",
             "JobMaster process",
             "JobMaster processes",
-            f"{settings.jobs} jobs",
+            lambda _: f"{settings.jobs} jobs",
             EventKind.JOBMASTER_REQUESTED,
             EventKind.JOBMASTER_START_FAILED,
             EventKind.JOBMASTER_RELEASED,

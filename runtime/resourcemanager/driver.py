@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from typing import Protocol
 
 from runtime.common.errors import RetryableError
-
-WORKER_ID_PREFIX = "w-"
-_WORKER_ID = re.compile(r"w-[0-9a-f]{12}")
-
-
-def is_worker_id(text: str) -> bool:
-    """True for a label that a ResourceManager gives. What others say of what they run may be anything (R52)."""
-    return _WORKER_ID.fullmatch(text) is not None
 
 
 class DriverError(RetryableError):
@@ -22,8 +13,8 @@ class DriverError(RetryableError):
 
 
 class ResourceManagerDriver(Protocol):
-    """Starts workers, which are TaskManagers with a label, the worker id. A label outlives the process that gave it:
-    the driver of a later leader sees the workers of an earlier one.
+    """Starts workers, which are TaskManagers with a label, the worker id, which names their profile too (D-141). A
+    label outlives the process that gave it: the driver of a later leader sees the workers of an earlier one.
     """
 
     async def workers(self) -> Collection[str]:

@@ -31,14 +31,14 @@ PERIOD = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerKind:
-    """`name`: as in REST; `noun` and `nouns`: what a worker is, for messages; `size`: how large it is; and the kinds of
-    events about workers.
+    """`name`: as in REST; `noun` and `nouns`: what a worker is, for messages; `size`: how large the one with a label
+    is; and the kinds of events about workers.
     """
 
     name: str
     noun: str
     nouns: str
-    size: str
+    size: Callable[[str], str]
     requested: EventKind
     start_failed: EventKind
     released: EventKind
@@ -110,8 +110,9 @@ class DriverCalls:
         match effect:
             case StartWorker(worker_id):
                 assert self.scope is not None, "decided outside of a term"
-                logger.info("worker %s: starting a %s: %s", worker_id, kind.noun, kind.size)
-                self._tell(kind.requested, worker_id, f"is asked for: {kind.size}")
+                size = kind.size(worker_id)
+                logger.info("worker %s: starting a %s: %s", worker_id, kind.noun, size)
+                self._tell(kind.requested, worker_id, f"is asked for: {size}")
                 self.scope.spawn(f"start {worker_id}", self._start(worker_id))
             case ReleaseWorker(worker_id, reason, is_overdue):
                 logger.info("worker %s is %s: %s", worker_id, "killed" if is_overdue else "released", reason)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from runtime.common.errors import InvalidInputError
+from runtime.common.worker_ids import profile_of
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.loading import CONFIG_FILE, ENVIRONMENT_PREFIX
@@ -63,12 +65,21 @@ def make_driver(context: ProcessContext, kind: DaemonKind, dynamic: Sequence[str
     if get(ha.HA_TYPE) == "none" and get(jm.JOBMANAGER_PORT) == 0:
         told.append(f"{jm.JOBMANAGER_PORT.key}={address.rpartition(':')[2]}")  # no store tells it
     if get(rm.DRIVER) == "process":
-        return ProcessDriver(kind, context.layout, context.environment, worker_options(configuration, kind, told))
+        theirs = worker_options(configuration, kind, told)
+        options_of = partial(_with_profile, configuration, theirs)
+        return ProcessDriver(kind, context.layout, context.environment, options_of)
     if problems := tuple(elsewhere_problems(configuration)):
         raise InvalidInputError("\n".join(problems), problems)
     if get(rm.DRIVER) == "ssh":
         return _ssh_driver(context, kind, told)
     return _container_driver(context, kind, told)
+
+
+def _with_profile(configuration: Configuration, dynamic: Sequence[str], worker_id: str) -> Sequence[str]:
+    """The -D options of one worker: those of its profile come last, and count (D-141)."""
+    changed = configuration.profiles.get(profile_of(worker_id), {})
+    of_docker = {docker.MEMORY.key, docker.CPUS.key}
+    return [*dynamic, *(f"{key}={value}" for key, value in changed.items() if key not in of_docker)]
 
 
 def docker_engine(configuration: Configuration) -> DockerEngine:
@@ -120,20 +131,27 @@ def _container_driver(context: ProcessContext, kind: DaemonKind, dynamic: Sequen
     given = dict(one.split("=", 1) for one in configuration.get(docker.ENVIRONMENT))
     volumes = configuration.get(docker.VOLUMES)
     role = {TASKMANAGER: "taskmanager", JOBMASTER: "jobmaster"}[kind]
+    profiles = {"": configuration} | {name: configuration.of_profile(name) for name in configuration.profiles}
     spec = ContainerSpec(
         name="",
         image=configuration.get(docker.IMAGE),
-        command=[role, *(argument for text in dynamic for argument in ("-D", text))],
+        command=[role],
         labels={},
         environment={**own, "FLINKLIKE_CONF_DIR": _CONTAINER_CONF, "FLINKLIKE_RUN_DIR": _CONTAINER_RUN, **given},
         home=CONTAINER_HOME,
         files=_files(configuration, context.layout),
         volumes=volumes,
         network=configuration.get(docker.NETWORK),
-        memory=configuration.get(docker.MEMORY),
-        cpus=configuration.get(docker.CPUS),
     )
-    containers = WorkerContainers(configuration.get(ha.HA_CLUSTER_ID), kind.name, kind.label, spec)
+    sizes = {name: (one.get(docker.MEMORY), one.get(docker.CPUS)) for name, one in profiles.items()}
+    containers = WorkerContainers(
+        configuration.get(ha.HA_CLUSTER_ID),
+        kind.name,
+        kind.label,
+        spec,
+        partial(_with_profile, configuration, dynamic),
+        sizes,
+    )
     return ContainerDriver(
         docker_engine(configuration), containers, context.clock, options.seconds(configuration, docker.TIMEOUT)
     )
@@ -148,7 +166,7 @@ def _ssh_driver(context: ProcessContext, kind: DaemonKind, dynamic: Sequence[str
     return SshDriver(
         SshCalls(remote, kind, options.seconds(configuration, ssh.TIMEOUT)),
         lambda: hosts_of(path),
-        lambda host: [*dynamic, f"{address.key}={host}"],
+        lambda host, worker_id: _with_profile(configuration, [*dynamic, f"{address.key}={host}"], worker_id),
         context.clock,
         look_interval=options.seconds(configuration, ssh.LOOK_INTERVAL),
         retry_interval=options.seconds(configuration, ssh.RETRY_INTERVAL),

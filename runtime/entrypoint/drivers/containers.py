@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -19,8 +19,9 @@ from runtime.aio.clock import SystemClock
 from runtime.aio.thread_calls import ThreadCalls
 from runtime.common.clock import Clock, Deadline
 from runtime.common.errors import UnavailableError
+from runtime.common.worker_ids import is_worker_id, profile_of
 from runtime.entrypoint.drivers.docker_engine import Container, ContainerSpec, DockerEngine, DockerEngineError
-from runtime.resourcemanager.driver import DriverError, is_worker_id
+from runtime.resourcemanager.driver import DriverError
 
 T = TypeVar("T")
 
@@ -40,15 +41,17 @@ _CLOCK = SystemClock()
 
 @dataclass(frozen=True, slots=True)
 class WorkerContainers:
-    """The containers of one kind of one cluster. `spec`: of each, but for its name, its label and its label's option.
+    """The containers of one kind of one cluster. `spec`: of each, but for its name, label, options and size.
 
-    `option`: the option that tells a worker its label.
+    `option`: the option that tells a worker its label; `options_of`: its others; `sizes`: memory and cpus by profile.
     """
 
     cluster_id: str
     kind: str
     option: str
     spec: ContainerSpec
+    options_of: Callable[[str], Sequence[str]] = lambda _: ()
+    sizes: Mapping[str, tuple[int | None, float]] = field(default_factory=dict)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -57,11 +60,15 @@ class WorkerContainers:
 
     def of(self, worker_id: str) -> ContainerSpec:
         """The container of one worker."""
+        memory, cpus = self.sizes.get(profile_of(worker_id), (self.spec.memory, self.spec.cpus))
+        options = (*self.options_of(worker_id), f"{self.option}={worker_id}")
         return replace(
             self.spec,
             name=f"flinklike-{self.cluster_id}-{worker_id}",
-            command=(*self.spec.command, "-D", f"{self.option}={worker_id}"),
+            command=(*self.spec.command, *(argument for text in options for argument in ("-D", text))),
             labels={**self.labels, WORKER_LABEL: worker_id},
+            memory=memory,
+            cpus=cpus,
         )
 
 

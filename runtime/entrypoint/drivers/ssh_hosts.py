@@ -24,9 +24,10 @@ from runtime.aio.thread_calls import in_own_thread
 from runtime.common.clock import Clock
 from runtime.common.errors import InvalidInputError
 from runtime.common.printable import printable
+from runtime.common.worker_ids import is_worker_id
 from runtime.entrypoint.control.worker_verbs import END, KILL, RELEASE, START, WORDS, WORKERS
 from runtime.entrypoint.drivers.ssh_calls import HostRefusedError, HostUnreachableError, SshCalls
-from runtime.resourcemanager.driver import DriverError, is_worker_id
+from runtime.resourcemanager.driver import DriverError
 
 logger = logging.getLogger(__name__)
 
@@ -64,14 +65,14 @@ class SshDriver:
     """Implements `ResourceManagerDriver`.
 
     `read_lines`: the hosts of the file, read at each look, so that hosts come and go without a restart. `options_on`:
-    the -D options of a worker on a host. Times in seconds.
+    the -D options on a host of a worker with a label. Times in seconds.
     """
 
     def __init__(
         self,
         calls: SshCalls,
         read_lines: Callable[[], Collection[str]],
-        options_on: Callable[[str], Collection[str]],
+        options_on: Callable[[str, str], Collection[str]],
         clock: Clock,
         *,
         look_interval: float,
@@ -194,7 +195,7 @@ class SshDriver:
 
     async def _started_on(self, host: _Host, worker_id: str, is_wanted: Callable[[], bool]) -> bool:
         """False when the host is out of reach, and has certainly not started it."""
-        arguments = [START, worker_id, *_arguments(self._options_on(host.name))]
+        arguments = [START, worker_id, *_arguments(self._options_on(host.name, worker_id))]
         host.starting.add(worker_id)
         try:
             _, answer = in_own_thread("ssh-start", partial(self._calls.ask, host.name, arguments, is_wanted=is_wanted))

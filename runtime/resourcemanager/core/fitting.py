@@ -11,6 +11,7 @@ from runtime.gateways.resource_manager import ResourceProfile
 from runtime.resourcemanager.core import tenants
 from runtime.resourcemanager.core.job_needs import JobNeeds
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold
+from runtime.resourcemanager.core.worker_profiles import WorkerKinds, WorkerProfile
 
 
 def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
@@ -18,7 +19,7 @@ def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: Resourc
 
     Code that expects Spark runs without it only where no TaskManager has it: then it is plain Python after all.
     """
-    able = [peer for peer in peers if peer.is_connected and can_hold(peer.registration.slot_profile, profile)]
+    able = [peer for peer in peers if peer.is_connected and can_hold(peer.registration, profile)]
     if not job.wish.is_empty:
         with_spark = [peer for peer in able if peer.registration.has_spark and peer.offer.can_serve(job.wish)]
         if with_spark or job.wish.asked or job.wish.is_application:
@@ -51,14 +52,23 @@ START_ONE = "start one with bin/taskmanager.sh start"
 
 
 def shortage(
-    peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile, advice: str = START_ONE
+    peers: Collection[TaskManagerSlots],
+    job: JobNeeds,
+    profile: ResourceProfile,
+    advice: str = START_ONE,
+    choices: Sequence[tuple[WorkerProfile, int]] | None = None,
 ) -> Waiting:
-    """Why the job gets no slot of this profile. `advice`: what to do where there is no TaskManager."""
+    """Why the job gets no slot of this profile. `advice`: what to do where there is no TaskManager; `choices`: what a
+    driver can start for it, None without a driver.
+    """
     connected = [peer for peer in peers if peer.is_connected]
+    able = any(can_hold(peer.registration, profile) for peer in connected)
+    if not able and choices is not None:
+        return _not_there(profile, advice, choices)
     if not connected:
         reason = f"no TaskManager is registered: {advice}"
         return Waiting(WaitingKind.TASK_MANAGERS, reason)
-    if not any(can_hold(peer.registration.slot_profile, profile) for peer in connected):
+    if not able:
         reason = f"none of {len(connected)} TaskManagers offers a slot with {described(profile)}"
         return Waiting(WaitingKind.FITTING_SLOTS, reason)
     fits = fitting(peers, job, profile)
@@ -74,7 +84,8 @@ def shortage(
 class Shortages:
     """What `shortage` says at one moment, found once for all jobs that need the same: 10,000 of them may wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: WorkerKinds) -> None:
+        self._kinds = kinds
         self._found: dict[Hashable, Waiting] = {}
         self._misfits: dict[Hashable, bool] = {}
         self.coming = ""
@@ -99,7 +110,7 @@ class Shortages:
         reach = job.reach.named, frozenset(job.reach.deaf)
         key = profile, job.spark_needs, job.namespace, reach, owner
         if key not in self._found:
-            found = shortage(peers, job, profile, advice)
+            found = shortage(peers, job, profile, advice, self._kinds.choices(profile) if self._kinds else None)
             if self.coming and found.kind is WaitingKind.SLOTS:
                 found = Waiting(found.kind, f"{found.reason}; {self.coming}")
             self._found[key] = found
@@ -142,6 +153,21 @@ class Waits:
                 and tenants.serves(peer, job.namespace)
             )
         return allocation.incarnation in self._fitting[job_id]
+
+
+def _not_there(profile: ResourceProfile, advice: str, choices: Sequence[tuple[WorkerProfile, int]]) -> Waiting:
+    """No TaskManager has such slots, and what the driver can do about it."""
+    if not choices:
+        reason = (
+            f"no TaskManager has a slot with {described(profile)}, and the driver starts none that has: ask for less, "
+            "or add a profile with it (resourcemanager.profiles)"
+        )
+        return Waiting(WaitingKind.FITTING_SLOTS, reason)
+    name = choices[0][0].name
+    if not name:
+        return Waiting(WaitingKind.TASK_MANAGERS, f"no TaskManager is registered: {advice}")
+    reason = f"no TaskManager of profile {name} is registered: {advice}"
+    return Waiting(WaitingKind.TASK_MANAGERS, reason)
 
 
 def _misfit(connected: Collection[TaskManagerSlots], job: JobNeeds) -> str:

@@ -96,7 +96,7 @@ class JobMasterWorkers:
             self._dense = float("inf")
         wanted = self._wanted(waiting, load, serving, at)
         missing = wanted - len(serving) - self.lives.pending
-        total = len(supplies) + self.lives.unseen(by_id)
+        total = len(supplies) + len(self.lives.unseen(by_id))
         self._has_room = total < self._settings.maximum
         if missing > 0:
             self._surplus_since = None

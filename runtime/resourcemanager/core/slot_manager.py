@@ -24,11 +24,13 @@ from runtime.gateways.resource_manager import (
 )
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core import fair_shares, tenants
+from runtime.resourcemanager.core.demand import Lacking
 from runtime.resourcemanager.core.fitting import START_ONE, Shortages, Waits, fitting, preferred
 from runtime.resourcemanager.core.job_needs import JobNeeds
 from runtime.resourcemanager.core.preemption import ASK_KEPT_AGAIN_SECONDS, Preemption
-from runtime.resourcemanager.core.queues import Queues, Room
+from runtime.resourcemanager.core.queues import Queues
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots
+from runtime.resourcemanager.core.worker_profiles import Demand, WorkerKinds, WorkerProfile
 
 Effects = list[ev.SlotManagerEffect]
 REFUSED_PAUSE_SECONDS = 1.0
@@ -53,7 +55,7 @@ class SlotManager:
 
     An unanswered request for a slot is given up after `request_timeout` seconds; `round_seconds` is a round of `Reach`.
     `preemption_timeout`: how long a queue waits with less than its share before slots are taken from others; None: for
-    as long as it takes until some become free.
+    as long as it takes until some become free. `kinds`: what a driver can start.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class SlotManager:
         request_timeout: float,
         round_seconds: float,
         preemption_timeout: float | None = None,
+        kinds: Sequence[WorkerProfile] = (),
     ) -> None:
         self._new_id = new_id
         self._is_owner = is_owner
@@ -81,7 +84,8 @@ class SlotManager:
         self._queues = Queues(queues)
         self._statuses: list[QueueStatus] | None = None
         self._preemption = None if preemption_timeout is None else Preemption(preemption_timeout)
-        self._shortages = Shortages()
+        self._kinds = WorkerKinds(kinds)
+        self._shortages = Shortages(self._kinds)
         self._paused: dict[JobId, float] = {}
         self._unowned: set[JobId] = set()
         """Jobs that got no slot in the last round, because the declaring process did not own the job at that moment."""
@@ -150,17 +154,10 @@ class SlotManager:
         """The declaration of a job and the slots that it holds; None for a job with neither."""
         return self._jobs.get(job_id)
 
-    def lacking_slots(self) -> int:
-        """Slots that waiting jobs lack, and that TaskManagers like those of this cluster would give."""
-        rooms: dict[str, Room] = {}
-        lacking, waits = 0, self._waits()
-        for job_id in (*self._queues, *self._paused):
-            job = self._jobs.get(job_id)
-            # Slots of another TaskManager would be the same ones, which do not fit it.
-            if job is not None and not waits.is_misfit(job_id):
-                room = rooms.setdefault(job.share.queue, self._queues.room_of(job.share.queue))
-                lacking += room.take(job_id, waits.lacks(job_id))
-        return lacking
+    def demand(self) -> Demand:
+        """What waiting jobs lack, and TaskManagers would give that a driver can start."""
+        lacking = Lacking(self._kinds, self._task_managers.values(), self._queues)
+        return lacking.demand((*self._queues, *self._paused), self._jobs)
 
     def _waits(self) -> Waits:
         return Waits(self._jobs, self._task_managers, self._shortages)
@@ -182,6 +179,7 @@ class SlotManager:
     # --- TaskManagers -------------------------------------------------------------------------------------
 
     def _on_registered(self, registration: RegisterTaskManager) -> Effects:
+        self._kinds.registered(registration)
         known = self._task_managers.get(registration.incarnation)
         if known is None:
             self._task_managers[registration.incarnation] = TaskManagerSlots(registration)

@@ -18,6 +18,7 @@ from runtime.gateways.resource_manager import (
     SlotStatus,
     spark_offer,
 )
+from runtime.resourcemanager.core.worker_profiles import shares_of
 
 NO_REPORT = SlotReport((), is_warm=False, assigned_tasks=0)
 """Stands for the report of a TaskManager that has sent none yet."""
@@ -221,10 +222,6 @@ class TaskManagerSlots:
             yield SlotStatus(index, allocation.allocation_id, allocation.job_id)
 
 
-def can_hold(offered: ResourceProfile, required: ResourceProfile) -> bool:
-    """True if a slot with `offered` serves `required`; 0 and "" in a requirement mean any slot."""
-    if required.spark_profile and required.spark_profile != offered.spark_profile:
-        return False
-    if not set(required.labels).issubset(offered.labels):
-        return False
-    return required.cpu_cores <= offered.cpu_cores and required.memory_bytes <= offered.memory_bytes
+def can_hold(registration: RegisterTaskManager, required: ResourceProfile) -> bool:
+    """True if a TaskManager with this registration can serve `required`."""
+    return shares_of(registration.slot_profile, registration.slots, required) == 1

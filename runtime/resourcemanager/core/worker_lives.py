@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from runtime.common.worker_ids import profile_of, with_profile
+
 RATE_SECONDS = 60.0
 """The interval of `failures_max`."""
 
@@ -44,6 +46,7 @@ class WorkerState(Enum):
     LEAVING = "leaving"
 
 
+_EXPECTED = frozenset({WorkerState.STARTING, WorkerState.PENDING})
 _AWAITED = frozenset({WorkerState.PENDING, WorkerState.LOST})
 
 
@@ -92,6 +95,11 @@ class Worker:
     did_serve: bool = False
     may_be_told: bool = False
 
+    @property
+    def profile(self) -> str:
+        """Its profile, "" for the cluster's own configuration."""
+        return profile_of(self.worker_id)
+
     def become(self, state: WorkerState, at: float) -> None:
         """Change the state."""
         self.state, self.since = state, at
@@ -123,7 +131,7 @@ class WorkerLives:
     @property
     def pending(self) -> int:
         """Workers that are expected to serve."""
-        return sum(worker.state in {WorkerState.STARTING, WorkerState.PENDING} for worker in self)
+        return sum(worker.state in _EXPECTED for worker in self)
 
     @property
     def leaving(self) -> frozenset[str]:
@@ -134,17 +142,21 @@ class WorkerLives:
         """The worker with that label."""
         return self._workers.get(worker_id)
 
-    def unseen(self, registered: Collection[str]) -> int:
-        """How many run, or will, or may, without being among the registered ones."""
-        return len({*self._workers, *self._unsure}.difference(registered))
+    def pending_of(self, profile: str) -> int:
+        """Those among them with a profile."""
+        return sum(one.state in _EXPECTED and one.profile == profile for one in self)
+
+    def unseen(self, registered: Collection[str]) -> Collection[str]:
+        """Labels of what runs, or will, or may, without being among the registered ones."""
+        return {*self._workers, *self._unsure}.difference(registered)
 
     def may_start(self, at: float) -> bool:
         """Whether a start is due: the term has seen those of the last one, and starts do not fail all the time."""
         return at >= self._begun + self._times.recovery_timeout and not self._is_paused(at)
 
-    def start(self, at: float) -> StartWorker:
-        """One more."""
-        worker = Worker(self._new_id(), WorkerState.STARTING, at)
+    def start(self, at: float, profile: str = "") -> StartWorker:
+        """One more, with a profile."""
+        worker = Worker(with_profile(self._new_id(), profile), WorkerState.STARTING, at)
         self._workers[worker.worker_id] = worker
         return StartWorker(worker.worker_id)
 

@@ -1,14 +1,18 @@
 """When TaskManagers are started and released: slots that jobs lack against slots that are there, or come.
 
-The decisions of Flink's ActiveResourceManager (R65). Invariants: all slots together, of pending and leaving workers
-too, never exceed `slots_max`; only a worker without an allocation is released.
+The decisions of Flink's ActiveResourceManager (R65), profile by profile (D-141). Invariants: all slots together, of
+pending and leaving workers too, never exceed `slots_max`; only a worker without an allocation is released.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from runtime.common.worker_ids import profile_of
+from runtime.gateways.task import ResourceProfile
 from runtime.resourcemanager.core.worker_lives import (
     Worker,
     WorkerEffect,
@@ -16,20 +20,35 @@ from runtime.resourcemanager.core.worker_lives import (
     WorkerState,
     WorkerTimes,
 )
+from runtime.resourcemanager.core.worker_profiles import Demand, WorkerProfile, slots_in, task_managers_for
+
+ANY_CORES = ResourceProfile(cpu_cores=math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings(WorkerTimes):
     """Slots of one worker, and of all TaskManagers together; times in seconds.
 
-    `redundant`: workers that stay free for the next job.
+    `redundant`: workers that stay free for the next job. `slot`: what a slot of one offers. `profiles`: those that have
+    a name; without one they are made of the cluster's own configuration, like those that are kept without jobs.
     """
 
     slots: int
+    slot: ResourceProfile = ANY_CORES
+    profiles: tuple[WorkerProfile, ...] = ()
     slots_min: int = 0
     slots_max: int = 10_000
     redundant: int = 0
     idle_timeout: float = 30.0
+
+    @property
+    def kinds(self) -> tuple[WorkerProfile, ...]:
+        """All profiles."""
+        return (WorkerProfile("", self.slots, self.slot), *self.profiles)
+
+    def slots_of(self, profile: str) -> int:
+        """Of a worker with that profile; of one with a profile that is not there any more, those of the others."""
+        return next((one.slots for one in self.profiles if one.name == profile), self.slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +94,9 @@ class ActiveWorkers:
         return iter(self.lives)
 
     def decide(
-        self, lacking: int, supplies: Sequence[Supply], running: Collection[str], *, asked_at: float, at: float
+        self, demand: Demand, supplies: Sequence[Supply], running: Collection[str], *, asked_at: float, at: float
     ) -> list[WorkerEffect]:
-        """What to do now. `lacking`: slots that waiting jobs lack; `running`: what the driver saw at `asked_at`."""
+        """What to do now. `demand`: what waiting jobs lack; `running`: what the driver saw at `asked_at`."""
         by_id = {one.worker_id: one for one in supplies if one.slots > 0}
         effects = self.lives.look(by_id, running, asked_at=asked_at, at=at)
         for worker in self.lives:
@@ -87,44 +106,65 @@ class ActiveWorkers:
                     self.lives.leaves(worker, at)
         leaving = self.lives.leaving
         there = [one for one in supplies if one.is_usable and one.worker_id not in leaving]
-        effects += self._start(lacking, there, self._total(supplies), at)
-        if lacking == 0:
-            effects += self._release(there, at)
-        return effects
+        effects += self._start(demand, there, self._total(supplies), at)
+        return effects + self._release(demand, there, at)
 
     def _total(self, supplies: Sequence[Supply]) -> int:
         """All slots that there are or will be, of leaving workers too. One that drains shows those in use alone."""
         shown = {one.worker_id for one in supplies if one.slots > 0}
-        each = self._settings.slots
-        there = sum(max(one.slots, each) if one.worker_id and one.slots else one.slots for one in supplies)
-        return there + self.lives.unseen(shown) * each
+        there = sum(
+            max(one.slots, self._slots_of(one.worker_id)) if one.worker_id and one.slots else one.slots
+            for one in supplies
+        )
+        return there + sum(map(self._slots_of, self.lives.unseen(shown)))
 
-    def _start(self, lacking: int, there: Sequence[Supply], total: int, at: float) -> list[WorkerEffect]:
-        settings = self._settings
+    def _slots_of(self, worker_id: str) -> int:
+        return self._settings.slots_of(profile_of(worker_id))
+
+    def _start(self, demand: Demand, there: Sequence[Supply], total: int, at: float) -> list[WorkerEffect]:
         if not self.lives.may_start(at):
             return []
-        free = sum(one.free for one in there)
-        short = max(
-            lacking + settings.redundant * settings.slots - (0 if lacking else free),
-            settings.slots_min - sum(one.slots for one in there),
-        )
-        wanted = -(-short // settings.slots) - self.pending
-        room = (settings.slots_max - total) // settings.slots
-        self._has_room = room > 0
-        return [self.lives.start(at) for _ in range(min(wanted, room))]
+        effects: list[WorkerEffect] = []
+        left = self._settings.slots_max - total
+        self._has_room = left >= min((self._settings.slots_of(name) for name in demand), default=self._settings.slots)
+        for name in dict.fromkeys((*demand, "")):
+            slots = self._settings.slots_of(name)
+            wanted = self._wanted(name, demand, there) - self.lives.pending_of(name)
+            starts = max(0, min(wanted, left // slots))
+            effects += [self.lives.start(at, name) for _ in range(starts)]
+            left -= starts * slots
+        return effects
 
-    def _release(self, there: Sequence[Supply], at: float) -> list[WorkerEffect]:
+    def _wanted(self, name: str, demand: Demand, there: Sequence[Supply]) -> int:
+        """Workers with a profile beside those that serve."""
+        settings, requests = self._settings, demand.get(name, Counter())
+        slots = settings.slots_of(name)
+        wanted = task_managers_for(requests, slots, -(-settings.slots_max // slots))
+        if name:
+            return wanted
+        free = 0 if requests else sum(one.free for one in there if not profile_of(one.worker_id))
+        spare = max(0, -(-(settings.redundant * slots - free) // slots)) if settings.redundant else 0
+        kept = sum(one.slots for one in there if not profile_of(one.worker_id))
+        least = -(-(settings.slots_min - kept) // slots)
+        return max(wanted + spare, least)
+
+    def _release(self, demand: Demand, there: Sequence[Supply], at: float) -> list[WorkerEffect]:
+        """Idle ones of a profile that no job waits for; of the cluster's own configuration some are kept."""
         settings = self._settings
-        slots, free = sum(one.slots for one in there), sum(one.free for one in there)
         usable = {one.worker_id for one in there}
+        plain = [one for one in there if not profile_of(one.worker_id)]
+        slots, free = sum(one.slots for one in plain), sum(one.free for one in plain)
         effects: list[WorkerEffect] = []
         for worker in self.lives:
             is_due = worker.idle_since is not None and at - worker.idle_since >= settings.idle_timeout
-            if worker.state is not WorkerState.REGISTERED or not is_due or worker.worker_id not in usable:
+            is_free = worker.state is WorkerState.REGISTERED and is_due and worker.worker_id in usable
+            if not is_free or slots_in(demand.get(worker.profile, {})):
                 continue
-            if slots - worker.slots < settings.slots_min or free - worker.slots < settings.redundant * settings.slots:
-                continue
-            slots, free = slots - worker.slots, free - worker.slots
+            if not worker.profile:
+                left, spare = slots - worker.slots, free - worker.slots
+                if left < settings.slots_min or spare < settings.redundant * settings.slots:
+                    continue
+                slots, free = left, spare
             effects.append(self.lives.release(worker, f"it was idle for {settings.idle_timeout:.0f} s", at))
         return effects
 

@@ -12,6 +12,7 @@ from runtime.common.errors import NotFoundError
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.states import JobStatus
 from runtime.common.version import VERSION
+from runtime.common.worker_ids import shown_profile
 from runtime.gateways.overview import JobMasterInfo
 from runtime.gateways.resource_manager import RegisterTaskManager, ResourceProfile, TaskManagerInfo
 from runtime.rest.access.authorized_routes import authorized_router
@@ -279,6 +280,7 @@ def _task_manager(info: TaskManagerInfo, principal: Principal) -> schema.TaskMan
         "spark": registration.has_spark,
         "spark-profile": registration.slot_profile.spark_profile,
         "labels": list(registration.slot_profile.labels),
+        "profile": shown_profile(registration.worker_id),
         "spark-master": str(json.loads(registration.spark_conf).get("spark.master", "")),
         "spark-version": registration.spark_version,
         "warm": info.is_warm,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from runtime.common.worker_ids import shown_profile
 from runtime.rest.access.authorized_routes import authorized_router
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies.schema import resource_manager as schema
@@ -32,6 +33,7 @@ def resource_manager_router(context: RestContext) -> APIRouter:
                     "since": worker.since_millis,
                     "reason": worker.reason,
                     "process": processes.get(worker.worker_id, ""),
+                    "profile": shown_profile(worker.worker_id) if one.kind == "taskmanager" else "",
                 }
                 for one in found
                 for worker in one.workers

@@ -22,7 +22,10 @@ from runtime.gateways.resource_manager import (
 )
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import SlotManager
+from runtime.resourcemanager.core.worker_profiles import WorkerProfile, slots_in
 
+KINDS = (WorkerProfile("", 1000, ResourceProfile()),)
+"""A driver that starts large TaskManagers without labels, whose slots have no memory of their own."""
 T1, T2 = Incarnation("a" * 32), Incarnation("b" * 32)
 OWNER = Incarnation("c" * 32)
 DEFAULT = ResourceProfile()
@@ -36,7 +39,10 @@ class Cluster:
     """A SlotManager with short words for its events."""
 
     def __init__(
-        self, queues: Mapping[str, QueueSettings] | None = None, preemption_timeout: float | None = None
+        self,
+        queues: Mapping[str, QueueSettings] | None = None,
+        preemption_timeout: float | None = None,
+        kinds: Sequence[WorkerProfile] = (),
     ) -> None:
         ids = itertools.count(1)
         self.shares: dict[JobId, JobShare] = {}
@@ -49,6 +55,7 @@ class Cluster:
             request_timeout=10.0,
             round_seconds=2.0,
             preemption_timeout=preemption_timeout,
+            kinds=kinds,
         )
         self.owners: dict[JobId, int] = {}
         """Epochs, where they are others than what was declared."""
@@ -59,6 +66,10 @@ class Cluster:
 
     def handle(self, event: ev.SlotManagerEvent) -> list[Any]:
         return list(self.manager.handle(event, self.at))
+
+    def lacking_slots(self) -> int:
+        """All slots of the demand."""
+        return sum(slots_in(requests) for requests in self.manager.demand().values())
 
     def tick(self, seconds: float) -> list[Any]:
         self.at += seconds
@@ -72,6 +83,7 @@ class Cluster:
         spark_conf: dict[str, str] | None = None,
         environment_bytes: int = 0,
         environment_accounts: int = 0,
+        worker_id: str = "",
     ) -> list[Any]:
         """`spark_conf` None: a TaskManager without Spark."""
         has_spark, conf = spark_conf is not None, json.dumps(spark_conf or {}).encode()
@@ -91,6 +103,7 @@ class Cluster:
             0,
             environment_bytes=environment_bytes,
             environment_accounts=environment_accounts,
+            worker_id=worker_id,
         )
         return [*self.handle(ev.TaskManagerRegistered(registration)), *self.report(incarnation, [None] * slots)]
 

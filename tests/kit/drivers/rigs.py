@@ -86,7 +86,7 @@ class ProcessRig:
 
     def driver(self, *options: str) -> WorkerDriver:
         """Rig."""
-        made = ProcessDriver(TASKMANAGER, self.layout, self.environment, options)
+        made = ProcessDriver(TASKMANAGER, self.layout, self.environment, lambda _: options)
         self._drivers.append(made)
         return made
 
@@ -133,7 +133,7 @@ class SshRig(ProcessRig):
         return SshDriver(
             SshCalls(remote, TASKMANAGER, 60.0),
             lambda: self.lines,
-            lambda host: [*options, f"taskmanager.host={host}"],
+            lambda host, _: [*options, f"taskmanager.host={host}"],
             LoopClock(),
             look_interval=0.0,
             retry_interval=0.0,

@@ -20,6 +20,7 @@ from jobmaster_process.secondary_dispatcher import ProcessLoad
 from runtime.aio.entropy import SeededEntropy
 from runtime.common.clock import Clock
 from runtime.common.errors import RetryableError
+from runtime.common.worker_ids import WORKER_ID_PREFIX
 from runtime.config.configuration import Configuration
 from runtime.config.layout import Layout
 from runtime.config.loading import load
@@ -35,7 +36,6 @@ from runtime.highavailability.keys import Keys
 from runtime.highavailability.kv.keeper import NO_KEEPER, LeaseKeeper
 from runtime.highavailability.record_codec import decode_record
 from runtime.highavailability.records import DoneRecord
-from runtime.resourcemanager.driver import WORKER_ID_PREFIX
 from runtime.rpc.settings import RpcSettings
 from tests.kit.simulation.clients import Client, PlannedJob, SimulatedRest
 from tests.kit.simulation.etcd import ADDRESS, HOST, EtcdServer, EtcdState, SimulatedKeyValueStore

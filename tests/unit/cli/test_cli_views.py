@@ -559,7 +559,7 @@ def test_processes_of_a_driver_are_shown_while_they_come_and_go(
     managers = (
         WorkerStatus("w-1", "registered", 1_000),
         WorkerStatus("w-2", "pending", 2_000),
-        WorkerStatus("w-3", "leaving", 3_000, "it was idle for 30 s"),
+        WorkerStatus("w-3-gpu", "leaving", 3_000, "it was idle for 30 s"),
     )
     found = [
         WorkersStatus("taskmanager", managers, 1, ""),
@@ -567,9 +567,9 @@ def test_processes_of_a_driver_are_shown_while_they_come_and_go(
     ]
     monkeypatch.setattr(server.fakes.resource_manager, "worker_statuses", found)
     shown = flinklike("taskmanagers").out
-    assert [line.split()[:2] for line in shown.splitlines() if line.startswith("w-")] == [
-        ["w-2", "pending"],
-        ["w-3", "leaving"],
+    assert [line.split()[:3] for line in shown.splitlines() if line.startswith("w-")] == [
+        ["w-2", "default", "pending"],
+        ["w-3-gpu", "gpu", "leaving"],
     ]
     assert "it was idle for 30 s" in shown
     masters = flinklike("jobmasters")

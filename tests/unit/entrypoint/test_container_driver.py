@@ -110,6 +110,15 @@ def wanted() -> bool:
     return True
 
 
+async def test_a_container_of_a_profile_has_its_options_and_its_size() -> None:
+    containers = WorkerContainers(
+        "sales", "taskmanager", "taskmanager.worker-id", SPEC, lambda label: [f"of={label}"], {"gpu": (1 << 30, 2.0)}
+    )
+    plain, gpu = containers.of("w-1"), containers.of("w-1-gpu")
+    assert (plain.memory, plain.cpus, gpu.memory, gpu.cpus) == (SPEC.memory, SPEC.cpus, 1 << 30, 2.0)
+    assert list(gpu.command) == [*SPEC.command, "-D", "of=w-1-gpu", "-D", "taskmanager.worker-id=w-1-gpu"]
+
+
 async def test_a_container_has_its_labels_and_its_process_knows_its_own() -> None:
     daemon = Daemon()
     await daemon.driver().start(ONE, is_wanted=wanted)

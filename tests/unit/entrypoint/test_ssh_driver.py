@@ -83,7 +83,7 @@ class Hosts(SshCalls):
         return SshDriver(
             self,
             lambda: self.lines,
-            lambda host: [f"taskmanager.host={host}"],
+            lambda host, _: [f"taskmanager.host={host}"],
             LoopClock(),
             look_interval=look_interval,
             retry_interval=retry_interval,
@@ -306,7 +306,7 @@ async def test_a_file_that_cannot_be_read_is_the_drivers_answer() -> None:
         message = "conf/workers names localhost"
         raise InvalidInputError(message)
 
-    driver = SshDriver(Hosts(), broken, lambda _: (), LoopClock(), look_interval=0.0, retry_interval=0.0)
+    driver = SshDriver(Hosts(), broken, lambda _host, _label: (), LoopClock(), look_interval=0.0, retry_interval=0.0)
     with pytest.raises(DriverError, match="names localhost"):
         await driver.workers()
 

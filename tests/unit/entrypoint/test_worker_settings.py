@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 
 import pytest
@@ -13,6 +14,7 @@ from runtime.entrypoint.control.daemon import JOBMASTER, TASKMANAGER, DaemonKind
 from runtime.entrypoint.drivers.choice import elsewhere_problems, port_problem
 from runtime.entrypoint.job_manager_options import job_master_worker_settings, worker_options, worker_settings
 from runtime.entrypoint.process_options import cores
+from runtime.gateways.resource_manager import ResourceProfile
 
 DRIVER = "resourcemanager.driver=process"
 DOCKER = ("resourcemanager.driver=docker", "high-availability.cluster-id=sales")
@@ -176,6 +178,92 @@ def test_a_maximum_below_one_task_manager_is_refused() -> None:
 def test_what_contradicts_itself_is_refused(options: tuple[str, ...], words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         loaded(*options)
+
+
+GPU = "resourcemanager.profiles.gpu."
+GPU_LABEL = f"{GPU}taskmanager.labels=gpu:a100"
+LARGE = "resourcemanager.profiles.large."
+
+
+def test_a_profile_changes_the_options_that_it_names() -> None:
+    own = (DRIVER, "taskmanager.numberOfTaskSlots=2", "taskmanager.memory.task.size=2 gb", "spark.ui.enabled=false")
+    settings = worker_settings(
+        loaded(*own, GPU_LABEL, f"{LARGE}taskmanager.memory.task.size=8 gb", f"{LARGE}taskmanager.numberOfTaskSlots=1")
+    )
+    assert settings is not None
+    plain, gpu, large = settings.kinds
+    cores_each = cores() / 2
+    assert (plain.name, plain.slots, plain.slot) == ("", 2, ResourceProfile(cores_each, 1 << 30))
+    assert (gpu.name, gpu.slots, gpu.slot) == ("gpu", 2, ResourceProfile(cores_each, 1 << 30, labels=("gpu=a100",)))
+    assert (large.name, large.slots, large.slot) == ("large", 1, ResourceProfile(cores(), 8 << 30))
+
+
+def test_cores_of_other_hosts_are_not_known_before_a_task_manager_is_there() -> None:
+    settings = worker_settings(loaded(SSH, GPU_LABEL), places=3)
+    assert settings is not None
+    assert [one.slot.cpu_cores for one in settings.kinds] == [math.inf, math.inf]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((f"{GPU}taskmanager.numberOfTaskSlots=4",), "no job would ever have it started"),
+        ((f"{GPU}taskmanager.memory.task.size=1 gb",), "no job would ever have it started"),
+        (
+            (GPU_LABEL, f"{GPU}taskmanager.numberOfTaskSlots=5", "slotmanager.number-of-slots.max=4"),
+            "gpu: its TaskManagers have 5 slots, and slotmanager.number-of-slots.max leaves 4",
+        ),
+        (
+            (GPU_LABEL, "slotmanager.number-of-slots.max=4", "slotmanager.number-of-slots.min=3"),
+            "slotmanager.number-of-slots.max leaves 0 beside those that",
+        ),
+        (
+            (GPU_LABEL, "slotmanager.number-of-slots.max=4", "slotmanager.redundant-taskmanager-num=2"),
+            "slotmanager.number-of-slots.max leaves 0 beside those that",
+        ),
+        (
+            (GPU_LABEL, f"{GPU}taskmanager.memory.spark.total=512 mb"),
+            "resourcemanager.profiles.gpu: taskmanager.memory.spark.total",
+        ),
+    ],
+)
+def test_a_profile_that_nothing_would_ever_start_is_refused(options: tuple[str, ...], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        worker_settings(loaded(DRIVER, "taskmanager.numberOfTaskSlots=2", *options))
+
+
+def test_a_profile_with_another_spark_may_be_as_small_as_the_cluster_s_own() -> None:
+    settings = worker_settings(loaded(DRIVER, "resourcemanager.profiles.lean.spark.executor.cores=1"))
+    assert settings is not None
+    assert [one.name for one in settings.profiles] == ["lean"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ((GPU_LABEL,), "gpu: nothing starts TaskManagers with resourcemanager.driver: standalone"),
+        ((DRIVER, f"{GPU}taskmanager.host=one"), "expected resourcemanager.profiles.<name>.<option>, .*labels"),
+        ((DRIVER, "resourcemanager.profiles.GPU.taskmanager.labels=gpu:a100"), "a name of small letters"),
+        ((DRIVER, f"{GPU}taskmanager.labels=gpu"), "'gpu'"),
+        ((DRIVER, "resourcemanager.profiles.default.taskmanager.labels=a:b"), "the cluster's own configuration"),
+        ((DRIVER, GPU_LABEL, f"{GPU}resourcemanager.docker.memory=1 gb"), "has no effect with resourcemanager.driver"),
+        ((DRIVER, f"{GPU}spark.authenticate.secret=x"), "shows a secret to every user of a host"),
+    ],
+)
+def test_what_a_profile_cannot_have_is_refused(options: tuple[str, ...], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        loaded(*options)
+
+
+def test_more_profiles_than_anybody_needs_are_refused() -> None:
+    many = [f"resourcemanager.profiles.p{number}.taskmanager.labels=a:b" for number in range(51)]
+    with pytest.raises(InvalidInputError, match="there are 51 profiles, the limit is 50"):
+        loaded(DRIVER, *many)
+
+
+def test_a_task_manager_of_a_profile_reads_the_same_configuration() -> None:
+    own = (DRIVER, GPU_LABEL, "resourcemanager.profiles.lean.taskmanager.labels=gpu:a100,zone:b")
+    assert loaded(*own, "taskmanager.labels=gpu:a100", "taskmanager.worker-id=w-0123456789ab-gpu").profiles
 
 
 def test_job_master_processes_are_started_where_a_maximum_is_set() -> None:

@@ -37,7 +37,7 @@ def test_labels_must_be_there() -> None:
     cluster.register(T1, 2)
     told = reasons(cluster.declare(1, 1, gpu))
     assert told == {job(1): "none of 1 TaskManagers offers a slot with label gpu=a100"}
-    assert cluster.manager.lacking_slots() == 0, "more of the same would not help"
+    assert cluster.lacking_slots() == 0, "more of the same would not help"
     assert [peer for peer, _ in requests(cluster.register(T2, 2, both))] == [T2]
     assert [peer for peer, _ in requests(cluster.declare(2, 1, both))] == [T2]
     (reason,) = reasons(cluster.declare(3, 1, ResourceProfile(labels=("gpu=h100", "zone=b")))).values()
@@ -229,9 +229,11 @@ def test_a_reason_is_found_once_for_all_jobs_that_need_the_same(monkeypatch: pyt
         cluster.declare(number, 1, ResourceProfile(cpu_cores=float(number % 3 == 0)))
     found = fitting.shortage
 
-    def counted(peers: Collection[TaskManagerSlots], needs: JobNeeds, profile: ResourceProfile, advice: str) -> Waiting:
+    def counted(
+        peers: Collection[TaskManagerSlots], needs: JobNeeds, profile: ResourceProfile, advice: str, choices: None
+    ) -> Waiting:
         asked[profile] += 1
-        return found(peers, needs, profile, advice)
+        return found(peers, needs, profile, advice, choices)
 
     monkeypatch.setattr(fitting, "shortage", counted)
     cluster.handle(ev.AdviceChanged("a driver starts them"))

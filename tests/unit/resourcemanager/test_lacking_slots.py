@@ -7,18 +7,18 @@ import pytest
 from runtime.common.shares import JobShare, QueueSettings
 from runtime.gateways.resource_manager import ResourceProfile, SlotsFreed
 from runtime.resourcemanager.core import events as ev
-from tests.kit.control_plane.slot_requests import T1, Cluster, job, kinds, reasons, requests
+from tests.kit.control_plane.slot_requests import KINDS, T1, Cluster, job, kinds, reasons, requests
 
 
 def lacking(*, slots: int, jobs: tuple[int, ...], queues: dict[str, QueueSettings] | None = None) -> int:
     """`jobs`: slots that each job needs. Jobs are in the queue `etl`."""
-    cluster = Cluster(queues)
+    cluster = Cluster(queues, kinds=KINDS)
     if slots:
         cluster.register(T1, slots)
     for number, count in enumerate(jobs, 1):
         cluster.shares[job(number)] = JobShare("etl")
         cluster.declare(number, count)
-    return cluster.manager.lacking_slots()
+    return cluster.lacking_slots()
 
 
 @pytest.mark.parametrize(
@@ -53,29 +53,29 @@ def test_a_job_that_runs_lacks_the_rest_of_its_slots_whatever_the_number_of_jobs
 
 @pytest.mark.parametrize("limit", [QueueSettings(max_running_jobs=1), QueueSettings(max_slots=1)])
 def test_jobs_whose_limit_was_lifted_lack_slots_and_are_told(limit: QueueSettings) -> None:
-    cluster = Cluster({"etl": limit})
+    cluster = Cluster({"etl": limit}, kinds=KINDS)
     cluster.shares = {job(number): JobShare("etl") for number in range(1, 500) if number != 2}
     cluster.register(T1, 1)
     (_, request), *_ = requests(cluster.declare(1, 1))
     for number in range(2, 400):
         cluster.declare(number, 1)
-    assert cluster.manager.lacking_slots() == 1, "the limit holds"
+    assert cluster.lacking_slots() == 1, "the limit holds"
     cluster.declare(1, 0)
     cluster.at += 2.0
     freed = cluster.handle(ev.AllocationsFreed(T1, SlotsFreed((request.allocation_id,))))
     assert [one.job_id for _, one in requests(freed)] == [job(2)], "of another queue"
     assert list(reasons(freed)) == [job(2)]
-    assert cluster.manager.lacking_slots() == 1
+    assert cluster.lacking_slots() == 1
     told = [cluster.tick(1.0) for _ in range(5)]
     assert [len(one) for one in told] == [100, 100, 100, 97, 0]
     assert set(kinds(told[0]).values()) == {"slots"}
 
 
 def test_a_job_that_no_slot_fits_lacks_none() -> None:
-    cluster = Cluster()
+    cluster = Cluster(kinds=KINDS)
     cluster.register(T1, 2)
     cluster.declare(1, 1, profile=ResourceProfile(memory_bytes=1 << 40))
-    assert cluster.manager.lacking_slots() == 0
+    assert cluster.lacking_slots() == 0
 
 
 def test_who_waits_without_a_task_manager_is_told_what_the_driver_does() -> None:

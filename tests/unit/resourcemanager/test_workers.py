@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,6 +20,7 @@ from runtime.resourcemanager.core.worker_lives import (
     WorkerFailed,
     WorkerState,
 )
+from runtime.resourcemanager.core.worker_profiles import Demand
 from runtime.resourcemanager.core.workers import ActiveWorkers, Supply, WorkerSettings
 
 SETTINGS = WorkerSettings(
@@ -25,6 +28,10 @@ SETTINGS = WorkerSettings(
 )
 READY = 3.0
 """A moment at which a new term may start workers."""
+
+
+def demand_of(lacking: int) -> Demand:
+    return {"": Counter({1: lacking})} if lacking else {}
 
 
 @dataclass
@@ -44,7 +51,7 @@ class Term:
         return f"w{self.made}"
 
     def decide(self, lacking: int = 0, *supplies: Supply) -> list[WorkerEffect]:
-        return self.core.decide(lacking, supplies, self.running, asked_at=self.at, at=self.at)
+        return self.core.decide(demand_of(lacking), supplies, self.running, asked_at=self.at, at=self.at)
 
     def run(self, *effects: WorkerEffect) -> None:
         """The driver does what it was asked to start, a second later."""
@@ -85,7 +92,7 @@ def started(lacking: int, *supplies: Supply, settings: WorkerSettings = SETTINGS
         (1, [], {"slots": 8}, 0),
     ],
 )
-def test_so_many_are_started(lacking: int, supplies: Sequence[Supply], changed: dict[str, int], count: int) -> None:
+def test_so_many_are_started(lacking: int, supplies: Sequence[Supply], changed: dict[str, Any], count: int) -> None:
     assert started(lacking, *supplies, settings=replace(SETTINGS, **changed)) == count
 
 
@@ -125,7 +132,7 @@ def test_one_that_was_started_after_the_driver_was_asked_is_not_taken_for_ended(
     term.decide(1)
     asked_at, term.at = term.at, term.at + 1
     term.core.lives.started("w1", term.at)
-    assert term.core.decide(1, [], [], asked_at=asked_at, at=term.at) == []
+    assert term.core.decide(demand_of(1), [], [], asked_at=asked_at, at=term.at) == []
     assert term.states() == {"w1": WorkerState.PENDING}
 
 
@@ -257,7 +264,7 @@ def test_an_idle_one_is_released_after_the_timeout() -> None:
 @pytest.mark.parametrize(
     ("changed", "released"), [({}, 2), ({"slots_min": 2}, 1), ({"slots_min": 4}, 0), ({"redundant": 1}, 1)]
 )
-def test_the_minimum_and_the_redundant_ones_stay(changed: dict[str, int], released: int) -> None:
+def test_the_minimum_and_the_redundant_ones_stay(changed: dict[str, Any], released: int) -> None:
     term = Term(replace(SETTINGS, **changed), running=["w8", "w9"])
     supplies = [Supply("w8", 2, 2), Supply("w9", 2, 2)]
     term.decide(0, *supplies)
@@ -358,7 +365,9 @@ class Workers(RuleBasedStateMachine):
         ]
 
     def _decide(self) -> None:
-        effects = self.core.decide(self.lacking, self._supplies(), list(self.host), asked_at=self.at, at=self.at)
+        effects = self.core.decide(
+            demand_of(self.lacking), self._supplies(), list(self.host), asked_at=self.at, at=self.at
+        )
         for effect in effects:
             if isinstance(effect, StartWorker):
                 assert effect.worker_id not in self.host

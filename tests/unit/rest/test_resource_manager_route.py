@@ -47,7 +47,7 @@ async def test_workers_are_told_with_their_states_and_processes(fakes: RestFakes
     fakes.resource_manager.worker_statuses = [
         WorkersStatus(
             "taskmanager",
-            (WorkerStatus("w-1", "registered", 1_000), WorkerStatus("w-2", "starting", 2_000)),
+            (WorkerStatus("w-1", "registered", 1_000), WorkerStatus("w-2-gpu", "starting", 2_000)),
             1,
             "it ended before it registered",
         ),
@@ -59,9 +59,9 @@ async def test_workers_are_told_with_their_states_and_processes(fakes: RestFakes
         {"kind": "jobmaster", "pending": 0, "problem": ""},
     ]
     assert [tuple(one.values()) for one in found["workers"]] == [
-        ("w-1", "taskmanager", "registered", 1_000, "", "tm-1"),
-        ("w-2", "taskmanager", "starting", 2_000, "", ""),
-        ("w-3", "jobmaster", "leaving", 3_000, "it drains, and has no job", ""),
+        ("w-1", "taskmanager", "registered", 1_000, "", "tm-1", "default"),
+        ("w-2-gpu", "taskmanager", "starting", 2_000, "", "", "gpu"),
+        ("w-3", "jobmaster", "leaving", 3_000, "it drains, and has no job", "", ""),
     ]
     overview = (await http.get("/overview")).json()
     assert (overview["taskmanagers-pending"], overview["jobmasters-pending"]) == (1, 0)

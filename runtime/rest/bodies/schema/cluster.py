@@ -171,6 +171,7 @@ TaskManager = TypedDict(
         "spark": bool,
         "spark-profile": str,
         "labels": list[str],
+        "profile": str,
         "spark-master": str,
         "spark-version": str,
         "warm": bool,

@@ -10,7 +10,7 @@ class Worker(TypedDict):
 
     `id`: its label; `state`: starting, pending (it runs, and does not serve yet), registered, lost (it runs, and does
     not serve any more) or leaving, since then, with the reason; `process`: its id among the processes that are
-    registered, "" while it is none.
+    registered, "" while it is none; `profile`: what it was started with, `default` is the cluster's own configuration.
     """
 
     id: str
@@ -19,6 +19,7 @@ class Worker(TypedDict):
     since: int
     reason: str
     process: str
+    profile: str
 
 
 class Workers(TypedDict):

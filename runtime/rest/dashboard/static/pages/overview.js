@@ -8,7 +8,7 @@ import { EVENT_HEAD, eventRow } from "./events.js";
 import { jobRow, JOB_HEAD } from "./job_list.js";
 
 const QUEUE_HEAD = ["Queue", "Slots", "Share", "Jobs that run", "Jobs that wait", "Weight", "Min", "Max"];
-const WORKER_HEAD = ["Process", "Label", "State", "Since", "Why"];
+const WORKER_HEAD = ["Process", "Label", "Profile", "State", "Since", "Why"];
 /** @type {Record<string, string>} */
 const KINDS = { taskmanager: "TaskManager", jobmaster: "JobMaster process" };
 const SHOWN = 15;
@@ -88,7 +88,7 @@ function starting(what, count) {
 function workers({ kinds, workers: found }) {
   const rows = found
     .filter((/** @type {any} */ one) => one.state !== "registered")
-    .map((/** @type {any} */ one) => row(one.id, KINDS[one.kind] ?? one.kind, one.id, one.state, time(one.since), one.reason));
+    .map((/** @type {any} */ one) => row(one.id, KINDS[one.kind] ?? one.kind, one.id, one.profile ?? "", one.state, time(one.since), one.reason));
   const problems = kinds
     .filter((/** @type {any} */ one) => one.problem)
     .map((/** @type {any} */ one) => h("p", { key: one.kind, class: "problem" }, `No ${KINDS[one.kind] ?? one.kind} comes up: ${one.problem}`));

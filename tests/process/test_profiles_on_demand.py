@@ -1,0 +1,50 @@
+"""`resourcemanager.profiles`: a real TaskManager of the profile that a job asks for comes, and goes (D-141)."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_flinklike.client import new_job_id
+from runtime.common.states import JobStatus
+from runtime.jobgraph.graph import ResourceSpec
+from tests.benchmarks.cluster import job_graph
+from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.host.levels import reached
+
+pytestmark = pytest.mark.process
+
+OPTIONS = {
+    "taskmanager.spark.enabled": "false",
+    "taskmanager.numberOfTaskSlots": "2",
+    "taskmanager.memory.task.size": "512 mb",
+    "resourcemanager.driver": "process",
+    "slotmanager.number-of-slots.max": "4",
+    "resourcemanager.taskmanager-timeout": "2 s",
+    "resourcemanager.profiles.gpu.taskmanager.labels": "gpu:a100",
+    "resourcemanager.profiles.gpu.taskmanager.numberOfTaskSlots": "1",
+}
+NAP = "tests.benchmarks.programs:nap"
+
+
+def test_a_label_brings_a_task_manager_of_its_profile_and_idle_ones_go() -> None:
+    graph = job_graph("labelled", NAP, params={"seconds": 0})
+    (vertex,) = graph.vertices
+    labelled = graph.model_copy(
+        update={"vertices": (vertex.model_copy(update={"resources": ResourceSpec(labels=("gpu=a100",))}),)}
+    )
+    seen: dict[str, tuple[list[str], int]] = {}
+    with ScriptCluster(OPTIONS) as cluster, cluster.connect() as client:
+        assert client.get("/resourcemanager")["workers"] == []
+        plain = job_graph("plain", NAP, params={"seconds": 0})
+        for asked, profile in ((plain, "default"), (labelled, "gpu")):
+            client.submit(asked, job_id=(job := new_job_id()))
+            assert client.wait_for_result(job).status is JobStatus.FINISHED
+            told = [one["message"] for one in client.get("/events")["events"] if "is asked for" in one["message"]]
+            assert len(told) <= len(seen) + 1
+            ran = client.get(f"/jobs/{job}/vertices/{asked.vertices[0].id}")["subtasks"][0]["taskmanager-id"]
+            (where,) = [one for one in client.get("/taskmanagers")["taskmanagers"] if one["id"] == ran]
+            seen[where["profile"]] = (where["labels"], where["slotsNumber"])
+            assert profile in seen
+            assert profile in cluster.cli("taskmanagers").stdout
+        reached(lambda: not client.get("/resourcemanager")["workers"], "idle ones are gone")
+    assert seen == {"gpu": (["gpu=a100"], 1), "default": ([], 2)}
