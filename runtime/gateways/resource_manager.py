@@ -83,7 +83,7 @@ class RegistrationRefused:
 
 @dataclass(frozen=True, slots=True)
 class SlotStatus:
-    """One slot: free when `allocation_id` is None."""
+    """One slot: free when `allocation_id` is None. Slots with the same allocation belong together (D-141)."""
 
     slot_index: int
     allocation_id: AllocationId | None
@@ -127,7 +127,8 @@ class SlotsFreed:
 class RequestSlot:
     """Order to allocate a slot for a job, and to offer it to the job's owner, whose epoch it carries (R7).
 
-    `namespace`: the job's, as the leader has stored it (R48); "" from older leaders.
+    `namespace`: the job's, as the leader has stored it (R48); "" from older leaders. `more_slots`: further slots that
+    the allocation takes, whose memory, cores and Spark weight what runs in the first has too (D-141).
     """
 
     allocation_id: AllocationId
@@ -138,6 +139,7 @@ class RequestSlot:
     job_master_address: str
     profile: ResourceProfile
     namespace: str = ""
+    more_slots: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

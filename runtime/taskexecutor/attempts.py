@@ -270,4 +270,5 @@ class Attempts:
             user=user,
             jars=directory.jars,
             remote=directory.remote,
+            shares=order.shares,
         )

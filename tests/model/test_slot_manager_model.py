@@ -30,6 +30,8 @@ from runtime.resourcemanager.core.slots import Allocation
 JOBS = [JobId(f"{n:032x}") for n in range(4)]
 SLOTS = 3
 SMALL, LARGE = ResourceProfile(), ResourceProfile(memory_bytes=1 << 30)
+DOUBLE = ResourceProfile(memory_bytes=2 << 30)
+"""Two slots of one TaskManager (D-141)."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ WISHES = [
     Wish(),
     Wish(),
     Wish(LARGE),
+    Wish(DOUBLE),
     Wish(needs_spark=True),
     Wish(conf=MEMORY, needs_spark=True),
     Wish(unreachable=frozenset(IDS[:1])),
@@ -91,6 +94,7 @@ class SlotManagerMachine(RuleBasedStateMachine):
                 assert message.allocation_id not in self.seen
                 assert message.epoch == self.epochs[message.job_id], "the owner's epoch (R7)"
                 assert self.serves(effect.incarnation, self.wanted[message.job_id][0])
+                assert 1 + len(message.more_slots) == self.shares(self.wanted[message.job_id][0])
                 assert (message.job_id, message.epoch, effect.incarnation) not in self.deaf, "R7"
                 self.seen.add(message.allocation_id)
                 self.inbox[effect.incarnation].append(message)
@@ -116,12 +120,21 @@ class SlotManagerMachine(RuleBasedStateMachine):
         kind = PEERS[peer]
         if peer not in self.connected or peer in wish.unreachable:
             return False
-        if kind.profile.memory_bytes < wish.profile.memory_bytes:
+        if SLOTS * kind.profile.memory_bytes < wish.profile.memory_bytes:
             return False
         if wish.conf:
             return bool(kind.conf)
         has_spark = any(PEERS[one].conf is not None for one in self.real)
         return kind.conf is not None or not (wish.needs_spark and has_spark)
+
+    def shares(self, wish: Wish) -> int:
+        return 2 if wish.profile == DOUBLE else 1
+
+    def slots_of(self, request: RequestSlot) -> tuple[int, ...]:
+        return (request.slot_index, *request.more_slots)
+
+    def is_free(self, peer: Incarnation, request: RequestSlot) -> bool:
+        return all(self.real[peer][index] is None for index in self.slots_of(request))
 
     def report(self, peer: Incarnation) -> None:
         statuses = tuple(
@@ -148,9 +161,10 @@ class SlotManagerMachine(RuleBasedStateMachine):
         if not self.inbox.get(peer):
             return
         request = self.inbox[peer].pop(0)
-        is_free = self.real[peer][request.slot_index] is None
+        is_free = self.is_free(peer, request)
         if answer == "yes" and is_free:
-            self.real[peer][request.slot_index] = request
+            for index in self.slots_of(request):
+                self.real[peer][index] = request
             return
         is_slot_free = is_free and answer == "not for this job"
         refusal = SlotRequestRefused(request.allocation_id, request.slot_index, "", is_slot_free=is_slot_free)
@@ -159,7 +173,7 @@ class SlotManagerMachine(RuleBasedStateMachine):
     @rule(peer=st.sampled_from(IDS))
     def deliver_in_vain(self, peer: Incarnation) -> None:
         """The slot is allocated, its job's owner cannot be reached, and it is given up (R7)."""
-        if not self.inbox.get(peer) or self.real[peer][self.inbox[peer][0].slot_index] is not None:
+        if not self.inbox.get(peer) or not self.is_free(peer, self.inbox[peer][0]):
             return
         request = self.inbox[peer].pop(0)
         job_id, allocation_id = request.job_id, request.allocation_id
@@ -174,7 +188,7 @@ class SlotManagerMachine(RuleBasedStateMachine):
     def free(self, peer: Incarnation, slot: int) -> None:
         held = self.real.get(peer, [None] * SLOTS)[slot]
         if held is not None and peer in self.connected:
-            self.real[peer][slot] = None
+            self.real[peer] = [None if one is held else one for one in self.real[peer]]
             self.handle(ev.AllocationsFreed(peer, SlotsFreed((held.allocation_id,))))
 
     @rule(peer=st.sampled_from(IDS))
@@ -234,9 +248,11 @@ class SlotManagerMachine(RuleBasedStateMachine):
             assert sum(map(len, groups)) == len(set().union(*groups)) == SLOTS
             for index, allocation in peer.allocated.items():
                 assert self.manager._allocations[allocation.allocation_id] is allocation
-                assert allocation.slot_index == index
+                assert index in allocation.slots
+                assert allocation.incarnation == peer.incarnation
         held = sum(len(peer.allocated) for peer in self.manager.task_managers())
-        assert held == len(self.manager._allocations)
+        assert held == sum(one.shares for one in self.manager._allocations.values())
+        assert held == sum(queue.held for queue in self.manager._queues.all())
 
     @invariant()
     def counts_of_jobs_agree_with_allocations(self) -> None:
@@ -257,11 +273,24 @@ class SlotManagerMachine(RuleBasedStateMachine):
                 assert (job_id in self.manager._queues) == is_short
 
     @invariant()
+    def few_slots_are_kept_and_for_one_job(self) -> None:
+        kept = self.manager._matching.kept()
+        assert len({one.queue for one in kept}) == len({one.incarnation for one in kept}) == len(kept)
+        for one in kept:
+            assert one.job_id in self.manager._queues
+            peer = self.manager.task_manager(one.incarnation)
+            assert peer is not None
+            assert len(peer.free) < 2
+
+    @invariant()
     def nobody_waits_beside_a_free_slot(self) -> None:
+        kept = {one.incarnation for one in self.manager._matching.kept()}
         for job_id in self.manager._queues:
             for peer in self.manager.task_managers():
                 is_deaf = (job_id, self.epochs[job_id], peer.incarnation) in self.deaf
-                assert is_deaf or not (peer.free and self.serves(peer.incarnation, self.wanted[job_id][0]))
+                wish = self.wanted[job_id][0]
+                is_enough = len(peer.free) >= self.shares(wish) and peer.incarnation not in kept
+                assert is_deaf or not (is_enough and self.serves(peer.incarnation, wish))
 
 
 TestSlotManagerModel = SlotManagerMachine.TestCase

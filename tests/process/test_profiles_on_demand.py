@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
 from airflow_flinklike.client import new_job_id
@@ -11,7 +16,7 @@ from tests.benchmarks.cluster import job_graph
 from tests.kit.cluster.script_cluster import ScriptCluster
 from tests.kit.host.levels import reached
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.etcd]
 
 OPTIONS = {
     "taskmanager.spark.enabled": "false",
@@ -48,3 +53,50 @@ def test_a_label_brings_a_task_manager_of_its_profile_and_idle_ones_go() -> None
             assert profile in cluster.cli("taskmanagers").stdout
         reached(lambda: not client.get("/resourcemanager")["workers"], "idle ones are gone")
     assert seen == {"gpu": (["gpu=a100"], 1), "default": ([], 2)}
+
+
+LARGE_JOB = """
+import time
+from pathlib import Path
+
+from airflow_flinklike import Pipeline, ResourceSpec
+
+HERE = Path({folder!r})
+
+
+def much(ctx):
+    held = bytearray(350 << 20)  # a slot has 256 MB
+    held[:: 4096] = b"x" * len(held[:: 4096])
+    (HERE / "began").touch()
+    while not (HERE / "go").exists():
+        time.sleep(0.05)
+    return [len(held)]
+
+
+pipeline = Pipeline("large")
+pipeline.source("much", much, resources=ResourceSpec(memory_bytes=400 << 20))
+"""
+
+
+def test_a_task_larger_than_a_slot_has_the_memory_of_two_and_counts_as_two(tmp_path: Path) -> None:
+    (tmp_path / "large.py").write_text(LARGE_JOB.format(folder=str(tmp_path)))
+    with ScriptCluster(OPTIONS) as cluster, cluster.connect() as client:
+        done = cluster.cli("run", "-d", "--json", "large.py:pipeline", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        job = json.loads(done.stdout)["job_id"]
+        reached((tmp_path / "began").exists, "it has more memory than one slot")
+        (where,) = client.get("/taskmanagers")["taskmanagers"]
+        assert (where["profile"], where["slotsNumber"], where["freeSlots"]) == ("default", 2, 0)
+        client.submit(job_graph("plain", NAP, params={"seconds": 0}), job_id=(plain := new_job_id()))
+        assert client.wait_for_result(plain).status is JobStatus.FINISHED, "another TaskManager came for it"
+        os.kill(cluster.pids()["jobmanager"][0], signal.SIGKILL)
+        started = cluster.script("jobmanager.sh", "start", *cluster.dynamic)
+        assert started.returncode == 0, started.stdout + started.stderr
+
+        def free_slots() -> dict[str, int]:
+            return {one["id"]: one["freeSlots"] for one in client.get("/taskmanagers")["taskmanagers"]}
+
+        reached(lambda: free_slots().get(where["id"]) == 0, "the next leader knows that it has both")
+        (tmp_path / "go").touch()
+        assert client.wait_for_result(job).status is JobStatus.FINISHED
+        reached(lambda: not client.get("/resourcemanager")["workers"], "idle ones are gone")

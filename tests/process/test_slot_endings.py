@@ -140,7 +140,7 @@ class _NoSessions:
         self.asked = 0
         self.put_back: Watch[JvmChange | None] = Watch(None)
 
-    async def open_session(self, slot_index: int) -> SlotSession:
+    async def open_session(self, slot_index: int, shares: int = 1) -> SlotSession:
         self.asked += 1
         raise SparkLostError(f"reason {self.asked}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.spark_environments import why_unserved
@@ -69,8 +70,7 @@ def shortage(
         reason = f"no TaskManager is registered: {advice}"
         return Waiting(WaitingKind.TASK_MANAGERS, reason)
     if not able:
-        reason = f"none of {len(connected)} TaskManagers offers a slot with {described(profile)}"
-        return Waiting(WaitingKind.FITTING_SLOTS, reason)
+        return Waiting(WaitingKind.FITTING_SLOTS, _none_holds(connected, profile))
     fits = fitting(peers, job, profile)
     if not fits:
         return Waiting(WaitingKind.FITTING_SLOTS, _misfit(connected, job))
@@ -78,7 +78,7 @@ def shortage(
     if not reachable:
         reason = f"the JobMaster cannot reach any of {len(fits)} TaskManagers with slots that fit"
         return Waiting(WaitingKind.TASK_MANAGERS, reason)
-    return _full(reachable, job)
+    return _full(reachable, job, profile)
 
 
 class Shortages:
@@ -118,20 +118,32 @@ class Shortages:
 
 
 class Waits:
-    """What waiting jobs lack, and which slots in use would serve them, at one moment."""
+    """What waiting jobs lack, and which slots in use would serve them, at one moment. `kept`: the TaskManagers whose
+    slots are kept for jobs: others would not help these.
+    """
 
     def __init__(
-        self, needs: Mapping[JobId, JobNeeds], peers: Mapping[Incarnation, TaskManagerSlots], shortages: Shortages
+        self,
+        needs: Mapping[JobId, JobNeeds],
+        peers: Mapping[Incarnation, TaskManagerSlots],
+        shortages: Shortages,
+        kept: Mapping[JobId, Incarnation],
     ) -> None:
         self._needs = needs
         self._peers = peers
         self._shortages = shortages
+        self._kept = kept
         self._fitting: dict[JobId, frozenset[Incarnation]] = {}
 
     def lacks(self, job_id: JobId, /) -> int:
         """How many slots the job lacks."""
         job = self._needs.get(job_id)
-        return 0 if job is None else sum(count for _, count in job.unfulfilled())
+        return 0 if job is None else sum(count * self._shares(job, need.profile) for need, count in job.unfulfilled())
+
+    def _shares(self, job: JobNeeds, profile: ResourceProfile) -> int:
+        if not profile.memory_bytes and not profile.cpu_cores:
+            return 1
+        return min((peer.shares_for(profile) for peer in fitting(self._peers.values(), job, profile)), default=1)
 
     def is_misfit(self, job_id: JobId, /) -> bool:
         """True if no slot fits the job, in use or not."""
@@ -151,6 +163,7 @@ class Waits:
                 for peer in peers
                 if not (job.reach.skips(peer.incarnation) or peer.report.is_draining or peer.incarnation in unwanted)
                 and tenants.serves(peer, job.namespace)
+                and self._kept.get(job_id, peer.incarnation) == peer.incarnation
             )
         return allocation.incarnation in self._fitting[job_id]
 
@@ -170,6 +183,21 @@ def _not_there(profile: ResourceProfile, advice: str, choices: Sequence[tuple[Wo
     return Waiting(WaitingKind.TASK_MANAGERS, reason)
 
 
+def _none_holds(peers: Collection[TaskManagerSlots], profile: ResourceProfile) -> str:
+    """No TaskManager can hold it, however many slots it takes: with the figures of the largest that is of its kind."""
+    without_size = replace(profile, cpu_cores=0.0, memory_bytes=0)
+    alike = [peer.registration for peer in peers if can_hold(peer.registration, without_size)]
+    if not alike:
+        return f"none of {len(peers)} TaskManagers offers a slot with {described(profile)}"
+    one = max(alike, key=lambda peer: (peer.slots * peer.slot_profile.memory_bytes, peer.cpu_cores))
+    slot = one.slot_profile
+    return (
+        f"none of {len(peers)} TaskManagers can hold a task with {described(profile)}: "
+        f"the largest has {one.slots} slots with {slot.memory_bytes >> 20} MiB memory and {slot.cpu_cores:g} cpu cores "
+        "each"
+    )
+
+
 def _misfit(connected: Collection[TaskManagerSlots], job: JobNeeds) -> str:
     """Slots of that size are there, and none with the Spark that the job needs."""
     offers = [peer.offer for peer in connected if peer.registration.has_spark]
@@ -178,8 +206,8 @@ def _misfit(connected: Collection[TaskManagerSlots], job: JobNeeds) -> str:
     return "no TaskManager with Spark has such slots"
 
 
-def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> Waiting:
-    """The slots that fit are taken, away, or beside too many Spark environments."""
+def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> Waiting:
+    """The slots that fit are taken, kept, away, or beside too many Spark environments."""
     total, are_draining = (
         sum(peer.slots_total for peer in reachable),
         all(peer.report.is_draining for peer in reachable),
@@ -197,7 +225,21 @@ def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds) -> Waiting:
         return Waiting(WaitingKind.SPARK_ENVIRONMENT, reason)
     if not any(tenants.serves(peer, job.namespace) for peer in reachable):
         return Waiting(WaitingKind.TENANCY, tenants.HELD_BY_OTHERS.format(len(reachable)))
+    shares = min(peer.shares_for(profile) for peer in reachable)
+    if shares > 1:
+        largest = max(len(peer.free) for peer in reachable)
+        reason = (
+            f"no TaskManager has {shares} free slots at once, which a task with {described(profile)} takes: "
+            f"{largest} of {total} slots that fit are the most that one has"
+        )
+        return Waiting(WaitingKind.SLOTS, reason)
     return Waiting(WaitingKind.SLOTS, f"no free slot: all {total} slots that fit are in use")
+
+
+def with_kept(waiting: Waiting, peer: TaskManagerSlots) -> Waiting:
+    """The reason of a job for which slots of a TaskManager are kept."""
+    name = peer.registration.task_manager_id
+    return Waiting(waiting.kind, f"{waiting.reason}; slots that become free on {name} are kept for it")
 
 
 def described(profile: ResourceProfile) -> str:

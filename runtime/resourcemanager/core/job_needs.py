@@ -112,6 +112,7 @@ class JobNeeds:
         return RequestSlot(
             allocation_id=allocation.allocation_id,
             slot_index=allocation.slot_index,
+            more_slots=allocation.more_slots,
             job_id=self.job_id,
             epoch=self.epoch,
             job_master_incarnation=self.owner,

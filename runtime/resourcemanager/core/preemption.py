@@ -114,35 +114,45 @@ class _Round:
             if now >= one.ask_again_at:
                 self._open[one.queue].append(one)
             elif one.preempted_for:
-                self._held[one.preempted_for] += 1
-                self._held[one.queue] -= 1
+                self._held[one.preempted_for] += one.shares
+                self._held[one.queue] -= one.shares
         for several in self._open.values():
             several.sort(key=lambda one: one.since)
 
     def take_for(self, queue: Queue, lacking: Sequence[JobId]) -> Iterator[Allocation]:
         """Slots for the queue up to its share. `lacking`: its jobs in their order, each once for each slot."""
+        ahead = 0
         for job_id in lacking[max(0, self._held[queue.name] - queue.held) :]:
+            if ahead:  # the last allocation had several slots
+                ahead -= 1
+                continue
             if self._held[queue.name] + 1 > max(1.0, self._shares[queue.name]):
                 return
             allocation = self._latest_for(queue, job_id)
             if allocation is not None:
                 self._mark(allocation, queue)
+                ahead = allocation.shares - 1
                 yield allocation
 
     def _latest_for(self, queue: Queue, job_id: JobId) -> Allocation | None:
         """That of the queue which has most for its weight, of those that may lose one."""
-        losers = [one for one in self._queues.values() if self._open[one.name] and self._may_lose(one, queue)]
+        losers = [one for one in self._queues.values() if self._open[one.name] and self._may_lose(one, queue, 1)]
         losers.sort(key=self._weight_of, reverse=True)
-        latest_first = (one for loser in losers for one in reversed(self._open[loser.name]))
+        latest_first = (
+            one
+            for loser in losers
+            for one in reversed(self._open[loser.name])
+            if one.shares == 1 or self._may_lose(loser, queue, one.shares)
+        )
         return next((one for one in latest_first if self._jobs.fits(job_id, one)), None)
 
     def _weight_of(self, loser: Queue) -> tuple[float, float]:
         """What it has for its weight; of equal ones, and those of one job each are, the one that has got one last."""
         return self._held[loser.name] / loser.settings.weight, self._open[loser.name][-1].since
 
-    def _may_lose(self, loser: Queue, queue: Queue) -> bool:
-        after, gets = self._held[loser.name] - 1, self._held[queue.name] + 1
-        if loser is queue or after < loser.settings.min_slots or after + 1 <= self._shares[loser.name]:
+    def _may_lose(self, loser: Queue, queue: Queue, shares: int) -> bool:
+        after, gets = self._held[loser.name] - shares, self._held[queue.name] + shares
+        if loser is queue or after < loser.settings.min_slots or after + shares <= self._shares[loser.name]:
             return False
         if gets <= queue.settings.min_slots:
             return True
@@ -151,8 +161,8 @@ class _Round:
     def _mark(self, allocation: Allocation, queue: Queue) -> None:
         allocation.preempted_for, allocation.ask_again_at = queue.name, self._now + ASK_AGAIN_SECONDS
         self._open[allocation.queue].remove(allocation)
-        self._held[allocation.queue] -= 1
-        self._held[queue.name] += 1
+        self._held[allocation.queue] -= allocation.shares
+        self._held[queue.name] += allocation.shares
 
 
 def _first_of(queue: Queue, jobs: WaitingJobs) -> list[JobId]:

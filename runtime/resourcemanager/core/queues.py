@@ -155,6 +155,7 @@ class Queues:
         self._passed_over: dict[JobId, bool] = {}
         self._round: list[tuple[Rank, int, Queue]] | None = None
         """The queues by rank, then by their order, with some of ranks that they had before. None between rounds."""
+        self._held_back: set[str] = set()
         self._turns = 0
         self._served = 0.0
         """How far the queues that were served have come: who had no job that fits has no claim to what it missed."""
@@ -223,7 +224,7 @@ class Queues:
             rank, number, queue = self._round[0]
             if queue.rank != rank:  # it was served
                 heapq.heapreplace(self._round, (queue.rank, number, queue))
-            elif (job_id := queue.first(self._passed_over)) is not None:
+            elif queue.name not in self._held_back and (job_id := queue.first(self._passed_over)) is not None:
                 return job_id
             else:
                 heapq.heappop(self._round)  # within a round no limit goes, and no job comes
@@ -233,8 +234,21 @@ class Queues:
         """No free slot fits the job: it keeps its place, and this round goes on without it."""
         self._passed_over[job_id] = self._waiting[job_id].pass_over(job_id)
 
+    def has_room_for(self, job_id: JobId, shares: int) -> bool:
+        """True if the maximum of its queue leaves so many slots. If it leaves fewer, the queue gets none in this round:
+        small requests would take each slot that becomes free below the maximum.
+        """
+        queue = self._waiting[job_id]
+        most = queue.settings.max_slots
+        if most is None or queue.held + shares <= most:
+            return True
+        if shares <= most:
+            self._held_back.add(queue.name)
+        return False
+
     def end_round(self) -> None:
         """The next round looks at all jobs again."""
+        self._held_back.clear()
         for job_id, has_to_be_put_back in self._passed_over.items():
             if has_to_be_put_back:
                 self._waiting[job_id].put_back(job_id)
@@ -247,23 +261,24 @@ class Queues:
         """Count an allocation that was found."""
         queue = self._named(share.queue)
         allocation.queue = queue.name
-        queue.held += 1
-        queue.holders[allocation.job_id] = queue.holders.get(allocation.job_id, 0) + 1
+        queue.held += allocation.shares
+        queue.holders[allocation.job_id] = queue.holders.get(allocation.job_id, 0) + allocation.shares
 
     def serve(self, allocation: Allocation, share: JobShare) -> None:
         """Count an allocation that a queue gets by its turn."""
         self.hold(allocation, share)
         queue = self._queues[allocation.queue]
         self._served = max(queue.served, self._served)
-        queue.served = self._served + 1 / queue.settings.weight
+        queue.served = self._served + allocation.shares / queue.settings.weight
 
     def release(self, allocation: Allocation) -> None:
         """Count an allocation out."""
         queue = self._queues[allocation.queue]
         if allocation.preempted_for:
-            queue.served -= 1 / queue.settings.weight  # it has not had its turn, and is not the last to have the next
-        queue.held -= 1
-        queue.holders[allocation.job_id] -= 1
+            # It has not had its turn, and is not the last to have the next.
+            queue.served -= allocation.shares / queue.settings.weight
+        queue.held -= allocation.shares
+        queue.holders[allocation.job_id] -= allocation.shares
         if not queue.holders[allocation.job_id]:
             del queue.holders[allocation.job_id]
         self._drop_idle(queue)

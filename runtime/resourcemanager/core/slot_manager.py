@@ -19,14 +19,15 @@ from runtime.gateways.resource_manager import (
     PreemptSlots,
     RegisterTaskManager,
     ResourceProfile,
-    ResourceRequirement,
     SlotRequestRefused,
+    SlotStatus,
 )
 from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core import fair_shares, tenants
 from runtime.resourcemanager.core.demand import Lacking
-from runtime.resourcemanager.core.fitting import START_ONE, Shortages, Waits, fitting, preferred
+from runtime.resourcemanager.core.fitting import START_ONE, Shortages, Waits, with_kept
 from runtime.resourcemanager.core.job_needs import JobNeeds
+from runtime.resourcemanager.core.matching import Matching
 from runtime.resourcemanager.core.preemption import ASK_KEPT_AGAIN_SECONDS, Preemption
 from runtime.resourcemanager.core.queues import Queues
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots
@@ -84,6 +85,7 @@ class SlotManager:
         self._queues = Queues(queues)
         self._statuses: list[QueueStatus] | None = None
         self._preemption = None if preemption_timeout is None else Preemption(preemption_timeout)
+        self._matching = Matching(self._task_managers)
         self._kinds = WorkerKinds(kinds)
         self._shortages = Shortages(self._kinds)
         self._paused: dict[JobId, float] = {}
@@ -160,7 +162,8 @@ class SlotManager:
         return lacking.demand((*self._queues, *self._paused), self._jobs)
 
     def _waits(self) -> Waits:
-        return Waits(self._jobs, self._task_managers, self._shortages)
+        kept = {one.job_id: one.incarnation for one in self._matching.kept()}
+        return Waits(self._jobs, self._task_managers, self._shortages, kept)
 
     def queues(self) -> Sequence[QueueStatus]:
         """All queues that have jobs or settings, by name; made anew when an event has come since."""
@@ -195,24 +198,29 @@ class SlotManager:
         ended, found = peer.reconcile(event.report, overdue_before=self._now - self._request_timeout)
         for allocation in ended:
             self._forget(allocation)
-        for status in found:
-            assert status.allocation_id is not None, status
-            assert status.job_id is not None, status
-            known = self._allocations.get(status.allocation_id)
-            if known is not None:
-                self._forget(known)
-            allocation = Allocation(
-                status.allocation_id, event.incarnation, status.slot_index, status.job_id, None, None
-            )
-            allocation.since = self._now
-            peer.take(allocation)
-            self._remember(allocation)
+        for statuses in found:
+            self._found(peer, statuses)
         effects = self._serve(capacity_changed=(peer.slots_total, peer.report.problem, peer.tenant) != before)
-        for job_id in dict.fromkeys(status.job_id for status in found):
+        for job_id in dict.fromkeys(statuses[0].job_id for statuses in found):
             job = self._jobs.get(job_id) if job_id is not None else None
             if job is not None:
                 effects += self._explain(job)
         return effects
+
+    def _found(self, peer: TaskManagerSlots, statuses: Sequence[SlotStatus]) -> None:
+        """An allocation that only the report tells of, with all its slots."""
+        first, *others = sorted(statuses, key=lambda status: status.slot_index)
+        assert first.allocation_id is not None, first
+        assert first.job_id is not None, first
+        known = self._allocations.get(first.allocation_id)
+        if known is not None:
+            self._forget(known)
+        allocation = Allocation(
+            first.allocation_id, peer.incarnation, first.slot_index, first.job_id, None, None, since=self._now
+        )
+        allocation.more_slots = tuple(status.slot_index for status in others)
+        peer.take(allocation)
+        self._remember(allocation)
 
     def _on_freed(self, event: ev.AllocationsFreed) -> Effects:
         peer = self._task_managers.get(event.incarnation)
@@ -274,7 +282,7 @@ class SlotManager:
         peer = self._task_managers.get(incarnation)
         if peer is not None:
             peer.is_connected = False
-            for allocation in peer.allocated.values():  # an order to give it back may be lost
+            for allocation in peer.allocations:  # an order to give it back may be lost
                 allocation.preempted_for, allocation.ask_again_at = "", self._now
         return self._serve(capacity_changed=True)
 
@@ -282,7 +290,7 @@ class SlotManager:
         peer = self._task_managers.pop(incarnation, None)
         if peer is None:
             return []
-        for allocation in peer.allocated.values():
+        for allocation in peer.allocations:
             self._forget(allocation)
         return self._serve(capacity_changed=True)
 
@@ -314,7 +322,7 @@ class SlotManager:
         return any(
             (profile := job.missing()) is not None
             and not job.reach.skips(peer.incarnation)
-            and peer in self._fitting(job, profile)
+            and peer in self._matching.fitting(job, profile)
             for job in waiting
             if job.namespace == namespace
         )
@@ -333,7 +341,7 @@ class SlotManager:
         profile = job.missing()
         if profile is None or not (job.reach.named or job.reach.deaf):
             return False
-        skipped = [peer for peer in self._fitting(job, profile) if job.reach.skips(peer.incarnation)]
+        skipped = [peer for peer in self._matching.fitting(job, profile) if job.reach.skips(peer.incarnation)]
         return any(peer.has_for(job.job_id) for peer in skipped if not peer.report.is_draining)
 
     # --- jobs ---------------------------------------------------------------------------------------------
@@ -414,58 +422,64 @@ class SlotManager:
     # --- matching -----------------------------------------------------------------------------------------
 
     def _serve(self, *, capacity_changed: bool) -> Effects:
-        """Allocate slots, one a turn to the next job of the next queue, until no job can be served."""
+        """Allocate slots, one request a turn to the next job of the next queue, until no job can be served."""
         effects: Effects = []
         served: dict[JobId, None] = {}
         self._unowned.clear()
-        while self._queues and self._has_free_slot() and (job_id := self._queues.next()) is not None:
-            job = self._jobs[job_id]
-            request = self._allocate(job)
-            if request is None:
-                self._queues.pass_over(job_id)
-                continue
-            effects.append(request)
-            served[job_id] = None
-            self._queues.leave(job_id)
-            if job.missing() is not None:
-                self._queues.enter(job_id, job.share)
-        self._queues.end_round()
+        if self._matching.kept():
+            self._matching.check_kept({one: self._jobs[one] for one in self._queues})
+        while self._serve_round(effects, served):
+            pass
         self._shortages.clear()
         for job_id in [*served, *(self._queues if capacity_changed else ())]:
             effects += self._explain(self._jobs[job_id])
         return effects
 
-    def _has_free_slot(self) -> bool:
-        return any(peer.free and peer.is_connected for peer in self._task_managers.values())
+    def _serve_round(self, effects: Effects, served: dict[JobId, None]) -> bool:
+        """True if slots were kept that others may have now."""
+        is_kept_less = False
+        for kept in self._matching.kept():
+            if not self._queues.limit_of(kept.job_id):
+                is_kept_less |= self._serve_job(self._jobs[kept.job_id], effects, served)
+        while self._queues and self._matching.has_free_slot() and (job_id := self._queues.next()) is not None:
+            before = len(effects)
+            is_kept_less |= self._serve_job(job := self._jobs[job_id], effects, served)
+            if len(effects) == before and job_id in self._queues:
+                self._queues.pass_over(job_id)
+                if self._matching.keep(job, self._now):
+                    served[job_id] = None  # its reason says so
+        self._queues.end_round()
+        return is_kept_less
+
+    def _serve_job(self, job: JobNeeds, effects: Effects, served: dict[JobId, None]) -> bool:
+        """One request for the job, if that can be. True if slots that were kept for it are free for others."""
+        request = self._allocate(job)
+        if request is None:
+            return False
+        effects.append(request)
+        served[job.job_id] = None
+        self._queues.leave(job.job_id)
+        if job.missing() is not None:
+            self._queues.enter(job.job_id, job.share)
+        return self._matching.served(job, request.message.profile)
 
     def _allocate(self, job: JobNeeds) -> ev.SendRequestSlot | None:
-        """A slot for the first requirement that can be served."""
+        """Slots for the first requirement that can be served."""
         if job.missing_need() is None:
             return None
         if not self._is_owner(job.job_id, job.owner, job.epoch):
             self._unowned.add(job.job_id)  # the process has lost the job since it declared, or may be about to
             return None
         for need, _ in job.unfulfilled():
-            chosen = self._choose(job, need)
-            if chosen is not None:
+            chosen = self._matching.choose(job, need)
+            if chosen is not None and self._queues.has_room_for(job.job_id, chosen.shares_for(need.profile)):
                 return self._request(job, need.profile, chosen)
         return None
 
-    def _choose(self, job: JobNeeds, need: ResourceRequirement) -> TaskManagerSlots | None:
-        fitting = [peer for peer in self._fitting(job, need.profile) if not job.reach.skips(peer.incarnation)]
-        if need.without:
-            fitting = [peer for peer in fitting if peer.incarnation not in need.without]
-        if any(not job.environment_of(peer.offer).is_default for peer in fitting):
-            fitting = _with_room(fitting, job)
-        if job.shunned:
-            fitting = preferred(fitting, job, need.profile, self._task_managers.values())
-        return tenants.choose(fitting, job.job_id, job.namespace)
-
-    def _fitting(self, job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
-        return fitting(self._task_managers.values(), job, profile)
-
     def _request(self, job: JobNeeds, profile: ResourceProfile, peer: TaskManagerSlots) -> ev.SendRequestSlot:
-        allocation = Allocation(self._new_id(), peer.incarnation, peer.next_free, job.job_id, profile, self._now)
+        index, *more = peer.next_free(peer.shares_for(profile))
+        allocation = Allocation(self._new_id(), peer.incarnation, index, job.job_id, profile, self._now)
+        allocation.more_slots = tuple(more)
         allocation.environment = job.environment_of(peer.offer)
         allocation.since = self._now
         peer.take(allocation)
@@ -499,8 +513,11 @@ class SlotManager:
         profile = job.missing()
         if profile is None:
             return NOT_WAITING
-        peers = self._task_managers.values()
-        return self._queues.limit_of(job.job_id) or self._shortages.of(peers, job, profile, self._advice)
+        if limit := self._queues.limit_of(job.job_id):
+            return limit
+        found = self._shortages.of(self._task_managers.values(), job, profile, self._advice)
+        kept = self._matching.kept_for(job)
+        return found if kept is None else with_kept(found, kept)
 
     def _explain(self, job: JobNeeds) -> Effects:
         """Tell the owner why its job waits, if that has changed."""
@@ -522,9 +539,3 @@ class SlotManager:
             if len(effects) >= LIFTED_MAX:
                 break
         return effects
-
-
-def _with_room(peers: Sequence[TaskManagerSlots], job: JobNeeds) -> list[TaskManagerSlots]:
-    """Those with a free slot that have the job's Spark environment; else those that have room for it."""
-    free = [peer for peer in peers if peer.free and peer.has_room_for(job.environment_of(peer.offer))]
-    return [peer for peer in free if peer.has_started(job.environment_of(peer.offer))] or free

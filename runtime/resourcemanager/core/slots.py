@@ -6,8 +6,10 @@ Invariant: a slot is in exactly one of free, blocked and allocated, or unknown (
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec, SparkOffer
@@ -28,7 +30,8 @@ NO_REPORT = SlotReport((), is_warm=False, assigned_tasks=0)
 class Allocation:
     """A slot that is promised to a job, or in use by it. `requested_at` is None once a report has shown it.
 
-    `profile` is None for an allocation that only a report tells of.
+    `profile` is None for an allocation that only a report tells of. `more_slots` are further ones of the TaskManager
+    that a large request takes (D-141): nothing runs there, and they come and go with it.
     """
 
     allocation_id: AllocationId
@@ -47,13 +50,25 @@ class Allocation:
     """The queue for which its slot was asked back last, "" if the slot does not come."""
     ask_again_at: float = -math.inf
     """From then on its slot may be asked back."""
+    more_slots: tuple[int, ...] = ()
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """All its slots."""
+        return (self.slot_index, *self.more_slots)
+
+    @property
+    def shares(self) -> int:
+        """How many slots it takes."""
+        return 1 + len(self.more_slots)
 
 
 @dataclass(slots=True)
 class TaskManagerSlots:
     """The slots of one registered TaskManager. `free` begins with the slot that is idle longest.
 
-    `blocked` holds refused slots, each until a moment (monotonic seconds).
+    `allocated` has an allocation at each of its slots. `blocked` holds refused slots, each until a
+    moment (monotonic seconds).
     """
 
     registration: RegisterTaskManager
@@ -107,9 +122,21 @@ class TaskManagerSlots:
         return not self.allocated
 
     @property
-    def next_free(self) -> int:
-        """The free slot that is idle longest. There must be one."""
-        return next(iter(self.free))
+    def allocations(self) -> list[Allocation]:
+        """Each once."""
+        return [one for index, one in self.allocated.items() if index == one.slot_index]
+
+    def shares_for(self, required: ResourceProfile) -> int:
+        """How many of its slots a request takes; 0 for one that it can never hold."""
+        return shares_of(self.registration.slot_profile, self.registration.slots, required)
+
+    def has_room_in_slots(self, required: ResourceProfile) -> bool:
+        """True if so many slots are free."""
+        return bool(self.free) and len(self.free) >= self.shares_for(required) > 0
+
+    def next_free(self, shares: int) -> tuple[int, ...]:
+        """The free slots that are idle longest, by number. There must be so many."""
+        return tuple(sorted(islice(self.free, shares)))
 
     @property
     def rank(self) -> tuple[float, bool, int]:
@@ -135,9 +162,10 @@ class TaskManagerSlots:
 
     def take(self, allocation: Allocation) -> None:
         """Put an allocation on its slot."""
-        self.free.pop(allocation.slot_index, None)
-        self.blocked.pop(allocation.slot_index, None)
-        self.allocated[allocation.slot_index] = allocation
+        for index in allocation.slots:
+            self.free.pop(index, None)
+            self.blocked.pop(index, None)
+            self.allocated[index] = allocation
         self.uses += 1
         self.is_promised = False
         if self.registration.has_tenants:
@@ -145,15 +173,20 @@ class TaskManagerSlots:
 
     def release(self, allocation: Allocation) -> None:
         """The allocation has ended, and its slot is free."""
-        if self.allocated.get(allocation.slot_index) is allocation:
-            del self.allocated[allocation.slot_index]
-            self.free[allocation.slot_index] = None
+        for index in self._let_go(allocation):
+            self.free[index] = None
+
+    def _let_go(self, allocation: Allocation) -> list[int]:
+        """Its slots, which it has no more."""
+        own = [index for index in allocation.slots if self.allocated.get(index) is allocation]
+        for index in own:
+            del self.allocated[index]
+        return own
 
     def block(self, allocation: Allocation, until: float) -> None:
         """The TaskManager has refused the slot: allocate it to no job until a moment, or until a report shows it."""
-        if self.allocated.get(allocation.slot_index) is allocation:
-            del self.allocated[allocation.slot_index]
-            self.blocked[allocation.slot_index] = until
+        for index in self._let_go(allocation):
+            self.blocked[index] = until
 
     def keep_tenant(self, refused: JobId) -> None:
         """R50: it does not serve this job, of another namespace: some job of its tenant has to go on before."""
@@ -169,22 +202,26 @@ class TaskManagerSlots:
             self.free[index] = None
         return bool(due)
 
-    def reconcile(self, report: SlotReport, *, overdue_before: float) -> tuple[list[Allocation], list[SlotStatus]]:
-        """Believe a report. Returns (allocations that have ended, allocations that were not known here).
+    def reconcile(
+        self, report: SlotReport, *, overdue_before: float
+    ) -> tuple[list[Allocation], list[Sequence[SlotStatus]]]:
+        """Believe a report. Returns (allocations that have ended, those that were not known, with all their slots).
 
         A report may have crossed a request on the way, so a requested allocation that the report does not show stays,
         unless this is the first report of a stream (what was sent on an older stream is undelivered, R11) or the
         request was sent before `overdue_before`.
         """
         ended: list[Allocation] = []
-        found: list[SlotStatus] = []
+        found: dict[AllocationId, list[SlotStatus]] = {}
         reported = {status.slot_index: status for status in report.slots}
-        for index, allocation in list(self.allocated.items()):
-            status = reported.get(index)
-            if status is not None and status.allocation_id == allocation.allocation_id:
+        shown = Counter(status.allocation_id for status in report.slots)
+        for allocation in self.allocations:
+            statuses = [reported.get(index) for index in allocation.slots]
+            names = {None if status is None else status.allocation_id for status in statuses}
+            if names == {allocation.allocation_id} and shown[allocation.allocation_id] == allocation.shares:
                 allocation.requested_at = None
-            elif not self._may_have_crossed(allocation, status, overdue_before):
-                del self.allocated[index]
+            elif not all(self._may_have_crossed(allocation, status, overdue_before) for status in statuses):
+                self._let_go(allocation)
                 ended.append(allocation)
         for index in list(self.free) + list(self.blocked):
             if index not in reported:
@@ -197,11 +234,11 @@ class TaskManagerSlots:
                 self.blocked.pop(index, None)
                 self.free.setdefault(index)
             elif status.job_id is not None:
-                found.append(status)
+                found.setdefault(status.allocation_id, []).append(status)
         self.is_first_report = False
         self.report = report
         self._note_tenant(report.tenant, has_slots=bool(report.slots))
-        return ended, found
+        return ended, list(found.values())
 
     def _note_tenant(self, tenant: str, *, has_slots: bool) -> None:
         """Believe the tenant of a report. A report without a tenant may have crossed the first request on the way."""
@@ -224,4 +261,4 @@ class TaskManagerSlots:
 
 def can_hold(registration: RegisterTaskManager, required: ResourceProfile) -> bool:
     """True if a TaskManager with this registration can serve `required`."""
-    return shares_of(registration.slot_profile, registration.slots, required) == 1
+    return shares_of(registration.slot_profile, registration.slots, required) > 0

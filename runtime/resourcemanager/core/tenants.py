@@ -11,7 +11,7 @@ namespace claims that TaskManager, as long as a job of the first one waits that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from runtime.common.ids import JobId
 from runtime.resourcemanager.core.slots import TaskManagerSlots
@@ -27,9 +27,17 @@ def serves(peer: TaskManagerSlots, namespace: str) -> bool:
     return not peer.registration.has_tenants or peer.tenant in {"", namespace}
 
 
-def choose(fitting: Sequence[TaskManagerSlots], job_id: JobId, namespace: str) -> TaskManagerSlots | None:
-    """The TaskManager to request a slot from, None if the job has to wait; then one of another tenant is claimed."""
-    free = [peer for peer in fitting if peer.free and not peer.report.is_draining]
+def choose(
+    fitting: Sequence[TaskManagerSlots],
+    job_id: JobId,
+    namespace: str,
+    has_room: Callable[[TaskManagerSlots], bool] = lambda peer: bool(peer.free),
+) -> TaskManagerSlots | None:
+    """The TaskManager to request a slot from, None if the job has to wait; then one of another tenant is claimed.
+
+    `has_room`: whether those slots are free that the job needs.
+    """
+    free = [peer for peer in fitting if has_room(peer) and not peer.report.is_draining]
     own = [peer for peer in free if serves(peer, namespace) and _is_open_to(peer, job_id, namespace)]
     if own:
         return min(own, key=lambda peer: peer.rank)
@@ -39,7 +47,7 @@ def choose(fitting: Sequence[TaskManagerSlots], job_id: JobId, namespace: str) -
         return None
     claimed = min(claimable, key=lambda peer: (not peer.claim, *peer.rank))
     claimed.claim = namespace
-    return claimed if claimed.free and claimed.is_idle else None
+    return claimed if has_room(claimed) and claimed.is_idle else None
 
 
 def _is_open_to(peer: TaskManagerSlots, job_id: JobId, namespace: str) -> bool:

@@ -34,17 +34,17 @@ class WorkerProfile:
 
     def shares_for(self, required: ResourceProfile) -> int:
         """How many of its slots a request takes; 0 for one that it can never hold."""
-        return 1 if shares_of(self.slot, self.slots, required) == 1 else 0
+        return shares_of(self.slot, self.slots, required)
 
     def with_cores(self, cores: int) -> WorkerProfile:
         """The same where a host has turned out to have so many cores."""
         return replace(self, slot=replace(self.slot, cpu_cores=cores / self.slots))
 
     @property
-    def _size(self) -> tuple[bool, int, float, float, int, str]:
+    def _size(self) -> tuple[bool, float, float, int, str]:
         """Smallest first; the cluster's own configuration comes before all others."""
         slot, slots = self.slot, self.slots
-        return (bool(self.name), len(slot.labels), slot.memory_bytes * slots, slot.cpu_cores * slots, slots, self.name)
+        return (bool(self.name), slot.memory_bytes * slots, slot.cpu_cores * slots, slots, self.name)
 
 
 def shares_of(offered: ResourceProfile, slots: int, required: ResourceProfile) -> int:
@@ -56,6 +56,8 @@ def shares_of(offered: ResourceProfile, slots: int, required: ResourceProfile) -
         return 0
     if not set(required.labels).issubset(offered.labels):
         return 0
+    if not required.cpu_cores and not required.memory_bytes:
+        return 1
     parts = ((required.cpu_cores, offered.cpu_cores), (required.memory_bytes, offered.memory_bytes))
     if any(asked > 0 and there <= 0 for asked, there in parts):
         return 0
@@ -68,10 +70,11 @@ def shares_of(offered: ResourceProfile, slots: int, required: ResourceProfile) -
 def choices(profiles: Sequence[WorkerProfile], required: ResourceProfile) -> list[tuple[WorkerProfile, int]]:
     """The profiles that can hold a request, each with the slots that it takes there, the one to start first.
 
-    One whose slot fits comes before one that needs several; then the cluster's own configuration; then the smallest.
+    One with fewer labels comes first, since nobody asked for the others; then one whose slot fits before one that needs
+    several; then the cluster's own configuration; then the smallest.
     """
     able = [(one, shares) for one in profiles if (shares := one.shares_for(required))]
-    return sorted(able, key=lambda choice: (choice[1] > 1, choice[0]._size))  # noqa: SLF001 - of this module
+    return sorted(able, key=lambda choice: (len(choice[0].slot.labels), choice[1] > 1, choice[0]._size))  # noqa: SLF001 - of this module
 
 
 class WorkerKinds:

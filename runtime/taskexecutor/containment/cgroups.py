@@ -12,7 +12,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path, PurePosixPath
 
@@ -36,9 +36,10 @@ class SlotLimits:
     cpu_cores: float
     processes: int
 
-    def with_memory(self, more_bytes: int) -> SlotLimits:
-        """These limits with more memory; none stays none."""
-        return replace(self, memory_bytes=self.memory_bytes and self.memory_bytes + more_bytes)
+    def of_shares(self, shares: int, more_bytes: int = 0) -> SlotLimits:
+        """These limits of so many slots together, with more memory; none stays none."""
+        memory = self.memory_bytes and self.memory_bytes * shares + more_bytes
+        return SlotLimits(memory, self.cpu_cores * shares, self.processes * shares)
 
     def settings(self, controller: str, version: int) -> dict[str, str]:
         """Files of a group, and what goes into them."""
@@ -64,7 +65,10 @@ class SlotCgroups:
     def __init__(self) -> None:
         self._roots: list[Path] = []
         self._memory: Path | None = None
-        self._memory_settings: Callable[[int], dict[str, str]] = lambda _: {}
+        self._memory_settings: Callable[[int, int], dict[str, str]] = lambda _shares, _more: {}
+        self._scaled: dict[int, int] = {}
+        self._of_slots: list[Callable[[int], tuple[Path, dict[str, str]]]] = []
+        """Of controllers whose limits are those of the slot's group: its root, and the settings for so many shares."""
         self._numbers = count()
         self.refused: dict[str, str] = {}
         self.controllers: list[str] = []
@@ -108,7 +112,9 @@ class SlotCgroups:
                 _write(group / name, value)
         if controller == "memory":
             self._memory = root
-            self._memory_settings = lambda more: limits.with_memory(more).settings("memory", version)
+            self._memory_settings = lambda shares, more: limits.of_shares(shares, more).settings("memory", version)
+        else:
+            self._of_slots.append(lambda shares: (root, limits.of_shares(shares).settings(controller, version)))
         if root not in self._roots:
             self._roots.append(root)
         self.controllers.append(controller)
@@ -128,8 +134,8 @@ class SlotCgroups:
         """The groups of a slot, by their directories."""
         return tuple(str(root / str(slot_index)) for root in self._roots)
 
-    def open(self, slot_index: int, more_bytes: int = 0) -> tuple[str, ...]:
-        """The groups that a new process of a slot enters, with so much memory beyond the slot's. Blocking.
+    def open(self, slot_index: int, more_bytes: int = 0, shares: int = 1) -> tuple[str, ...]:
+        """The groups that a new process of a slot enters, with the memory of so many slots, and more. Blocking.
 
         Raises UnavailableError.
         """
@@ -137,11 +143,28 @@ class SlotCgroups:
             return self.of(slot_index)
         own = self._memory / str(slot_index) / str(next(self._numbers))
         try:
-            self._make(own, self._memory_settings(more_bytes))
+            self._make(own, self._memory_settings(shares, more_bytes))
         except OSError as error:
             message = f"the control group {error.filename or own} cannot be made: {error.strerror}"
             raise UnavailableError(message) from error
         return (str(own), *(str(root / str(slot_index)) for root in self._roots if root != self._memory))
+
+    def scale(self, slot_index: int, shares: int) -> None:
+        """Give a slot the cores and processes of so many slots, for what begins there now. Blocking.
+
+        Raises UnavailableError.
+        """
+        if self._scaled.get(slot_index, 1) == shares:
+            return
+        for settings_of in self._of_slots:
+            root, settings = settings_of(shares)
+            try:
+                for name, value in settings.items():
+                    _write(root / str(slot_index) / name, value)
+            except OSError as error:
+                message = f"the control group {error.filename or root} cannot be changed: {error.strerror}"
+                raise UnavailableError(message) from error
+        self._scaled[slot_index] = shares
 
     def close(self, groups: tuple[str, ...]) -> None:
         """Remove the group of a process that has ended with all its descendants, or was never started. Blocking.

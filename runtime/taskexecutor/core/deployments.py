@@ -72,7 +72,7 @@ class Deployments:
         assert job.information is not None, task.attempt_id
         self._ledger.start(task.attempt_id)
         self._tenancy.is_used = True
-        return [RunAttempt(slot.index, job.information, task)]
+        return [RunAttempt(slot.index, job.information, task, slot.shares)]
 
     def start_waiting(self) -> list[Effect]:
         """Run what waits and may run now, in all slots."""

@@ -338,11 +338,12 @@ class StartSlotTimer:
 
 @dataclass(frozen=True, slots=True)
 class RunAttempt:
-    """Run an attempt in its slot; ends in AttemptEnded."""
+    """Run an attempt in its slot, with so many slots' parts of the TaskManager; ends in AttemptEnded."""
 
     slot_index: int
     job: JobInformation
     task: TaskDeploymentDescriptor
+    shares: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """The slots of one TaskManager: the job that holds each, what runs in it, and what waits there.
 
 Invariants: an allocation names at most one slot, and never a second one after it was freed; a slot that is FREE holds
-nothing; at most one attempt runs in a slot; attempts wait only in ACTIVE slots, at most `queue_max` each.
+nothing; at most one attempt runs in a slot; attempts wait only in ACTIVE slots, at most `queue_max` each; a slot that
+another one has as a further share is FREE, holds nothing of its own, and is given to nobody (D-141).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from runtime.common.fsm import StateMachine, TransitionTable
@@ -45,7 +46,9 @@ class TaskSlot:
         "asked_back",
         "index",
         "job_id",
+        "lent_to",
         "machine",
+        "more",
         "profile",
         "running",
         "runs_exclusive",
@@ -63,6 +66,20 @@ class TaskSlot:
         self.waiting: deque[TaskDeploymentDescriptor] = deque()
         self.asked_back = ""
         """Why its job gets nothing more begun here and is to free it, "" when all is as usual."""
+        self.more: tuple[TaskSlot, ...] = ()
+        """Further slots that its allocation takes."""
+        self.lent_to: TaskSlot | None = None
+        """The slot whose allocation has this one too."""
+
+    @property
+    def shares(self) -> int:
+        """How many slots' parts of the TaskManager what runs here may use."""
+        return 1 + len(self.more)
+
+    @property
+    def is_open(self) -> bool:
+        """True if it may be given to a job."""
+        return self.state is SlotState.FREE and self.lent_to is None
 
     @property
     def state(self) -> SlotState:
@@ -110,15 +127,27 @@ class TaskSlotTable:
 
     def statuses(self) -> tuple[SlotStatus, ...]:
         """What a slot report says of every slot."""
-        return tuple(SlotStatus(slot.index, slot.allocation_id, slot.job_id) for slot in self._slots)
+        holders = ((slot.index, slot.lent_to or slot) for slot in self._slots)
+        return tuple(SlotStatus(index, holder.allocation_id, holder.job_id) for index, holder in holders)
 
-    def allocate(self, slot: TaskSlot, allocation_id: AllocationId, job_id: JobId, profile: ResourceProfile) -> None:
-        """FREE -> ALLOCATED."""
+    def allocate(
+        self,
+        slot: TaskSlot,
+        allocation_id: AllocationId,
+        job_id: JobId,
+        profile: ResourceProfile,
+        more: Sequence[TaskSlot] = (),
+    ) -> None:
+        """FREE -> ALLOCATED, with further slots."""
+        assert all(one.is_open for one in (slot, *more)), (slot.index, allocation_id)
         assert allocation_id not in self._by_allocation, allocation_id
         assert allocation_id not in self._freed, allocation_id
         slot.machine.to(SlotState.ALLOCATED, allocation_id)
         slot.allocation_id, slot.job_id, slot.profile = allocation_id, job_id, profile
         self._by_allocation[allocation_id] = slot
+        slot.more = tuple(more)
+        for one in more:
+            one.lent_to = slot
 
     def activate(self, slot: TaskSlot) -> None:
         """ALLOCATED -> ACTIVE: its job has taken it."""
@@ -145,6 +174,9 @@ class TaskSlotTable:
             self._freed.popitem(last=False)
         slot.allocation_id = slot.job_id = None
         slot.asked_back = ""
+        for one in slot.more:
+            one.lent_to = None
+        slot.more = ()
         return allocation_id
 
     def enqueue(self, slot: TaskSlot, task: TaskDeploymentDescriptor) -> bool:
@@ -185,6 +217,9 @@ class TaskSlotTable:
             assert slot.running is None or slot.state in {SlotState.ACTIVE, SlotState.RELEASING}, slot.index
             assert not slot.waiting or slot.state is SlotState.ACTIVE, slot.index
             assert len(slot.waiting) <= self._queue_max, slot.index
+            assert slot.lent_to is None or (is_free and slot in slot.lent_to.more), slot.index
+            assert not (is_free and slot.more), slot.index
+            assert all(one.lent_to is slot for one in slot.more), slot.index
         held = [slot.allocation_id for slot in self._slots if slot.allocation_id is not None]
         assert len(held) == len(set(held)) == len(self._by_allocation), held
         assert not any(allocation_id in self._freed for allocation_id in held), held

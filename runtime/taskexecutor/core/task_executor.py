@@ -213,9 +213,8 @@ class TaskExecutorCore:
         other_tenant = "" if refusal else self.tenancy.refusal(request.namespace)
         if refusal or other_tenant:
             slot = self.slots.slot(request.slot_index)
-            is_free = (
-                slot is not None and slot.state is SlotState.FREE and not self.withdrawn.drain and not other_tenant
-            )
+            wanted = (slot, *map(self.slots.slot, request.more_slots))
+            is_free = not self.withdrawn.drain and not other_tenant and all(one and one.is_open for one in wanted)
             refused = SlotRequestRefused(request.allocation_id, request.slot_index, refusal or other_tenant, is_free)
             return [TellResourceManager(refused), *self.tenancy.orders()]
         location = JobMasterLocation(request.job_master_incarnation, request.job_master_address)
@@ -225,7 +224,8 @@ class TaskExecutorCore:
         if slot is None:
             slot = self.slots.slot(request.slot_index)
             assert slot is not None, request.slot_index
-            self.slots.allocate(slot, request.allocation_id, request.job_id, request.profile)
+            more = [one for one in map(self.slots.slot, request.more_slots) if one is not None]
+            self.slots.allocate(slot, request.allocation_id, request.job_id, request.profile, more)
             effects.append(StartSlotTimer(request.allocation_id))
         if not self._owners.is_connected(job):
             effects.append(ConnectJobMaster(job.owner))
@@ -237,16 +237,17 @@ class TaskExecutorCore:
         stale = self.jobs.refusal(request.job_id, request.epoch)  # R1, R7
         if stale or self.withdrawn.drain:
             return stale or self.withdrawn.drain
-        slot = self.slots.slot(request.slot_index)
-        if slot is None:
-            return f"there is no slot {request.slot_index} on this TaskManager"
+        indexes = dict.fromkeys((request.slot_index, *request.more_slots))
+        wanted = [slot for slot in map(self.slots.slot, indexes) if slot is not None]
+        if len(wanted) < 1 + len(request.more_slots):
+            return f"there is no slot {', '.join(map(str, indexes))} on this TaskManager"
         if self.slots.was_freed(request.allocation_id):
             return f"allocation {request.allocation_id} has ended already"
         held = self.slots.holder(request.allocation_id)
-        if held is slot and slot.job_id == request.job_id:
+        if held is wanted[0] and held.job_id == request.job_id and list(held.more) == wanted[1:]:
             return ""
-        taken = held or slot
-        if taken.state is SlotState.FREE:
+        taken = held or next((slot.lent_to or slot for slot in wanted if not slot.is_open), None)
+        if taken is None:
             return ""
         return f"slot {taken.index} is held by job {taken.job_id} with allocation {taken.allocation_id}"
 

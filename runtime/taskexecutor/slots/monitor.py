@@ -154,8 +154,8 @@ class AttemptMonitor:
             _ = group.create_task(self._bound(attempt, directory))
 
     def _limit_of(self, attempt: RunningAttempt) -> int:
-        """The slot's memory, and that of the JVM of a Java application; 0 is no limit."""
-        limit = self._settings.memory_bytes_max
+        """The memory of its slots, and that of the JVM of a Java application; 0 is no limit."""
+        limit = self._settings.memory_bytes_max * attempt.work.shares
         return limit and limit + _jvm_bytes(attempt)
 
     def _are_logs_above(self, directory: Path) -> bool:
@@ -204,4 +204,4 @@ class AttemptMonitor:
 
 
 def _jvm_bytes(attempt: RunningAttempt) -> int:
-    return 0 if attempt.process is None else attempt.process.jvm_bytes
+    return 0 if attempt.process is None else attempt.process.room.jvm_bytes

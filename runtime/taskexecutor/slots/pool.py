@@ -43,7 +43,15 @@ from runtime.taskexecutor.slots.stream_positions import positions_of
 from runtime.taskexecutor.slots.stream_queries import StreamQueries
 from runtime.taskexecutor.slots.template_handle import ProcessExit
 from runtime.taskexecutor.slots.templates import RESTART_PAUSE, Templates
-from runtime.taskexecutor.slots.work import OrphanReaper, ProcessGuard, SlotListener, SlotSettings, SlotWork
+from runtime.taskexecutor.slots.work import (
+    ONE_SLOT,
+    OrphanReaper,
+    ProcessGuard,
+    ProcessRoom,
+    SlotListener,
+    SlotSettings,
+    SlotWork,
+)
 from runtime.taskexecutor.spark.environment import SparkEnvironment
 from runtime.taskexecutor.spark.environments import SparkEnvironments
 
@@ -175,8 +183,8 @@ class SlotProcessPool:
         for slot in self._slots:
             slot.fresh = await self._fork(slot)
 
-    async def _fork(self, slot: Slot, jvm_bytes: int = 0) -> SlotProcess:
-        return await SlotProcess.fork_into(self._settings.cgroups, slot.index, self._templates.current, self, jvm_bytes)
+    async def _fork(self, slot: Slot, room: ProcessRoom = ONE_SLOT) -> SlotProcess:
+        return await SlotProcess.fork_into(self._settings.cgroups, slot.index, self._templates.current, self, room)
 
     async def stop(self) -> None:
         """End all processes and everything below them. Idempotent. Attempts that run get their terminal reports."""
@@ -251,6 +259,8 @@ class SlotProcessPool:
     async def _run(self, slot: Slot, attempt: RunningAttempt) -> TaskExecutionReport:
         if self._settings.spark_cluster and attempt.is_exclusive_rerun:
             return attempt.failed(_rerun_refused(attempt, self._settings.spark_cluster))
+        if self._settings.cgroups is not None:
+            await asyncio.to_thread(self._settings.cgroups.scale, slot.index, attempt.work.shares)
         process = attempt.process = await self._take_process(slot, attempt)
         if process is None:
             return attempt.failed(attempt.kill_failure)
@@ -319,7 +329,7 @@ class SlotProcessPool:
                 return current
             self._retire(current)
         await self._end_namesakes(slot)
-        if attempt.spec.is_application:
+        if attempt.spec.is_application or attempt.work.shares > 1:  # no process that is made ahead has such limits
             return await self._fork_for(slot, attempt)
         if slot.refill is not None and slot.fresh is None:
             await asyncio.wait([slot.refill])
@@ -334,7 +344,8 @@ class SlotProcessPool:
         await self._wait_template(attempt)
         if attempt.is_over_before_it_runs:
             return None
-        return await self._fork(slot, attempt.spec.memory_bytes if attempt.spec.is_application else 0)
+        jvm_bytes = attempt.spec.memory_bytes if attempt.spec.is_application else 0
+        return await self._fork(slot, ProcessRoom(attempt.work.shares, jvm_bytes))
 
     async def _end_namesakes(self, slot: Slot) -> None:
         """R50: what ran before in the slot has the same user: it is reaped with all below it, before others run."""
@@ -370,6 +381,8 @@ class SlotProcessPool:
             self._retire(process)
 
     def _may_run(self, process: SlotProcess, attempt: RunningAttempt) -> bool:
+        if process.room.shares != attempt.work.shares:
+            return False
         last, wanted = process.reuse_key, attempt.reuse_key
         if last is None or last.job_id == wanted.job_id:
             return True
@@ -461,7 +474,10 @@ class SlotProcessPool:
         """What runs in each slot, and its memory against its limit."""
         limit, memory = self._settings.memory_bytes_max, self.memory_bytes()
         attempts = {slot.index: "" if slot.attempt is None else str(slot.attempt.attempt_id) for slot in self._slots}
-        return tuple(SlotFigures(index, attempt, memory[index], limit) for index, attempt in attempts.items())
+        shares = {slot.index: 1 if slot.attempt is None else slot.attempt.work.shares for slot in self._slots}
+        return tuple(
+            SlotFigures(index, attempt, memory[index], limit * shares[index]) for index, attempt in attempts.items()
+        )
 
     def _running_attempts(self) -> list[RunningAttempt]:
         return [slot.attempt for slot in self._slots if slot.attempt is not None]

@@ -97,14 +97,15 @@ class SlotSessions:
         """A session in the environment. One that is lost before it has opened the session is asked for again."""
         if spec.is_default or self._environments is None:
             process.environment = self._spark
-            return await self._open(self._spark, slot_index, lambda: True)
+            return await self._open(self._spark, slot_index, process.room.shares, lambda: True)
         for _ in range(_ENVIRONMENTS_TRIED):
             environment, lease = await self._acquired(self._environments, process, spec, note)
             process.environment, process.lease, process.is_user = environment, lease, True
             if process.state is not SlotProcessState.RUNNING:
                 self.release(process)  # its attempt has ended meanwhile
+            is_living = partial(self._environments.is_living, lease)
             try:
-                session = await self._open(environment, slot_index, partial(self._environments.is_living, lease))
+                session = await self._open(environment, slot_index, process.room.shares, is_living)
                 if spec.is_application:
                     return session
                 # Spark adds options of its own to some keys: what the job has asked for is there nevertheless.
@@ -138,7 +139,7 @@ class SlotSessions:
         return found
 
     async def _open(
-        self, spark: SparkEnvironment | None, slot_index: int, is_living: Callable[[], bool]
+        self, spark: SparkEnvironment | None, slot_index: int, shares: int, is_living: Callable[[], bool]
     ) -> SlotSession:
         if spark is None:
             message = "this TaskManager runs without Spark (taskmanager.spark.enabled: false)"
@@ -149,7 +150,7 @@ class SlotSessions:
                     message = "the Spark environment has ended"
                     raise SparkLostError(message)
                 await asyncio.sleep(_READY_POLL)
-            return await spark.open_session(slot_index)
+            return await spark.open_session(slot_index, shares)
 
     def release(self, process: SlotProcess) -> None:
         """The process has no use of its environment any more: its attempt has ended, or gets no session. Idempotent."""

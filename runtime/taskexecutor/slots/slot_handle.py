@@ -30,6 +30,7 @@ from runtime.taskexecutor.slot_protocol.wire import (
 from runtime.taskexecutor.slots import slot_message_checks as said
 from runtime.taskexecutor.slots.stacks import StackFile
 from runtime.taskexecutor.slots.template_handle import ProcessExit, TemplateProcess
+from runtime.taskexecutor.slots.work import ONE_SLOT, ProcessRoom
 from runtime.taskexecutor.spark.environment import JvmChange, SparkEnvironment
 from runtime.taskexecutor.spark.environment_room import Lease
 from runtime.taskexecutor.spark_protocol.sessions import SlotSession
@@ -140,8 +141,8 @@ class SlotProcess(asyncio.Protocol):
         self._machine = StateMachine("slot process", SLOT_PROCESS_TRANSITIONS, SlotProcessState.IDLE)
         self._number = 0
         self._ending: asyncio.Future[TaskOutcome | ProcessExit] | None = None
-        self.pid = self.jvm_bytes = 0
-        """`jvm_bytes`: memory that it may use beyond its slot's, for the JVM of a Java application."""
+        self.pid = 0
+        self.room = ONE_SLOT
         self.exit: Watch[ProcessExit | None] = Watch(None)
         self.attachment: Watch[Attachment] = Watch(Attachment.NONE)
         self.session: SlotSession | None = None
@@ -179,12 +180,12 @@ class SlotProcess(asyncio.Protocol):
         listener: SlotProcessListener,
         groups: tuple[str, ...] = (),
         *,
-        jvm_bytes: int = 0,
+        room: ProcessRoom = ONE_SLOT,
     ) -> SlotProcess:
         """A new, idle process. Raises UnavailableError when the template cannot fork."""
         process = cls(template, listener)
-        process.groups, process.jvm_bytes = groups, jvm_bytes
-        forked = await template.fork(process._note_exit, groups, has_jvm=jvm_bytes > 0)
+        process.groups, process.room = groups, room
+        forked = await template.fork(process._note_exit, groups, has_jvm=room.jvm_bytes > 0, shares=room.shares)
         process._number, process.pid = forked.number, forked.pid
         process._socket = forked.connection
         process._stacks = StackFile(forked.stacks)
@@ -202,17 +203,14 @@ class SlotProcess(asyncio.Protocol):
         slot_index: int,
         template: TemplateProcess,
         listener: SlotProcessListener,
-        jvm_bytes: int = 0,
+        room: ProcessRoom = ONE_SLOT,
     ) -> SlotProcess:
-        """`fork`, with groups of a slot where there are any. Raises UnavailableError.
-
-        `jvm_bytes`: memory beyond the slot's, for the JVM of a Java application.
-        """
+        """`fork`, with groups of a slot where there are any. Raises UnavailableError."""
         if cgroups is None:
-            return await cls.fork(template, listener, jvm_bytes=jvm_bytes)
-        groups = await asyncio.to_thread(cgroups.open, slot_index, jvm_bytes)
+            return await cls.fork(template, listener, room=room)
+        groups = await asyncio.to_thread(cgroups.open, slot_index, room.jvm_bytes, room.shares)
         try:
-            return await cls.fork(template, listener, groups, jvm_bytes=jvm_bytes)
+            return await cls.fork(template, listener, groups, room=room)
         except BaseException:
             await asyncio.shield(asyncio.to_thread(cgroups.close, groups))
             raise

@@ -111,9 +111,10 @@ class TemplateProcess:
             raise UnavailableError(message)
 
     async def fork(
-        self, listener: ExitListener, groups: tuple[str, ...] = (), *, has_jvm: bool = False
+        self, listener: ExitListener, groups: tuple[str, ...] = (), *, has_jvm: bool = False, shares: int = 1
     ) -> ForkedProcess:
-        """A new slot process, in these control groups (R50). `has_jvm`: it starts a JVM, so no addresses are limited.
+        """A new slot process, in these control groups (R50), with so many slots' memory. `has_jvm`: it starts a JVM, so
+        no addresses are limited.
 
         `listener` is called once, on the loop, after it and all below it are reaped.
         """
@@ -127,7 +128,7 @@ class TemplateProcess:
         forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._forks[number] = forked
         self._listeners[number] = listener
-        request = encode_fields(op="fork", number=number, groups=groups, has_jvm=has_jvm)
+        request = encode_fields(op="fork", number=number, groups=groups, has_jvm=has_jvm, shares=shares)
         self._send(request, theirs.detach(), os.dup(stacks))
         try:
             pid = await forked

@@ -67,7 +67,7 @@ class SlotWork:
     Partitions go under `<partition_directory>/<partition id>`, `<exchange_directory>/<job id>` unless it is named; logs
     under `<log_directory>/<attempt id>/`. `user`: the user it runs as, None: as the TaskManager's user (R50). `jars`:
     what the job brings for the class path of its Spark. `remote` files are in `job_directory` once the slot process has
-    fetched them, and count as `brought`.
+    fetched them, and count as `brought`. `shares`: how many slots' parts of the TaskManager it may use (D-141).
     """
 
     job: JobInformation
@@ -83,6 +83,18 @@ class SlotWork:
     user: TaskUser | None = None
     jars: tuple[Path, ...] = ()
     remote: tuple[RemoteFile, ...] = ()
+    shares: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRoom:
+    """What a slot process may use: the parts of so many slots, and memory beyond for the JVM of a Java application."""
+
+    shares: int = 1
+    jvm_bytes: int = 0
+
+
+ONE_SLOT = ProcessRoom()
 
 
 class ProcessGuard(Protocol):

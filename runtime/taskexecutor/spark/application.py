@@ -38,9 +38,9 @@ class ApplicationEnvironment(WithoutJvm):
         """True until it is given up."""
         return self._loss.value is None
 
-    async def open_session(self, slot_index: int) -> SlotSession:
+    async def open_session(self, slot_index: int, shares: int = 1) -> SlotSession:
         """Say how to start the JVM. Raises UnavailableError where there is no Java."""
-        del slot_index
+        del slot_index, shares
         return await asyncio.to_thread(self._launch)
 
     def _launch(self) -> SlotSession:

@@ -48,9 +48,9 @@ class ConnectEnvironment(WithoutJvm):
         """True: whatever is warm is at the server."""
         return True
 
-    async def open_session(self, slot_index: int) -> SlotSession:
+    async def open_session(self, slot_index: int, shares: int = 1) -> SlotSession:
         """The name of a session, which the server makes when its client first asks for something."""
-        del slot_index
+        del slot_index, shares
         session_id = str(uuid.UUID(bytes=os.urandom(16), version=4))
         return SlotSession(
             session_id, 0, self._token, "", conf=self._conf, remote=_with_parameters(self._master, session_id)

@@ -106,7 +106,7 @@ class SparkEnvironment(Protocol):
     async def give_up(self, reason: str) -> None:
         """End it, as a loss that is planned; returns when its processes are dead. A supervisor may start it again."""
 
-    async def open_session(self, slot_index: int) -> SlotSession:
+    async def open_session(self, slot_index: int, shares: int = 1) -> SlotSession:
         """Make a gateway, a session and a tag for one slot process. Raises SparkLostError."""
 
     @property

@@ -159,9 +159,11 @@ class ProcessSparkEnvironment:
             await host.kill(SparkLoss("the start has failed"))
             raise
 
-    async def open_session(self, slot_index: int) -> SlotSession:
+    async def open_session(self, slot_index: int, shares: int = 1) -> SlotSession:
         """A session for one slot process."""
-        opened: SlotSession = await self._call("open_session", {"slot_index": slot_index}, _SESSION.validate_python)
+        opened: SlotSession = await self._call(
+            "open_session", {"slot_index": slot_index, "shares": shares}, _SESSION.validate_python
+        )
         return opened
 
     async def close_session(self, session: SlotSession) -> ClosedSession:

@@ -126,7 +126,7 @@ class NoSharedJvm(WithoutJvm):
                 start_new_session=True,
             )
 
-    async def open_session(self, slot_index: int) -> SlotSession:
+    async def open_session(self, slot_index: int, shares: int = 1) -> SlotSession:
         """Raises BugError: no job is given this environment."""
         message = f"slot {slot_index} asks for a JVM that jobs share, and there is none"
         raise BugError(message)

@@ -92,6 +92,13 @@ class Driver:
         slot_session = self.jvm.org.apache.spark.SlotSession
         return slot_session.open(self._scala_context, self.java_session, tag, script_words, dict(properties))
 
+    def add_pool(self, name: str, weight: int) -> None:
+        """A FAIR pool with this weight, once: Spark reads others from its file when it starts, and removes none."""
+        root = self._scala_context.taskScheduler().rootPool()
+        if root.getSchedulableByName(name) is None:
+            scheduler = self.jvm.org.apache.spark.scheduler
+            root.addSchedulable(scheduler.Pool(name, scheduler.SchedulingMode.FIFO(), 0, weight))
+
     def note_state(self) -> None:
         """Note the parts of the JVM that jobs share: they have to stay as they are now (R45)."""
         if self.settings.is_of_one_job:

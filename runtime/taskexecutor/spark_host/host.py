@@ -124,7 +124,7 @@ class SparkHost:
     def _perform(self, operation: str, arguments: dict[str, Any]) -> Any:
         match operation:
             case "open_session":
-                return asdict(self._sessions.open(arguments["slot_index"]))
+                return asdict(self._sessions.open(arguments["slot_index"], arguments["shares"]))
             case "close_session":
                 deadline = Deadline.after(self._clock, self._settings.close_timeout)
                 return asdict(self._sessions.close(arguments["session_id"], deadline))

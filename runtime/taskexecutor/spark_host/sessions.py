@@ -97,13 +97,16 @@ class Sessions:
         with self._lock:
             return frozenset(self._live_tags)
 
-    def open(self, slot_index: int) -> SlotSession:
-        """Open a session with a gateway of its own. When that fails, nothing of the session is left (R25)."""
+    def open(self, slot_index: int, shares: int = 1) -> SlotSession:
+        """Open a session with a gateway of its own, whose jobs have the weight of so many slots.
+
+        When that fails, nothing of the session is left (R25).
+        """
         tag = f"slot-{slot_index}-{self._entropy.hex_id()}"
         with self._lock:
             self._live_tags.add(tag)
         try:
-            opened = self._open(tag, slot_index)
+            opened = self._open(tag, slot_index, shares)
             try:
                 self._give(opened, self._credentials.newest())
             except BaseException:
@@ -116,8 +119,10 @@ class Sessions:
             self._sessions[tag] = opened
         return opened.slot_session
 
-    def _open(self, tag: str, slot_index: int) -> _OpenSession:
-        driver, pool = self._driver, spark_settings.pool_name(slot_index)
+    def _open(self, tag: str, slot_index: int, shares: int) -> _OpenSession:
+        driver, pool = self._driver, spark_settings.pool_name(slot_index, shares)
+        if shares > 1:
+            driver.add_pool(pool, shares * spark_settings.SLOT_WEIGHT)
         link = spark_settings.working_directory_link(driver.settings, tag)
         directory = spark_settings.session_directory(driver.settings, tag)
         directory.mkdir(mode=0o700)

@@ -309,17 +309,19 @@ def allocation_file(settings: SparkSettings) -> Path:
     return settings.work_directory / "fair-pools.xml"
 
 
-def pool_name(slot_index: int) -> str:
-    """The FAIR pool of a slot."""
-    return f"slot-{slot_index}"
+def pool_name(slot_index: int, shares: int = 1) -> str:
+    """The FAIR pool of a slot, or of one with further ones, which comes into being with its first session (D-141)."""
+    return f"slot-{slot_index}" if shares == 1 else f"slot-{slot_index}-x{shares}"
 
 
 HOST_POOL = "host"
+SLOT_WEIGHT = 4
+"""Of a slot's pool."""
 
 
 def allocations(slots: int) -> str:
     """Content of the allocation file: equal pools, one per slot, and a light one for our own queries."""
-    pools = [(HOST_POOL, 1), ("default", 1), *((pool_name(index), 4) for index in range(slots))]
+    pools = [(HOST_POOL, 1), ("default", 1), *((pool_name(index), SLOT_WEIGHT) for index in range(slots))]
     rows = [
         f'  <pool name="{name}"><schedulingMode>FIFO</schedulingMode><weight>{weight}</weight>'
         "<minShare>0</minShare></pool>"

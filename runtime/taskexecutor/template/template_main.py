@@ -75,12 +75,14 @@ class Template:
         number = int(request["number"])
         if request["op"] == "fork":
             groups = tuple(request.get("groups", ()))
-            self._fork(number, (descriptors[0], descriptors[1]), groups, has_jvm=bool(request.get("has_jvm")))
+            # A JVM bounds its heap itself, and reserves many times what it uses: 0 is no limit.
+            shares = 0 if request.get("has_jvm") else int(request.get("shares", 1))
+            self._fork(number, (descriptors[0], descriptors[1]), groups, shares * self._config.address_space)
         else:
             self._signal(number, int(request["signal"]))
         return True
 
-    def _fork(self, number: int, descriptors: tuple[int, int], groups: tuple[str, ...], *, has_jvm: bool) -> None:
+    def _fork(self, number: int, descriptors: tuple[int, int], groups: tuple[str, ...], addresses: int) -> None:
         try:
             pid = os.fork()
         except OSError as error:
@@ -88,7 +90,7 @@ class Template:
             self._tell(event="failed", number=number, error=str(error))
             return
         if pid == 0:
-            self._become_slot_process(*descriptors, groups, has_jvm=has_jvm)
+            self._become_slot_process(*descriptors, groups, addresses)
         _close(descriptors)
         self._numbers[pid] = number
         self._tell(event="forked", number=number, pid=pid)
@@ -139,7 +141,7 @@ class Template:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._control.send(message)
 
-    def _become_slot_process(self, descriptor: int, stacks: int, groups: tuple[str, ...], *, has_jvm: bool) -> NoReturn:
+    def _become_slot_process(self, descriptor: int, stacks: int, groups: tuple[str, ...], addresses: int) -> NoReturn:
         """In the child. Never returns into the template's loop."""
         code = 70
         try:
@@ -152,7 +154,7 @@ class Template:
             os.close(self._wakeup_write)
             os.set_inheritable(stacks, False)  # noqa: FBT003 - the name of the function says it
             faulthandler.register(STACKS_SIGNAL, file=stacks)
-            _isolate(self._pid, 0 if has_jvm else self._config.address_space)
+            _isolate(self._pid, addresses)
             cgroups.enter(groups)  # R50
             from runtime.taskexecutor.slot_process.slot_main import run_slot_process
 
@@ -166,7 +168,7 @@ class Template:
 
 
 def _isolate(template_pid: int, address_space: int) -> None:
-    """`address_space`: 0 is no limit. A JVM bounds its heap itself, and reserves many times what it uses."""
+    """`address_space`: 0 is no limit."""
     os.setsid()
     linux.die_with_parent(template_pid)
     linux.become_subreaper()

@@ -14,7 +14,7 @@ from runtime.common.spark_environments import SparkOffer, SparkWish
 from runtime.common.waiting import Waiting
 from runtime.gateways.resource_manager import ResourceProfile, SparkEnvironmentStatus
 from runtime.resourcemanager.core import events as ev
-from runtime.resourcemanager.core import fitting, slot_manager
+from runtime.resourcemanager.core import fitting, matching
 from runtime.resourcemanager.core.job_needs import JobNeeds
 from runtime.resourcemanager.core.slots import TaskManagerSlots
 from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, kinds, reasons, requests
@@ -279,6 +279,6 @@ def test_a_tick_looks_for_no_slots_of_jobs_whose_owners_reach_all_task_managers(
         looks[needs.job_id] += 1
         return []
 
-    monkeypatch.setattr(slot_manager, "fitting", counted)
+    monkeypatch.setattr(matching, "fitting", counted)
     cluster.tick(1.0)
     assert looks == {job(4): 1}

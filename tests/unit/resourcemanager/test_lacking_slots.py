@@ -101,5 +101,5 @@ def test_what_is_coming_is_no_comfort_for_who_lacks_another_kind_of_slot() -> No
     cluster = Cluster()
     cluster.register(T1, 1)
     (reason,) = reasons(cluster.declare(1, 1, profile=ResourceProfile(memory_bytes=1 << 40))).values()
-    assert reason.startswith("none of 1 TaskManagers offers")
+    assert reason.startswith("none of 1 TaskManagers can hold a task with 1048576 MiB memory: the largest has 1 slots")
     assert not reasons(cluster.handle(ev.AdviceChanged("2 TaskManagers are starting", "2 TaskManagers are starting")))

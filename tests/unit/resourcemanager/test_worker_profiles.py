@@ -43,7 +43,11 @@ KINDS = (PLAIN, GPU, GPU_ONLY, LARGE, LEAN)
         (ResourceProfile(labels=("gpu=h100",)), None),
         (ResourceProfile(memory_bytes=9 * GIB), None),
         (ResourceProfile(cpu_cores=2.1), None),
-        (ResourceProfile(memory_bytes=4 * GIB, labels=("zone=b",)), None),
+        (ResourceProfile(memory_bytes=4 * GIB, labels=("zone=b",)), "gpu"),  # with both of its slots
+        (ResourceProfile(memory_bytes=5 * GIB, labels=("zone=b",)), None),
+        (ResourceProfile(memory_bytes=int(8.5 * GIB), labels=("gpu=a100",)), None),
+        (ResourceProfile(memory_bytes=int(7.5 * GIB), labels=("gpu=a100",)), "gpu-only"),
+        (ResourceProfile(memory_bytes=3 * GIB), "large"),  # rather than three slots of the cluster's own
     ],
 )
 def test_the_smallest_profile_whose_slot_fits_is_started(required: ResourceProfile, expected: str | None) -> None:

@@ -14,7 +14,7 @@ from runtime.common.errors import UnavailableError
 from runtime.common.spark_environments import EnvironmentSpec
 from runtime.taskexecutor.slots.sessions import SlotSessions
 from runtime.taskexecutor.slots.slot_handle import Attachment, SlotProcessState
-from runtime.taskexecutor.slots.work import SlotSettings
+from runtime.taskexecutor.slots.work import ONE_SLOT, SlotSettings
 from runtime.taskexecutor.spark.environment import SparkLostError
 from runtime.taskexecutor.spark.environment_room import Lease
 
@@ -31,7 +31,7 @@ class World:
         self.is_ready = True
         self.process = SimpleNamespace(
             attachment=Watch(Attachment.NONE), environment_key="", environment=None, lease=None, is_user=False,
-            acquiring=None, exit=Watch(None), state=ended, refuse_spark=lambda *_, **__: None,
+            acquiring=None, exit=Watch(None), state=ended, room=ONE_SLOT, refuse_spark=lambda *_, **__: None,
         )  # fmt: skip
 
     async def acquire(self, *_: Any) -> Any:
@@ -46,7 +46,7 @@ class World:
         self.users -= 1
         assert self.users >= 0
 
-    async def open_session(self, _: int) -> Any:
+    async def open_session(self, _: int, _shares: int = 1) -> Any:
         self.is_asked.set()
         await self.may_answer.wait()
         raise self.problem

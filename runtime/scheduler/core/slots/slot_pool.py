@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, VertexId
 from runtime.executiongraph.core.execution import TaskManagerLocation
 from runtime.gateways.job_master import SlotOffer
-from runtime.gateways.task import DEFAULT_PROFILE, ResourceProfile
+from runtime.gateways.task import ResourceProfile
 
 AHEAD_MAX = 8
 """How many attempts may wait in an ACTIVE slot (semantics.md, Slots and scheduling)."""
@@ -62,10 +62,8 @@ class ActiveSlot:
         return not self.attempts
 
     def fits(self, kind: SlotKind) -> bool:
-        """True if attempts of that kind may run here. A slot of the default profile fits every kind without labels."""
-        if self.kind is not None:
-            return self.kind == kind
-        return self.profile == kind.profile or (self.profile == DEFAULT_PROFILE and not kind.profile.labels)
+        """True if attempts of that kind may run here: with the profile that the slot was asked for with (D-141)."""
+        return self.profile == kind.profile and (self.kind is None or self.kind == kind)
 
 
 class SlotPool:

@@ -1,0 +1,100 @@
+"""Which free slots a job gets for a requirement, and which are kept until there are enough of them (D-141)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from runtime.common.ids import Incarnation
+from runtime.gateways.resource_manager import ResourceProfile, ResourceRequirement
+from runtime.resourcemanager.core import tenants
+from runtime.resourcemanager.core.fitting import fitting, preferred
+from runtime.resourcemanager.core.job_needs import JobNeeds
+from runtime.resourcemanager.core.reservations import Reservation, Reservations
+from runtime.resourcemanager.core.slots import TaskManagerSlots
+
+
+class Matching:
+    """Chooses among the TaskManagers of one leader term."""
+
+    def __init__(self, peers: Mapping[Incarnation, TaskManagerSlots]) -> None:
+        self._peers = peers
+        self._kept = Reservations()
+
+    def has_free_slot(self) -> bool:
+        """True if a slot is free, and not kept."""
+        return any(
+            peer.free and peer.is_connected and self._kept.holder_of(peer.incarnation) is None
+            for peer in self._peers.values()
+        )
+
+    def choose(self, job: JobNeeds, need: ResourceRequirement) -> TaskManagerSlots | None:
+        """The TaskManager for the next slots of this requirement; None if there is none now."""
+        fits = self._fits(job, need)
+        if any(not job.environment_of(peer.offer).is_default for peer in fits):
+            fits = _with_room(fits, job)
+        if job.shunned:
+            fits = preferred(fits, job, need.profile, self._peers.values())
+
+        def has_room(peer: TaskManagerSlots) -> bool:
+            return peer.has_room_in_slots(need.profile) and not self._kept.is_kept_from(peer, job.job_id, need.profile)
+
+        return tenants.choose(fits, job.job_id, job.namespace, has_room)
+
+    def fitting(self, job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
+        """The connected TaskManagers that could serve the job, with or without a free slot."""
+        return fitting(self._peers.values(), job, profile)
+
+    def _fits(self, job: JobNeeds, need: ResourceRequirement) -> list[TaskManagerSlots]:
+        found = [peer for peer in self.fitting(job, need.profile) if not job.reach.skips(peer.incarnation)]
+        return [peer for peer in found if peer.incarnation not in need.without] if need.without else found
+
+    # --- what is kept ---------------------------------------------------------------------------------------
+
+    def kept(self) -> Sequence[Reservation]:
+        """TaskManagers that are kept for jobs."""
+        return list(self._kept)
+
+    def kept_for(self, job: JobNeeds) -> TaskManagerSlots | None:
+        """The TaskManager whose free slots are kept for the job."""
+        found = self._kept.of(job.job_id)
+        return None if found is None else self._peers.get(found.incarnation)
+
+    def keep(self, job: JobNeeds, now: float) -> bool:
+        """The job is next, and got nothing: keep slots for it where it needs several at once. True if that is news."""
+        for need, _ in job.unfulfilled():
+            fits = [peer for peer in self._fits(job, need) if not peer.report.is_draining]
+            if not fits or min(peer.shares_for(need.profile) for peer in fits) == 1:
+                continue
+            able = [
+                peer
+                for peer in fits
+                if tenants.serves(peer, job.namespace) and peer.slots_total >= peer.shares_for(need.profile)
+            ]
+            if any(peer.has_room_in_slots(need.profile) for peer in able):
+                return False  # it waits for something else
+            return self._kept.choose(job.job_id, job.share.queue, need.profile, able, now) is not None
+        return False
+
+    def served(self, job: JobNeeds, profile: ResourceProfile) -> bool:
+        """The job got slots for a requirement. True if others may have what was kept for it."""
+        found = self._kept.of(job.job_id)
+        return found is not None and found.profile == profile and self._kept.end(job.job_id)
+
+    def check_kept(self, waiting: Mapping[str, JobNeeds]) -> None:
+        """Keep nothing any more that is of no use to its job. `waiting`: jobs that lack slots now."""
+        self._kept.check(lambda one: self._is_needed(one, waiting.get(one.job_id)))
+
+    def _is_needed(self, kept: Reservation, job: JobNeeds | None) -> bool:
+        peer = self._peers.get(kept.incarnation)
+        if job is None or peer is None or not peer.is_connected or peer.report.is_draining:
+            return False
+        if job.reach.skips(peer.incarnation) or not tenants.serves(peer, job.namespace):
+            return False
+        lacking = [need for need, _ in job.unfulfilled() if need.profile == kept.profile]
+        return any(kept.incarnation not in need.without for need in lacking)
+
+
+def _with_room(peers: Sequence[TaskManagerSlots], job: JobNeeds) -> list[TaskManagerSlots]:
+    """Those with a free slot that have the job's Spark environment; else those that have room for it."""
+    free = [peer for peer in peers if peer.free and peer.has_room_for(job.environment_of(peer.offer))]
+    return [peer for peer in free if peer.has_started(job.environment_of(peer.offer))] or free
