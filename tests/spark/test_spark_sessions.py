@@ -79,3 +79,18 @@ def test_a_session_without_room_for_its_files_leaves_nothing_in_the_jvm(box: Spa
     assert figures(box)["open_sessions"] == before["open_sessions"]
     assert listening(box) == ports
     assert box.evaluate("emit(spark.range(1).count())") == 1
+
+
+POOL = """
+root = spark._jsc.sc().taskScheduler().rootPool()
+named = root.getSchedulableByName(spark.sparkContext.getLocalProperty("spark.scheduler.pool"))
+emit([named.name(), named.weight(), spark.range(7).count()])
+"""
+
+
+@pytest.mark.parametrize("shares", [1, 3, 3])
+def test_a_session_of_several_slots_has_their_weight(
+    box: SparkBox, monkeypatch: pytest.MonkeyPatch, shares: int
+) -> None:
+    monkeypatch.setattr(box, "open", lambda index=0: box.run(box.environment.open_session(index, shares)))
+    assert box.evaluate(POOL) == ["slot-0" if shares == 1 else f"slot-0-x{shares}", 4 * shares, 7]
