@@ -88,7 +88,7 @@ emit([named.name(), named.weight(), spark.range(7).count()])
 """
 
 
-@pytest.mark.parametrize("shares", [1, 3, 3])
+@pytest.mark.parametrize("shares", [1, 3])
 def test_a_session_of_several_slots_has_their_weight(
     box: SparkBox, monkeypatch: pytest.MonkeyPatch, shares: int
 ) -> None:

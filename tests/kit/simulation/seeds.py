@@ -30,6 +30,7 @@ from tests.kit.simulation.clients import PlannedJob
 from tests.kit.simulation.disposers import Disposer
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
+from tests.kit.simulation.large_jobs import planned_large_jobs
 from tests.kit.simulation.outcomes import Damages
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
 from tests.kit.simulation.queries import planned_streams, planned_upgrades
@@ -172,6 +173,8 @@ async def _live(
     for job in planned_speculative_jobs(entropy.child("speculative")) if world.shape.has_slow_host else ():
         world.plan(job)
     for job in planned_rescaled_jobs(entropy.child("rescaled")) if world.shape.is_reactive else ():
+        world.plan(job)
+    for job in planned_large_jobs(entropy.child("large"), shape.slots) if shape.has_driver or shape.has_queues else ():
         world.plan(job)
     all_slots = shape.slots_max or shape.task_managers * shape.slots
     upgrades = list(planned_upgrades(entropy.child("upgrades"), str(run / "savepoints"), all_slots))
