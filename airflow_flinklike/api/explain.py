@@ -24,6 +24,7 @@ class ChainInfo:
     exclusive: bool
     splits: int
     slot_sharing_group: str
+    splits_on_demand: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class Explanation:
             chosen = f"parallelism chosen at run time, up to {chain.max_parallelism}"
             marks = [chosen if chain.parallelism == AUTO_PARALLELISM else f"parallelism {chain.parallelism}"]
             marks += [f"{chain.splits} splits"] if chain.splits else []
+            marks += ["splits on demand"] if chain.splits_on_demand else []
             marks += ["exclusive"] if chain.exclusive else []
             lines.append(f"  {chain.vertex}  ({', '.join(marks)})")
         lines.append("exchanges:" if self.exchanges else "exchanges: none")
@@ -121,4 +123,5 @@ def _chain(graph: JobGraph, vertex: JobVertex) -> ChainInfo:
         exclusive=vertex.is_exclusive(graph),
         splits=len(vertex.splits or ()),
         slot_sharing_group=vertex.slot_sharing_group,
+        splits_on_demand=vertex.splits_on_demand,
     )

@@ -33,6 +33,7 @@ class OperatorNode:
     rows_per_task: int | None = None
     is_auto_asked: bool = False
     """The user has written parallelism="auto"."""
+    splits_on_demand: bool = False
 
     @property
     def is_auto(self) -> bool:
@@ -142,7 +143,8 @@ def _chain_vertex(
     head = nodes[chain[0]]
     rows = [given for name in chain if (given := nodes[name].rows_per_task) is not None]
     vertex = _vertex(chain, operators, head.chaining, exclusive=exclusive, splits=head.splits)
-    return vertex.model_copy(update={"rows_per_task": min(rows)}) if rows else vertex
+    more = {"rows_per_task": min(rows)} if rows else {}
+    return vertex.model_copy(update={**more, "splits_on_demand": head.splits_on_demand})
 
 
 def _vertex(

@@ -15,7 +15,7 @@ Every function is `fn(ctx, *dataframes) -> DataFrame | JSON value | None`; `ctx`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
 from airflow_flinklike.api.artifacts import ArtifactCollector
@@ -68,18 +68,33 @@ class Pipeline(Program):
         function: UserFunction,
         *,
         splits: Iterable[Any] | UserFunction | None = None,
+        splits_on_demand: bool = False,
         **options: Unpack[OperatorOptions],
     ) -> Stream:
         """Add a source, `function(ctx)`. `ctx.splits` is the share of `splits` that the subtask has.
 
         `splits` is a list of JSON values, or a function that finds them: `function(ctx)`, or 'module:function', which
         runs before the source, as a task of its own, and returns such a list.
+
+        `splits_on_demand`: subtasks take one split after the other, with `for split in ctx.next_splits():`, so that a
+        slow one holds back no others. A function that reads DataFrames then yields one for each split.
         """
+        told: object = splits_on_demand
+        if not isinstance(told, bool):
+            message = f"operator {name!r}: splits_on_demand is True or False, not {splits_on_demand!r}"
+            raise PipelineError(message)
+        if splits is None and splits_on_demand:
+            message = f"operator {name!r}: splits_on_demand has no effect without splits"
+            raise PipelineError(message)
         if isinstance(splits, str) or callable(splits):
             finder = self._finder(name, splits, options)
-            return self._add(name, OperatorKind.SOURCE, function, (finder.broadcast(),), options)
-        given = None if splits is None else plain_json(f"operator {name!r}: splits", list(splits))
-        return self._add(name, OperatorKind.SOURCE, function, (), options, splits=given)
+            stream = self._add(name, OperatorKind.SOURCE, function, (finder.broadcast(),), options)
+        else:
+            given = None if splits is None else plain_json(f"operator {name!r}: splits", list(splits))
+            stream = self._add(name, OperatorKind.SOURCE, function, (), options, splits=given)
+        if splits_on_demand:
+            self._nodes[name] = replace(self._nodes[name], splits_on_demand=True)
+        return stream
 
     def _finder(self, name: str, function: UserFunction, options: OperatorOptions) -> Stream:
         """The operator that finds the splits of the source `name`."""

@@ -214,13 +214,20 @@ def _subtasks(vertex: Mapping[str, Any]) -> str:
 
 
 def decision_lines(details: Mapping[str, Any]) -> list[str]:
-    """Of each vertex whose parallelism the cluster has chosen or will choose: from which numbers."""
+    """Of each vertex whose parallelism the cluster has chosen or will choose: from which numbers. Of a source whose
+    subtasks take their splits on demand: where these are.
+    """
     lines = []
     for vertex in details["vertices"]:
         if vertex.get("parallelism-decision"):
             lines.append(f"parallelism of {vertex['name']!r}: {vertex['parallelism-decision']}")
         elif int(vertex["parallelism"]) < 0:
             lines.append(f"parallelism of {vertex['name']!r}: chosen when what it reads is finished")
+        if splits := vertex.get("splits"):
+            lines.append(
+                f"splits of {vertex['name']!r}: {splits['finished']} of {splits['total']} read, "
+                f"{splits['running']} being read, {splits['left']} left"
+            )
     return lines
 
 

@@ -73,6 +73,7 @@ _VERTEX = {
     "status": TEXT,
     "parallelism": PARALLELISM,
     "parallelism-decision?": TEXT,
+    "splits?": {"total": COUNT, "finished": COUNT, "running": COUNT, "left": COUNT},
     "duration": NUMBER,
     "tasks": {None: COUNT, "FINISHED": COUNT},
     "metrics": {"write-records?": NUMBER, "write-files?": NUMBER, "write-bytes?": NUMBER},

@@ -22,6 +22,7 @@ from runtime.common.stream_progress import StreamProgress
 from runtime.executiongraph.archived_checkpoints import ArchivedCheckpoints
 from runtime.executiongraph.archived_rescales import ArchivedRescales
 from runtime.executiongraph.core.aggregate import aggregate_state
+from runtime.executiongraph.core.handed_splits import SplitCounts
 from runtime.gateways.overview import Takeover
 from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import ExchangeMode, FailureInfo, TaskMetrics
@@ -118,7 +119,8 @@ class ArchivedVertex:
 
     `accumulators`: of the current attempts together that have finished or still run (D-116). `stream_uid`: names the
     state of its streaming query, "" for a vertex that is none. `parallelism` is -1 until the scheduler has chosen it;
-    `decision` says why it has chosen so, "" where the job has said it.
+    `decision` says why it has chosen so, "" where the job has said it. `splits`: where they are, of a source whose
+    subtasks take them on demand, once it has begun.
     """
 
     id: VertexId
@@ -132,6 +134,7 @@ class ArchivedVertex:
     accumulators: tuple[UserAccumulator, ...] = ()
     stream_uid: str = ""
     decision: str = ""
+    splits: SplitCounts | None = None
 
     def counts(self) -> Counter[ExecutionState]:
         """Subtasks by state."""

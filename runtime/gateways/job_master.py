@@ -186,6 +186,24 @@ class EndSavepoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitAnswer:
+    """Answer to the SplitRequest of that attempt and sequence: the number of the split, NO_SPLIT when none is left."""
+
+    attempt_id: ExecutionAttemptId
+    sequence: int
+    split: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSplits:
+    """Splits that are durably those of these attempts (R12)."""
+
+    job_id: JobId
+    epoch: int
+    answers: tuple[SplitAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EndJob:
     """The job is over (R16): end its attempts, free its slots, drop its partitions, reports and directory.
 
@@ -346,6 +364,23 @@ class CheckpointAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitRequest:
+    """An attempt wants its next split, having had `sequence` of them."""
+
+    attempt_id: ExecutionAttemptId
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitsRequested:
+    """Attempts want their next splits. Repeated on each new stream until it is answered (R12)."""
+
+    job_id: JobId
+    epoch: int
+    requests: tuple[SplitRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SavepointAnswered:
     """Answers to the TriggerSavepoint of that operation: as of which batches the queries are copied, and durable."""
 
@@ -392,6 +427,7 @@ JobMasterToTaskManager = (
     | TriggerSavepoint
     | FinishSavepoint
     | EndSavepoint
+    | AnswerSplits
     | EndJob
     | Heartbeat
 )
@@ -408,6 +444,7 @@ JobMessage = (
     | CheckpointAnswered
     | SavepointAnswered
     | SavepointFinished
+    | SplitsRequested
 )
 """Messages of a TaskManager about one job, under the epoch of the job's owner."""
 

@@ -34,10 +34,11 @@ DEFAULT_PROFILE = ResourceProfile()
 
 
 class PartitionKind(Enum):
-    """The content of a result partition: parquet files, or one JSON value."""
+    """The content of a result partition: parquet files, or one JSON value. NOTHING: the task got no split (R12)."""
 
     PARQUET = "PARQUET"
     JSON = "JSON"
+    NOTHING = "NOTHING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,8 @@ class TaskInformation:
     """The data that all subtasks of a chain share. `operators` is the chain as canonical JSON (jobgraph's form).
 
     `stream_uid` names the state of a streaming query; "" for tasks that are none. `queries`: of one that can be
-    rescaled, how many queries all subtasks have together, one for each split; 0 for others (R68).
+    rescaled, how many queries all subtasks have together, one for each split; 0 for others (R68). `splits_on_demand`:
+    they take their splits one after the other, and each attempt is told all that there are (R12).
     """
 
     vertex_id: VertexId
@@ -191,6 +193,7 @@ class TaskInformation:
     is_exclusive: bool
     stream_uid: str = ""
     queries: int = 0
+    splits_on_demand: bool = False
 
 
 @dataclass(frozen=True, slots=True)

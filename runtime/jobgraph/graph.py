@@ -143,6 +143,8 @@ class JobVertex(JobGraphModel):
     resources: ResourceSpec = DEFAULT_RESOURCES
     exclusive: bool | None = None
     splits: tuple[JsonValue, ...] | None = None
+    splits_on_demand: bool = Field(default=False, exclude_if=lambda is_set: not is_set)
+    """Its subtasks take the splits one after the other, each when it has finished the one before (R12)."""
     rows_per_task: int | None = Field(default=None, exclude_if=lambda rows: rows is None)
     """With AUTO_PARALLELISM: the most rows that one subtask should read; None: their number does not matter."""
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+NO_SPLIT = -1
+"""In place of the number of a split: none is left."""
 _NAME_LENGTH_MAX = 200
 _DIGITS_MAX = 10
 

@@ -7,7 +7,7 @@ imports this package while it parses DAGs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from runtime.jobgraph.task_accumulators import Counter, Gauge, Histogram
@@ -58,6 +58,13 @@ class TaskContext(Protocol):
     @property
     def splits(self) -> Sequence[Any]:
         """This subtask's share of the vertex's `splits`, round robin; empty when the vertex has none."""
+
+    def next_splits(self) -> Iterator[Any]:
+        """The splits of a source with `splits_on_demand=True`, until none is left for any subtask.
+
+        Each step waits for the next split, which nobody else gets. A function that reads DataFrames is a generator: it
+        yields one for each split, which is written before the function goes on.
+        """
 
     @property
     def params(self) -> Mapping[str, Any]:

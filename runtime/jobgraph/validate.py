@@ -45,6 +45,7 @@ def _all_problems(graph: JobGraph, python: str | None) -> Iterator[str]:
         yield from _chain_problems(vertex, python)
     yield from _edge_problems(graph)
     yield from _input_problems(graph)
+    yield from _demand_problems(graph)
     yield from _cycle_problems(graph)
     yield from stream_problems(graph)
     yield from _file_problems(graph)
@@ -252,6 +253,32 @@ def _split_problems(label: str, vertex: JobVertex, edge: JobEdge, graph: JobGrap
         yield f"{label}: a source takes no inputs but its splits, and {source.name[:80]!r} finds none"
     if source is not None and source.parallelism != 1:
         yield f"{label}: splits are found by one task, and {source.name[:80]!r} has parallelism {source.parallelism}"
+
+
+def _demand_problems(graph: JobGraph) -> Iterator[str]:
+    """Of sources whose subtasks take their splits one after the other (R12)."""
+    for vertex in graph.vertices:
+        label = f"vertex {vertex.name[:80]!r}"
+        if not vertex.splits_on_demand:
+            continue
+        if not vertex.is_source:
+            yield f"{label}: splits on demand are for a source of a batch"
+        elif vertex.splits is None and not graph.in_edges(vertex.id):
+            yield f"{label}: splits on demand, and no splits"
+        for operator in vertex.operators[1:]:
+            if operator.kind is OperatorKind.SINK:
+                yield _not_forward(label, operator.name)
+        for edge in graph.out_edges(vertex.id):
+            target = graph.vertices_by_id.get(edge.target)
+            if edge.mode is ExchangeMode.FORWARD and target is not None:
+                yield _not_forward(label, target.name)
+
+
+def _not_forward(label: str, reader: str) -> str:
+    return (
+        f"{label} takes its splits on demand, so which subtask has which rows is open until it has finished, and no "
+        f"forward edge to {reader[:80]!r} can follow: use rebalance(), hash(), broadcast() or gather()"
+    )
 
 
 def _cycle_problems(graph: JobGraph) -> Iterator[str]:

@@ -33,6 +33,7 @@ from runtime.gateways.job_master import (
     SavepointFinished,
     SlotsDraining,
     SlotsLost,
+    SplitsRequested,
     TaskManagerToJobMaster,
     TaskProgresses,
     TaskReports,
@@ -222,6 +223,7 @@ class TaskManagerConnections:
                 | CheckpointAnswered()
                 | SavepointAnswered()
                 | SavepointFinished()
+                | SplitsRequested()
             ):
                 self._route_to_job(connection, message, "")
             case _:

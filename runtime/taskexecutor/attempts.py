@@ -25,7 +25,13 @@ from runtime.gateways.task import (
     TaskProgress,
 )
 from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
-from runtime.taskexecutor.core.events import AttemptEnded, AttemptProgressed, AttemptReported, RunAttempt
+from runtime.taskexecutor.core.events import (
+    AttemptEnded,
+    AttemptProgressed,
+    AttemptReported,
+    RunAttempt,
+    SplitWanted,
+)
 from runtime.taskexecutor.core.reports import MESSAGE_SIZE_BYTES_MAX, report_size_bytes
 from runtime.taskexecutor.credentials.secret_files import SecretFiles
 from runtime.taskexecutor.directories.departing_jobs import DepartingJobs
@@ -42,7 +48,7 @@ logger = logging.getLogger(__name__)
 REPORT_BYTES_MAX = 3 * MESSAGE_SIZE_BYTES_MAX
 """A report must fit into one message of the transport (4 MiB by default)."""
 
-Post = Callable[[AttemptReported | AttemptProgressed | AttemptEnded], None]
+Post = Callable[[AttemptReported | AttemptProgressed | SplitWanted | AttemptEnded], None]
 
 
 class _Attempt:
@@ -88,6 +94,10 @@ class _Attempt:
         if not self.is_reported:
             self._metrics.streams.progressed(self._stream_uid, progress)
         self._post(AttemptProgressed(progress))
+
+    def split_wanted(self, attempt_id: ExecutionAttemptId, sequence: int, /) -> None:
+        """It waits for a split."""
+        self._post(SplitWanted(attempt_id, sequence))
 
     def fail(self, error: Exception) -> None:
         """The attempt could not be run."""

@@ -75,6 +75,7 @@ from runtime.taskexecutor.core.events import (
     FenceRequested,
     ForgetJob,
     FreeSlot,
+    GiveSplit,
     MoveOutputs,
     OwnersAwaited,
     OwnerSpoke,
@@ -478,8 +479,8 @@ class TaskExecutor:
                 self._attempts.cancel(slot_index, attempt_id)
             case ReportUnstarted():
                 self._report_unstarted(effect)
-            case AskPositions() | DoSavepoint() | RenewEnvironment():
-                self._spawn_for(effect)
+            case GiveSplit() | AskPositions() | DoSavepoint() | RenewEnvironment():
+                self._execute_in_pool(effect)
             case FenceObeyed(job_id, revision):
                 assert self._contact is not None, revision
                 self._contact.note_stopped(job_id, revision)
@@ -529,8 +530,10 @@ class TaskExecutor:
             case _:
                 assert_never(effect)
 
-    def _spawn_for(self, effect: AskPositions | DoSavepoint | RenewEnvironment) -> None:
+    def _execute_in_pool(self, effect: GiveSplit | AskPositions | DoSavepoint | RenewEnvironment) -> None:
         match effect:
+            case GiveSplit(attempt_id, split):
+                self._pool.give_split(attempt_id, split)
             case AskPositions(asked):
                 self._scope.spawn(f"checkpoint {asked.checkpoint_id}", self._ask_positions(asked))
             case DoSavepoint(order):

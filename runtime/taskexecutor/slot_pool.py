@@ -48,6 +48,9 @@ class SlotPool(Protocol):
     async def positions(self, attempts: Sequence[ExecutionAttemptId], /) -> tuple[CheckpointAnswer, ...]:
         """How far the queries of these attempts have come for good, one answer for each."""
 
+    def give_split(self, attempt_id: ExecutionAttemptId, split: int, /) -> None:
+        """Tell a running attempt the number of its next split, NO_SPLIT when none is left (R12)."""
+
     async def cancel(self, slot_index: int, attempt_id: ExecutionAttemptId, /) -> None:
         """Cancel an attempt: softly, then by force. Idempotent."""
 

@@ -145,6 +145,7 @@ def _vertex(
         accumulators=accumulators.of_vertices.get(vertex.id, ()),
         stream_uid=sink.uid if sink is not None else "",
         decision=vertex.decision,
+        splits=vertex.split_counts(),
     )
 
 

@@ -163,7 +163,7 @@ class ExecutionEdge:
 
     def mixed_kinds(self) -> str:
         """An error text if some producers returned rows and others JSON values, else ""."""
-        kinds = {partition.kind for partition in self._partitions if partition is not None}
+        kinds = {partition.kind for partition in self._present()}
         if len(kinds) < 2:
             return ""
         return (
@@ -232,7 +232,9 @@ class ExecutionEdge:
         return self._new_gate(self._with_files(files), share)
 
     def _present(self) -> list[PartitionDescriptor]:
-        return [partition for partition in self._partitions if partition is not None]
+        """Those of tasks that got no split say nothing, unless there are no others (R12)."""
+        present = [partition for partition in self._partitions if partition is not None]
+        return [one for one in present if one.kind is not PartitionKind.NOTHING] or present[:1]
 
     def _prepare(self) -> None:
         present = self._present()

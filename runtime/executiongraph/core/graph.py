@@ -18,6 +18,7 @@ from runtime.executiongraph.core.aggregate import aggregate_state
 from runtime.executiongraph.core.concurrent_executions import ConcurrentExecutions, subtask_of
 from runtime.executiongraph.core.edges import ExecutionEdge
 from runtime.executiongraph.core.execution import Execution
+from runtime.executiongraph.core.handed_splits import HandedSplits, SplitCounts
 from runtime.gateways.dispatcher import TaskCounts
 from runtime.gateways.overview import Takeover
 from runtime.gateways.task import PartitionDescriptor, TaskExecutionReport, TaskProgress
@@ -26,6 +27,8 @@ from runtime.jobgraph.graph import JobGraph, JobVertex
 from runtime.jobgraph.regions import topological_order
 
 FIRST_COUNTER = 0
+
+_COUNTS_NO_MORE = frozenset({ExecutionState.FAILED, ExecutionState.CANCELED})
 
 INLINE_SIZE_MAX = 64 * 1024
 """The most bytes of JSON values in one deployment, and in one report: for 8 waiting attempts in each of 100 slots
@@ -41,6 +44,7 @@ class ExecutionJobVertex:
     is known to be committed, by subtask, whatever attempt it was (R59). `restarts`: how often a subtask was reset.
     `queries`: of a query that can be rescaled, how many there are, one for each split, by whose numbers `committed`
     goes then; 0 for others (R68). `retired`: the last attempts of subtasks that a rescale has taken away.
+    `handed`: of a source whose subtasks take their splits on demand, who has which; None for others (R12).
     """
 
     __slots__ = (
@@ -48,6 +52,7 @@ class ExecutionJobVertex:
         "counts",
         "decision",
         "executions",
+        "handed",
         "has_output_directories",
         "inputs",
         "is_exclusive",
@@ -78,6 +83,7 @@ class ExecutionJobVertex:
         self.committed: dict[int, int] = {}
         self.restarts: dict[int, int] = {}
         self.queries = 0
+        self.handed = HandedSplits() if vertex.splits_on_demand else None
         self.retired: dict[int, Execution] = {}
 
     @property
@@ -94,6 +100,19 @@ class ExecutionJobVertex:
     def is_decided(self) -> bool:
         """True once the number of subtasks is known."""
         return bool(self.executions)
+
+    def counted(self) -> set[ExecutionAttemptId]:
+        """The current attempts that have finished, or still may: what they were given is theirs (R12)."""
+        return {one.attempt_id for one in self.executions if one.state not in _COUNTS_NO_MORE}
+
+    def split_counts(self) -> SplitCounts | None:
+        """Where its splits are; None for a vertex whose subtasks do not take them on demand."""
+        if self.handed is None or self.handed.total is None:
+            return None
+        counted = self.counted()
+        finished = {one.attempt_id for one in self.executions if one.state is ExecutionState.FINISHED}
+        held = self.handed.held_by
+        return SplitCounts(self.handed.total, held(finished), held(counted - finished))
 
     def note_restart(self, subtask_index: int) -> None:
         """A subtask was reset: its next attempt is a restart, unlike one that is started beside another (R67)."""

@@ -24,6 +24,7 @@ from runtime.gateways.job_master import (
     SavepointFinished,
     SlotsDraining,
     SlotsLost,
+    SplitsRequested,
     TaskProgresses,
     TaskReports,
 )
@@ -163,7 +164,7 @@ class Recovery:
                 self._lost.discard(event.incarnation)
                 self._unheard.discard(event.incarnation)
                 self._census.answered(event.location, census)
-            case OfferSlots() | SlotsLost() | SlotsDraining() | TaskReports():
+            case OfferSlots() | SlotsLost() | SlotsDraining() | TaskReports() | SplitsRequested():
                 self._kept.append(event)
             case TaskProgresses(progresses=progresses):
                 for one in progresses:

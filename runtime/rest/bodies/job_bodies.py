@@ -166,6 +166,13 @@ def _vertex_overview(vertex: ArchivedVertex, now: int) -> schema.VertexOverview:
         body["streams"] = stream_sums(vertex)
     if vertex.decision:
         body["parallelism-decision"] = vertex.decision
+    if (splits := vertex.splits) is not None:
+        body["splits"] = {
+            "total": splits.total,
+            "finished": splits.finished,
+            "running": splits.running,
+            "left": splits.left,
+        }
     return body
 
 
@@ -184,9 +191,14 @@ def _progress(vertex: ArchivedVertex) -> schema.Progress:
     progress = [one.current.progress for one in vertex.subtasks if one.current.progress is not None]
     running = [one.current for one in vertex.subtasks if not one.current.state.is_terminal]
     active = [one.progress for one in running if one.progress is not None]
+    text = next((one.text for one in reversed(progress) if one.text), "")
+    fraction = sum(one.fraction for one in progress) / len(progress) if progress else 0.0
+    if (splits := vertex.splits) is not None and not text and not fraction and splits.total:
+        read = splits.finished + max(0, splits.running - len(running))  # each that runs reads its last one
+        text, fraction = f"{read} of {splits.total} splits", read / splits.total
     return {
-        "text": next((one.text for one in reversed(progress) if one.text), ""),
-        "fraction": sum(one.fraction for one in progress) / len(progress) if progress else 0.0,
+        "text": text,
+        "fraction": fraction,
         "spark-stages-active": sum(one.spark_stages_active for one in active),
         "spark-tasks-completed": sum(one.spark_tasks_completed for one in progress),
         "spark-tasks-total": sum(one.spark_tasks_total for one in progress),

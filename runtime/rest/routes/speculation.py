@@ -38,6 +38,8 @@ def _reasons(graph: JobGraph) -> str:
 def _reason(vertex: JobVertex, graph: JobGraph) -> str:
     if vertex.runs_queries:
         return "runs streaming queries"
+    if vertex.splits_on_demand:
+        return "takes its splits on demand, so that a slow one holds back no other"
     if vertex.is_exclusive(graph):
         return "is exclusive, and never runs twice at once (exclusive=False would let it)"
     if not vertex.is_auto and vertex.parallelism == 1:

@@ -29,6 +29,7 @@ from runtime.gateways.job_master import (
     SavepointFinished,
     SlotsDraining,
     SlotsLost,
+    SplitsRequested,
     TaskProgresses,
     TaskReports,
 )
@@ -38,6 +39,7 @@ from runtime.gateways.task import FailureInfo, Fault, TaskExecutionReport
 from runtime.jobgraph.graph import JobGraph
 from runtime.scheduler.core.acceptance import Acceptance, Batch
 from runtime.scheduler.core.adaptive.bounds import NOT_ADAPTIVE
+from runtime.scheduler.core.attempt_places import check_places
 from runtime.scheduler.core.effects import AnswerRequirements, ScheduleDeadline, ScheduleRestart, WriteEvents
 from runtime.scheduler.core.events import SendFailed, TaskManagerSpoke
 from runtime.scheduler.core.failover.execution_timeout import ExecutionTimeout
@@ -49,6 +51,7 @@ from runtime.scheduler.core.parallelism.vertex_parallelism import VertexParallel
 from runtime.scheduler.core.scheduler import JobEnd, SlotNeeds
 from runtime.scheduler.core.slots.placement import ON_ITS_WAY, Placement
 from runtime.scheduler.core.speculation.speculative_execution import SpeculationCounts, SpeculativeExecution
+from runtime.scheduler.core.split_assigner import SplitAssigner
 from runtime.scheduler.core.stream_checkpoints import StreamCheckpoints
 from runtime.scheduler.core.takeover.adoption import Adoption, adopt
 from runtime.scheduler.core.takeover.inheritance import Inheritance
@@ -80,6 +83,7 @@ class DefaultScheduler:
         "_placement",
         "_reconnection",
         "_speculation",
+        "_splits",
         "_timeout",
     )
 
@@ -112,6 +116,7 @@ class DefaultScheduler:
         settings = self._adaptive_settings(context)
         self._parallelism = VertexParallelism(graph, self._acceptance, settings)
         self._speculation = SpeculativeExecution(context, self._placement, self._acceptance, settings.speculation)
+        self._splits = SplitAssigner(graph, self._acceptance, outbox)
         self._checkpoints = StreamCheckpoints(context, self._acceptance, checkpoints, operations)
         self._end: JobEnd | None = None
 
@@ -223,6 +228,8 @@ class DefaultScheduler:
                 self._checkpoints.progressed(progresses)
             case SlotsLost() as lost:
                 self._lose(self._losses.slots_lost(lost))
+            case SplitsRequested() as requested:
+                self._splits.requested(requested)
             case SlotsDraining(allocations=allocations):
                 self._placement.pool.close(allocations)
             case _:
@@ -300,7 +307,7 @@ class DefaultScheduler:
         execution.accumulators = report.accumulators
         execution.spark_work = report.spark_work
         execution.may_have_begun = not report.has_not_begun
-        problem = self._graph.incomplete(execution, report)
+        problem = self._graph.incomplete(execution, report) or self._splits.problem_of(execution)
         conflict = "" if problem else self._commit.conflict(execution, report.outputs)
         if execution.state is ExecutionState.CANCELING:
             self._stopped(execution, report)
@@ -488,6 +495,7 @@ class DefaultScheduler:
             self._fail(self._system_failure("MixedResultKindsError", problem, kind="USER"))
         if self._may_deploy and self._placement.deploy(at) and self._graph.status is JobStatus.CREATED:
             self._run()
+        self._splits.advance()
         if self._graph.is_finished:
             self._acceptance.make_due()
         if self._graph.status in _ALIVE and self._acceptance.is_due:
@@ -569,6 +577,7 @@ class DefaultScheduler:
         self._placement.inputs_accepted()
         self._commit.written(batch)
         self._speculation.written(batch)
+        self._splits.written(batch)
         if batch.resets and self._graph.status in _ALIVE:
             self._reset(batch.resets)
 
@@ -583,15 +592,7 @@ class DefaultScheduler:
 
     def check_invariants(self) -> None:
         """Raises AssertionError when slots and attempts contradict each other."""
-        pool = self._placement.pool
-        pool.check_invariants()
+        self._placement.pool.check_invariants()
         self._checkpoints.check_invariants()
-        in_slots = {one for slot in pool.allocations() for one in slot.attempts}
-        for execution in self._graph.attempts():
-            is_deployed = execution.state in ON_ITS_WAY or execution.state is ExecutionState.CANCELING
-            is_somewhere = execution.attempt_id in in_slots or self._losses.holds(execution.attempt_id)
-            assert is_deployed <= is_somewhere, (execution.attempt_id, execution.state)
-            assert is_deployed or execution.attempt_id not in in_slots, (execution.attempt_id, execution.state)
-            if execution.state in ON_ITS_WAY:
-                index, inputs = execution.attempt_id.subtask_index, self._graph.vertex_of(execution).inputs
-                assert all(edge.has_inputs_of(index) for edge in inputs), execution.attempt_id
+        self._splits.check_invariants()
+        check_places(self._graph, self._placement, self._losses)

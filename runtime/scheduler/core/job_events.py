@@ -23,10 +23,10 @@ from runtime.gateways.rescales import VertexBounds
 from runtime.gateways.spark_work import SparkWork
 from runtime.gateways.task import OutputDirectory, PartitionDescriptor, TaskMetrics
 
-EVENTS_SCHEMA_VERSION = 7
+EVENTS_SCHEMA_VERSION = 8
 """1 had attempts and releases only, 2 neither starts nor whose failures were handled, 3 neither the mode of outputs nor
-their commit, 4 no batches of queries, 5 no parallelism that was chosen, 6 neither speculative attempts nor rescales;
-every version is read."""
+their commit, 4 no batches of queries, 5 no parallelism that was chosen, 6 neither speculative attempts nor rescales, 7
+no splits on demand; every version is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,27 @@ class SpeculativeAttempts:
 
 
 @dataclass(frozen=True, slots=True)
+class HandedSplit:
+    """An attempt that has had `sequence` splits has this one, by its number in the list, from now on."""
+
+    attempt_id: ExecutionAttemptId
+    sequence: int
+    split: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitsHandedOut:
+    """Attempts of a source have these splits beside those that they had, under each owner (R12).
+
+    An attempt that had one of them before counts no more.
+    """
+
+    vertex_id: VertexId
+    handouts: tuple[HandedSplit, ...]
+    type: Literal["splits-handed-out"] = "splits-handed-out"
+
+
+@dataclass(frozen=True, slots=True)
 class RequirementsChanged:
     """A client has given these vertices other bounds, which hold under each owner (R69)."""
 
@@ -186,6 +207,7 @@ JobEvent = (
     | BatchCommitted
     | ParallelismDecided
     | SpeculativeAttempts
+    | SplitsHandedOut
     | RequirementsChanged
     | JobRescaled
     | RescaleEnded

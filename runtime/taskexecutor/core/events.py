@@ -9,6 +9,7 @@ from runtime.common.states import ExecutionState
 from runtime.gateways.job_master import (
     AcknowledgeReports,
     AnswerSlotOffers,
+    AnswerSplits,
     CancelTasks,
     CheckpointAnswer,
     CheckpointAnswered,
@@ -28,6 +29,7 @@ from runtime.gateways.job_master import (
     SavepointFinished,
     SlotsDraining,
     SlotsLost,
+    SplitsRequested,
     TriggerCheckpoint,
     TriggerSavepoint,
 )
@@ -61,6 +63,7 @@ OwnerMessage = (
     | TriggerSavepoint
     | FinishSavepoint
     | EndSavepoint
+    | AnswerSplits
     | EndJob
 )
 
@@ -74,6 +77,7 @@ OwnerNews = (
     | CheckpointAnswered
     | SavepointAnswered
     | SavepointFinished
+    | SplitsRequested
 )
 
 # --- events -----------------------------------------------------------------------------------------------
@@ -129,6 +133,14 @@ class AttemptProgressed:
     """A running attempt has got on."""
 
     progress: TaskProgress
+
+
+@dataclass(frozen=True, slots=True)
+class SplitWanted:
+    """A running attempt has read the `sequence` splits that it was given, and waits for the next one (R12)."""
+
+    attempt_id: ExecutionAttemptId
+    sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +273,7 @@ Event = (
     | SlotTimedOut
     | AttemptReported
     | AttemptProgressed
+    | SplitWanted
     | AttemptEnded
     | PositionsTold
     | SavepointTold
@@ -355,6 +368,14 @@ class CancelAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveSplit:
+    """Tell an attempt the number of its next split, NO_SPLIT when none is left."""
+
+    attempt_id: ExecutionAttemptId
+    split: int
+
+
+@dataclass(frozen=True, slots=True)
 class AskPositions:
     """Ask the queries of these attempts for their positions, and say PositionsTold."""
 
@@ -441,6 +462,7 @@ Effect = (
     | StartSlotTimer
     | RunAttempt
     | CancelAttempt
+    | GiveSplit
     | AskPositions
     | DoSavepoint
     | ReportUnstarted

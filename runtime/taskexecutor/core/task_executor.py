@@ -13,6 +13,7 @@ from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, Jo
 from runtime.gateways.job_master import (
     AcknowledgeReports,
     AnswerSlotOffers,
+    AnswerSplits,
     CancelTasks,
     CheckpointAnswered,
     CommitOutputs,
@@ -24,6 +25,8 @@ from runtime.gateways.job_master import (
     RegisterJob,
     ReleasePartitions,
     SlotsLost,
+    SplitRequest,
+    SplitsRequested,
     TriggerCheckpoint,
     TriggerSavepoint,
 )
@@ -57,6 +60,7 @@ from runtime.taskexecutor.core.events import (
     FenceReadable,
     FenceRequested,
     ForgetJob,
+    GiveSplit,
     JobMasterConnected,
     JobMasterDisconnected,
     MoveProgressed,
@@ -70,6 +74,7 @@ from runtime.taskexecutor.core.events import (
     Released,
     SavepointTold,
     SlotTimedOut,
+    SplitWanted,
     StartSlotTimer,
     TellResourceManager,
 )
@@ -79,6 +84,7 @@ from runtime.taskexecutor.core.moves import Moves
 from runtime.taskexecutor.core.owner_links import OwnerLinks
 from runtime.taskexecutor.core.reports import AttemptLedger, AttemptState
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlotTable
+from runtime.taskexecutor.core.split_requests import SplitRequests
 from runtime.taskexecutor.core.stopping import Stopping
 from runtime.taskexecutor.core.tenancy import Tenancy
 from runtime.taskexecutor.core.withdrawn_slots import WithdrawnSlots
@@ -108,6 +114,7 @@ class TaskExecutorCore:
         self.moves = Moves(self.isolation)
         self.tenancy = Tenancy(self.slots, self.jobs, self.moves, is_enforced=has_tenants)
         self.stopping = Stopping(self.slots, self.ledger, self.isolation, self.moves)
+        self._split_requests = SplitRequests()
         self._absence = OwnerAbsence(owner_timeout)
         self._owners = OwnerLinks(task_manager_id, self.slots, self.ledger, self.moves)
         self.withdrawn = WithdrawnSlots(self.slots, self.jobs, self._owners, self.stopping)
@@ -123,7 +130,7 @@ class TaskExecutorCore:
                 effects = self._on_owner_message(owner, message)
             case CensusRequested():
                 effects = self._on_census_requested(event)
-            case AttemptReported() | AttemptProgressed() | AttemptEnded() | PositionsTold() | SavepointTold():
+            case AttemptReported() | AttemptProgressed() | SplitWanted() | AttemptEnded():
                 effects = self._on_attempt(event)
             case SlotTimedOut(allocation_id):
                 effects = self._on_slot_timed_out(allocation_id)
@@ -136,8 +143,24 @@ class TaskExecutorCore:
             case EnvironmentRenewed():
                 effects = self.tenancy.renewed()
             case _:
-                effects = self._on_withdrawal(event)
+                effects = self._on_word(event)
         return effects + self.stopping.obeyed_fences()
+
+    def _on_word(
+        self,
+        event: PositionsTold
+        | SavepointTold
+        | FenceRequested
+        | FenceReadable
+        | ContactLost
+        | ContactRegained
+        | OwnersAwaited
+        | DrainChanged
+        | Released,
+    ) -> list[Effect]:
+        if isinstance(event, PositionsTold | SavepointTold):
+            return self._on_query(event)
+        return self._on_withdrawal(event)
 
     def _on_end(self, event: JobsEnded | ClusterChanged | Deregistered) -> list[Effect]:
         if not isinstance(event, JobsEnded):
@@ -350,6 +373,10 @@ class TaskExecutorCore:
                 fenced = self.isolation.refusal(*named) or self.isolation.unread(*named)
                 reason = StopReason.isolated(fenced) if fenced else StopReason.drained(self.withdrawn.drain)
                 effects = [effect for task in message.tasks for effect in self._deployments.deploy(job, task, reason)]
+            case AnswerSplits():
+                effects = [
+                    GiveSplit(one.attempt_id, one.split) for one in self._split_requests.answered(message.answers)
+                ]
             case CancelTasks():
                 effects = [
                     effect for attempt_id in message.attempts for effect in self._deployments.cancel(job, attempt_id)
@@ -406,9 +433,7 @@ class TaskExecutorCore:
 
     # --- attempts -------------------------------------------------------------------------------------------
 
-    def _on_attempt(
-        self, event: AttemptReported | AttemptProgressed | AttemptEnded | PositionsTold | SavepointTold
-    ) -> list[Effect]:
+    def _on_attempt(self, event: AttemptReported | AttemptProgressed | SplitWanted | AttemptEnded) -> list[Effect]:
         match event:
             case AttemptReported(report):
                 return self._on_report(report)
@@ -416,6 +441,13 @@ class TaskExecutorCore:
                 return self._on_progress(event)
             case AttemptEnded(slot_index, attempt_id):
                 return self._on_attempt_ended(slot_index, attempt_id)
+            case SplitWanted(attempt_id, sequence):
+                return self._on_split_wanted(SplitRequest(attempt_id, sequence))
+            case _:
+                assert_never(event)
+
+    def _on_query(self, event: PositionsTold | SavepointTold) -> list[Effect]:
+        match event:
             case PositionsTold(job_id, checkpoint_id, answers):
                 job = self.jobs.get(job_id)
                 told = None if job is None else CheckpointAnswered(job_id, job.epoch, checkpoint_id, answers)
@@ -434,7 +466,17 @@ class TaskExecutorCore:
         report = self.isolation.explained(report)
         if not self.ledger.record(report):
             return []
+        if report.state.is_terminal:
+            self._split_requests.end(report.attempt_id)
         return self._owners.report(job, report)
+
+    def _on_split_wanted(self, request: SplitRequest) -> list[Effect]:
+        """Without a stream to the owner the next one begins with it."""
+        job = self.jobs.get(request.attempt_id.job_id)
+        if job is None or self.ledger.state(request.attempt_id) is not AttemptState.STARTED:
+            return []
+        self._split_requests.add(request)
+        return self._owners.tell(job, SplitsRequested(job.job_id, job.epoch, (request,)))
 
     def _on_progress(self, event: AttemptProgressed) -> list[Effect]:
         attempt_id = event.progress.attempt_id
@@ -470,7 +512,10 @@ class TaskExecutorCore:
         """Tell an owner that is new, or has a new stream, everything that it may not have heard (R6, R10, R11)."""
         allocated = [slot for slot in self.slots.of_job(job.job_id) if slot.state is SlotState.ALLOCATED]
         effects = self._owners.census(job) + self._owners.offer(job, allocated) + self.withdrawn.tell(job)
-        return effects + self._owners.pending_reports(job) + self._owners.kept_progress(job)
+        effects += self._owners.pending_reports(job) + self._owners.kept_progress(job)
+        if requests := self._split_requests.of(job.job_id):
+            effects += self._owners.tell(job, SplitsRequested(job.job_id, job.epoch, requests))
+        return effects
 
     def _end_job(self, job_id: JobId, *, is_over: bool, keeps_outputs: bool = False) -> list[Effect]:
         job = self.jobs.get(job_id)
@@ -488,6 +533,7 @@ class TaskExecutorCore:
                 continue
             effects += self._deployments.release(slot, reports=False)
         self.ledger.end_job(job_id)
+        self._split_requests.end_job(job_id)
         self.isolation.end_job(job_id)
         effects += self._leave_if_over(job)
         return effects if had_room else effects + self._deployments.start_waiting()

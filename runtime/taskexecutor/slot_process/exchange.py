@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runtime.common.ids import PartitionId
@@ -55,6 +56,7 @@ class Exchange:
         self._inline_bytes_max = inline_bytes_max
         self._subtask_index = order.attempt_id.subtask_index
         self._is_source = is_source
+        self._appended: dict[int, PartitionDescriptor] = {}
 
     # --- in -------------------------------------------------------------------------------------------------
 
@@ -77,11 +79,16 @@ class Exchange:
 
     def read_splits(self) -> Sequence[Any] | None:
         """The share of this subtask, where the splits of its source were found by another vertex; None elsewhere."""
-        if not self._brings_splits:
+        if not self._brings_splits or self._order.splits_on_demand:
             return None
+        return share_of(self.all_splits(()), self._subtask_index, self._order.parallelism)
+
+    def all_splits(self, given: Sequence[Any]) -> Sequence[Any]:
+        """All splits of the vertex: those that another one has found, or those that the job has `given`."""
+        if not self._brings_splits:
+            return given
         (gate,) = self._order.inputs
-        found = [split for partition in gate.partitions for split in json.loads(_value_of(partition))]
-        return share_of(found, self._subtask_index, self._order.parallelism)
+        return [split for partition in gate.partitions for split in json.loads(_value_of(partition))]
 
     @property
     def _brings_splits(self) -> bool:
@@ -113,6 +120,31 @@ class Exchange:
             spark.conf.set(_LISTING_THRESHOLD, before)
 
     # --- out ------------------------------------------------------------------------------------------------
+
+    @property
+    def has_outputs(self) -> bool:
+        """True for a vertex that others read."""
+        return bool(self._order.outputs)
+
+    def append(self, name: str, frame: DataFrame) -> None:
+        """Add the rows of a DataFrame to the result partitions. All have the columns of the first one."""
+        if self._appended:
+            first = next(iter(self._appended.values())).schema
+            routing.common_schema(name, [first, frame.schema.json()])
+        for added in self._write_frames(name, frame):
+            known = self._appended.get(added.partition_id.output)
+            self._appended[added.partition_id.output] = (
+                added if known is None else replace(known, files=known.files + added.files)
+            )
+
+    def appended(self) -> tuple[PartitionDescriptor, ...]:
+        """The result partitions with all that was appended."""
+        return tuple(self._appended.values())
+
+    def nothing(self) -> tuple[PartitionDescriptor, ...]:
+        """The result partitions of a task that got no split, and so does not know what kind they have."""
+        ids = (PartitionId(self._order.attempt_id, spec.output) for spec in self._order.outputs)
+        return tuple(PartitionDescriptor(one, PartitionKind.NOTHING, "", "", (), b"") for one in ids)
 
     def write_outputs(self, name: str, value: Any) -> tuple[PartitionDescriptor, ...]:
         """Write one result partition for each out-edge. A DataFrame is executed once, for any number of edges."""
@@ -161,12 +193,14 @@ class Exchange:
     def _write_frame(self, spec: ResultPartitionSpec, frame: DataFrame, schema: StructType) -> PartitionDescriptor:
         partition_id = PartitionId(self._order.attempt_id, spec.output)
         directory = self._directory_of(partition_id)
+        appended = self._appended.get(spec.output)
+        known = None if appended is None else {file.path for file in appended.files}
         if spec.is_dynamic:
-            files = self._write_dynamic(directory, spec, frame, schema)
+            files = self._write_dynamic(directory, spec, frame, schema, known)
         else:
             routed, is_routed = routing.route(frame, spec)
             place = _one_each if is_routed else self._single_consumer(spec)
-            files = [_file(file, *place(file.part)) for file in self._write(directory, routed)]
+            files = [_file(file, *place(file.part)) for file in self._write(directory, routed, known)]
         return PartitionDescriptor(
             partition_id=partition_id,
             kind=PartitionKind.PARQUET,
@@ -177,29 +211,38 @@ class Exchange:
         )
 
     def _write_dynamic(
-        self, directory: str, spec: ResultPartitionSpec, frame: DataFrame, schema: StructType
+        self,
+        directory: str,
+        spec: ResultPartitionSpec,
+        frame: DataFrame,
+        schema: StructType,
+        known: set[str] | None,
     ) -> list[PartitionFile]:
         count, column = spec.consumer_parallelism, subpartitions.column_of(schema)
         routed, expected = subpartitions.route(frame, spec, routing.canonical_keys(frame, spec.key_columns))
-        written = self._write(directory, routed)
+        written = self._write(directory, routed, known)
         ranges = subpartitions.ranges_after_all(expected, sum(file.size_bytes for file in written), count)
         if ranges != expected:
             numbered = self._read_files([file.path for file in written], subpartitions.numbered_schema(schema))
-            again = self._write(directory, subpartitions.divide(numbered, column, ranges, count), mode="append")
+            before = {*(known or ()), *(file.path for file in written)}
+            again = self._write(directory, subpartitions.divide(numbered, column, ranges, count), before)
             partition_files.remove([file.path for file in written])
-            written = [file for file in again if file not in written]
+            written = again
         counted = column if spec.mode is ExchangeMode.HASH else ""
         spans = [subpartitions.span_of(file.part, ranges, count) for file in written]
         return [_file(file, *span, counted=counted) for file, span in zip(written, spans, strict=True)]
 
-    def _write(self, directory: str, routed: DataFrame, mode: str = "error") -> list[partition_files.WrittenFile]:
-        writer = routed.write.mode(mode)
+    def _write(
+        self, directory: str, routed: DataFrame, known: set[str] | None = None
+    ) -> list[partition_files.WrittenFile]:
+        """What is written now. `known`: files that are there already, None before the first write."""
+        writer = routed.write.mode("error" if known is None else "append")
         # Published by the JobMaster's acceptance, never by the committer: no second round of renames, no marker.
         writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", "2")
         writer = writer.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer.parquet(directory)
         partition_files.check_shared(directory, routed)
-        return partition_files.written_files(directory)
+        return partition_files.written_files(directory, besides=frozenset(known or ()))
 
     def _single_consumer(self, spec: ResultPartitionSpec) -> Callable[[int], tuple[int, int]]:
         match spec.mode:
@@ -229,6 +272,12 @@ def _value_of(partition: PartitionDescriptor) -> bytes:
 
 def _kind_of(gate: InputGate, partitions: Sequence[PartitionDescriptor]) -> PartitionKind:
     kinds = {partition.kind for partition in partitions}
+    if kinds == {PartitionKind.NOTHING}:
+        message = (
+            f"{gate.source_name!r} had no splits, and yielded nothing: so its columns are not known. Have it yield an "
+            "empty DataFrame first, or return a list of values"
+        )
+        raise TaskError(message)
     if len(kinds) > 1:
         message = (
             f"the subtasks of {gate.source_name!r} returned different kinds: some a DataFrame, some a JSON value; "

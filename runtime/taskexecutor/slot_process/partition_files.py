@@ -28,9 +28,11 @@ class WrittenFile:
     rows: int
 
 
-def written_files(directory: str) -> list[WrittenFile]:
-    """Files with rows, by part. Row counts come from the files' footers, so nothing is counted twice."""
-    files = _local_files(directory) if _is_local(directory) else _remote_files(directory)
+def written_files(directory: str, besides: frozenset[str] = frozenset()) -> list[WrittenFile]:
+    """Files with rows, by part, `besides` known ones. Row counts come from the files' footers, so nothing is counted
+    twice.
+    """
+    files = _local_files(directory, besides) if _is_local(directory) else _remote_files(directory, besides)
     return sorted((file for file in files if file.rows), key=lambda file: (file.part, file.path))
 
 
@@ -73,23 +75,23 @@ def _is_local(directory: str) -> bool:
     return urlparse(directory).scheme in {"", "file"}
 
 
-def _local_files(directory: str) -> Iterator[WrittenFile]:
+def _local_files(directory: str, besides: frozenset[str]) -> Iterator[WrittenFile]:
     from pyarrow import parquet
 
     root = _local_path(directory)
     for path in root.iterdir() if root.is_dir() else ():
-        if match := _PART.match(path.name):
+        if (match := _PART.match(path.name)) and f"{directory}/{path.name}" not in besides:
             rows = parquet.read_metadata(path).num_rows
             yield WrittenFile(f"{directory}/{path.name}", int(match[1]), path.stat().st_size, rows)
 
 
-def _remote_files(directory: str) -> Iterator[WrittenFile]:
+def _remote_files(directory: str, besides: frozenset[str]) -> Iterator[WrittenFile]:
     from pyarrow import parquet
 
     files: Any = fsspec.core.url_to_fs(directory)[0]
     for entry in files.ls(directory, detail=True) if files.exists(directory) else ():
         name = str(entry["name"]).rpartition("/")[2]
-        if match := _PART.match(name):
+        if (match := _PART.match(name)) and f"{directory}/{name}" not in besides:
             with files.open(entry["name"]) as file:
                 rows = parquet.read_metadata(file).num_rows
             yield WrittenFile(f"{directory}/{name}", int(match[1]), int(entry["size"]), rows)

@@ -111,7 +111,9 @@ def check_key_types(gates: Sequence[tuple[InputGate, StructType]]) -> None:
 
 
 def common_schema(source_name: str, schemas: Sequence[str]) -> StructType:
-    """The schema of all producers of an edge; "" = that of the first. Raises TaskError when names or types differ."""
+    """The schema of all producers of an edge, or of what one has yielded; "" = that of the first. Raises TaskError when
+    names or types differ.
+    """
     from pyspark.sql.types import StructType
 
     different = list(dict.fromkeys(filter(None, schemas)))
@@ -120,7 +122,7 @@ def common_schema(source_name: str, schemas: Sequence[str]) -> StructType:
     for other in parsed[1:]:
         if _shape(other) != _shape(first):
             message = (
-                f"the subtasks of {source_name!r} returned DataFrames with different columns: "
+                f"{source_name!r} has made DataFrames with different columns: "
                 f"{first.simpleString()} and {other.simpleString()}"
             )
             raise TaskError(message)

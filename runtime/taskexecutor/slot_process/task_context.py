@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from runtime.taskexecutor.slot_process.attempt_scope import USER_LOGGER
 from runtime.taskexecutor.slot_process.causes import TaskError
 from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.live_accumulators import LiveAccumulators
+from runtime.taskexecutor.slot_process.split_reader import SplitReader
 from runtime.taskexecutor.slot_protocol.wire import (
     OUTPUTS_LENGTH_MAX,
     TEXT_LENGTH_MAX,
@@ -100,6 +101,8 @@ class AttemptState:
         self.params: Mapping[str, Any] = MappingProxyType(json.loads(order.params or b"{}"))
         self.secrets = enter_task(order.secrets)
         self.splits: tuple[Any, ...] = tuple(json.loads(order.splits or b"[]"))
+        self.reader: SplitReader | None = None
+        """Of a source that takes its splits on demand."""
         self.outputs: dict[str, OutputDirectory] = {}
 
 
@@ -153,7 +156,17 @@ class SlotTaskContext:
     @property
     def splits(self) -> Sequence[Any]:
         """This subtask's share of the vertex's splits."""
+        if self._state.reader is not None:
+            message = f"{self._state.order.vertex_name!r} takes its splits on demand: read ctx.next_splits()"
+            raise TaskError(message)
         return self._state.splits
+
+    def next_splits(self) -> Iterator[Any]:
+        """Splits on demand, until none is left."""
+        if self._state.reader is None:
+            message = "ctx.next_splits() is for a source with splits_on_demand=True: here the share is ctx.splits"
+            raise TaskError(message)
+        return self._state.reader.read(self._operator_name)
 
     @property
     def params(self) -> Mapping[str, Any]:

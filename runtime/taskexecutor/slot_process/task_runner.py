@@ -25,6 +25,7 @@ from runtime.taskexecutor.slot_process.code import CodeLoader
 from runtime.taskexecutor.slot_process.exchange import Exchange
 from runtime.taskexecutor.slot_process.json_values import encode_value
 from runtime.taskexecutor.slot_process.lost_partitions import with_lost_partitions
+from runtime.taskexecutor.slot_process.on_demand import OnDemandSource
 from runtime.taskexecutor.slot_process.script import returned_by, run_script, script_file
 from runtime.taskexecutor.slot_process.spark_attachment import SparkAttachment, is_data_frame
 from runtime.taskexecutor.slot_process.static_conf import OtherSparkNeededError
@@ -132,6 +133,9 @@ class TaskRunner:
             self._run_query(operators, functions, exchange, order, state, result)
             return
         value: Any = None
+        if order.splits_on_demand:
+            self._run_on_demand(operators, functions, exchange, state, result)
+            return
         for position, (operator, function) in enumerate(zip(operators, functions, strict=True)):
             value = returned_by(function, SlotTaskContext(state, operator.name), *arguments)
             if position + 1 < len(operators):
@@ -139,6 +143,25 @@ class TaskRunner:
         if operators[0].kind is OperatorKind.SPLITS:
             result.partitions = exchange.write_splits(operators[0].name, value)
         elif order.outputs:
+            result.partitions = exchange.write_outputs(operators[-1].name, value)
+        else:
+            result.value = self._terminal_value(operators[-1], value)
+
+    def _run_on_demand(
+        self,
+        operators: Sequence[Operator],
+        functions: Sequence[Callable[..., Any]],
+        exchange: Exchange,
+        state: AttemptState,
+        result: _Result,
+    ) -> None:
+        def hand_over(operator: Operator, value: Any) -> Any:
+            return _hand_over(operator, value, self._inline_bytes_max)
+
+        value, written = OnDemandSource(operators, functions, exchange, state, hand_over).run()
+        if written is not None:
+            result.partitions = written
+        elif exchange.has_outputs:
             result.partitions = exchange.write_outputs(operators[-1].name, value)
         else:
             result.value = self._terminal_value(operators[-1], value)

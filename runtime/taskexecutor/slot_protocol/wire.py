@@ -52,6 +52,7 @@ class FrameKind(IntEnum):
     RUN = 3
     CANCEL = 4
     RELEASE = 5
+    SPLIT = 6
     ATTACHED = 11
     ATTACH_FAILED = 12
     NEED_SPARK = 13
@@ -61,6 +62,7 @@ class FrameKind(IntEnum):
     OUTPUT = 17
     SIGNAL = 18
     ACCUMULATORS = 19
+    NEXT_SPLIT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ class WorkOrder:
     `savepoint`: what they are started from, b"" for nothing.
     `is_stopped`: the job was stopped with a savepoint, so that its query ends before it begins.
     `queries`: of a task that runs one query for each of its splits, with `queries_total` of the vertex (R68).
+    `splits_on_demand`: `splits`, or what the input brings, are all those of the vertex; it takes them by number (R12).
     """
 
     attempt_id: ExecutionAttemptId
@@ -168,6 +171,7 @@ class WorkOrder:
     is_checkpoint_named: bool = False
     queries: tuple[QueryShare, ...] = ()
     queries_total: int = 0
+    splits_on_demand: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,6 +201,12 @@ class SlotProcessPool:
         if self._settings.cgroups is not None:
             await asyncio.to_thread(self._settings.cgroups.remove)
 
+    def give_split(self, attempt_id: ExecutionAttemptId, split: int) -> None:
+        """Tell a running attempt the number of its next split (R12)."""
+        for attempt in self._running_attempts():
+            if attempt.attempt_id == attempt_id:
+                attempt.give_split(split)
+
     async def positions(self, attempts: Sequence[ExecutionAttemptId]) -> tuple[CheckpointAnswer, ...]:
         """How far the queries of these attempts have come for good, one answer for each."""
         return await positions_of(attempts, self._running_attempts())
@@ -519,6 +525,11 @@ class SlotProcessPool:
         """User code has counted."""
         if (found := self._attempt_of(process)) is not None:
             found[1].tell_accumulators(accumulators)
+
+    def split_wanted(self, process: SlotProcess) -> None:
+        """User code waits for its next split."""
+        if (found := self._attempt_of(process)) is not None:
+            found[1].want_split()
 
     def output_announced(self, process: SlotProcess, output: OutputDirectory) -> None:
         """The attempt's report will name it, however the attempt ends."""

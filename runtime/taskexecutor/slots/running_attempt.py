@@ -22,6 +22,7 @@ from runtime.gateways.task import (
     TaskMetrics,
     TaskProgress,
 )
+from runtime.jobgraph.splits import NO_SPLIT
 from runtime.taskexecutor.attempt_logs.log_files import attempt_directory
 from runtime.taskexecutor.containment.shared_memory import HeldFiles
 from runtime.taskexecutor.slot_protocol.failures import of_system
@@ -74,6 +75,7 @@ class RunningAttempt:
         self._fraction, self._text, self._waits = 0.0, "", ""
         self._spark = SparkProgress()
         self._accumulators: tuple[UserAccumulator, ...] = ()
+        self._splits, self._waits_for_split = 0, False
         self._is_over = False
         self._stop: asyncio.TimerHandle | None = None
         self._is_ended_by_stop = False
@@ -212,6 +214,20 @@ class RunningAttempt:
             self._tell_state(ExecutionState.RUNNING)
         self._tell_progress()
 
+    def want_split(self) -> None:
+        """User code waits for its next split (R12). Told once, however often it says so."""
+        if self._is_over or self._waits_for_split or not self.work.task.task.splits_on_demand:
+            return
+        self._waits_for_split = True
+        self._listener.split_wanted(self.attempt_id, self._splits)
+
+    def give_split(self, split: int) -> None:
+        """The owner has answered."""
+        if self._waits_for_split and self.process is not None:
+            self._waits_for_split = False
+            self._splits += split != NO_SPLIT
+            self.process.give_split(split)
+
     def tell_accumulators(self, accumulators: tuple[UserAccumulator, ...]) -> None:
         """What its code has counted so far."""
         self._accumulators = accumulators
@@ -328,6 +344,7 @@ def work_order(work: SlotWork) -> WorkOrder:
         operators=task.task.operators,
         parallelism=task.task.parallelism,
         splits=task.splits or b"[]",
+        splits_on_demand=task.task.splits_on_demand,
         params=job.params or b"{}",
         spark_conf=job.spark_conf or b"{}",
         environment=job.environment or b"{}",

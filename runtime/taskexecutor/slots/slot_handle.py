@@ -116,6 +116,9 @@ class SlotProcessListener(Protocol):
     def accumulated(self, process: SlotProcess, accumulators: tuple[UserAccumulator, ...], /) -> None:
         """User code has counted."""
 
+    def split_wanted(self, process: SlotProcess, /) -> None:
+        """User code has read its splits, and waits for the next one."""
+
     def output_announced(self, process: SlotProcess, output: OutputDirectory, /) -> None:
         """User code has called output_path()."""
 
@@ -273,6 +276,10 @@ class SlotProcess(asyncio.Protocol):
         """Tell it that the query which it holds has to end, or goes on (R61)."""
         self._write(Frame(FrameKind.RELEASE, encode_fields(hold=hold, finishes=finishes)))
 
+    def give_split(self, split: int) -> None:
+        """Tell it the number of its next split, NO_SPLIT when none is left (R12)."""
+        self._write(Frame(FrameKind.SPLIT, encode_fields(split=split)))
+
     async def strays(self) -> str:
         """R29: a sentence about what has left this process, or another slot's, and is not reaped; or about its end."""
         return await self._template.strays(self.pid)
@@ -346,13 +353,8 @@ class SlotProcess(asyncio.Protocol):
         match frame.kind:
             case FrameKind.DONE:
                 self._note_done(said.outcome(frame.payload))
-            case FrameKind.PROGRESS:
-                progress = said.progress(frame.payload)
-                self._listener.progress_reported(self, progress.fraction, progress.text)
-            case FrameKind.ACCUMULATORS:
-                self._listener.accumulated(self, said.accumulators(frame.payload))
-            case FrameKind.OUTPUT:
-                self._listener.output_announced(self, said.output(frame.payload))
+            case FrameKind.PROGRESS | FrameKind.ACCUMULATORS | FrameKind.OUTPUT | FrameKind.NEXT_SPLIT:
+                self._handle_work(frame)
             case FrameKind.NEED_SPARK:
                 self._listener.spark_needed(self)
             case FrameKind.SPARK_USED:
@@ -369,6 +371,19 @@ class SlotProcess(asyncio.Protocol):
             case _:
                 message = f"frame {frame.kind.name} is not for the TaskManager"
                 raise FrameError(message)
+
+    def _handle_work(self, frame: Frame) -> None:
+        """What user code does beside Spark."""
+        match frame.kind:
+            case FrameKind.PROGRESS:
+                progress = said.progress(frame.payload)
+                self._listener.progress_reported(self, progress.fraction, progress.text)
+            case FrameKind.ACCUMULATORS:
+                self._listener.accumulated(self, said.accumulators(frame.payload))
+            case FrameKind.OUTPUT:
+                self._listener.output_announced(self, said.output(frame.payload))
+            case _:
+                self._listener.split_wanted(self)
 
     def _note_done(self, outcome: TaskOutcome) -> None:
         if self.state is SlotProcessState.RUNNING and self._ending is not None:

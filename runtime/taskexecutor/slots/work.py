@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from runtime.common.ids import ExecutionAttemptId
 from runtime.gateways.task import (
     JobInformation,
     TaskDeploymentDescriptor,
@@ -125,3 +126,6 @@ class SlotListener(Protocol):
 
     def task_progressed(self, progress: TaskProgress, /) -> None:
         """Something visible changed while it runs."""
+
+    def split_wanted(self, attempt_id: ExecutionAttemptId, sequence: int, /) -> None:
+        """It has read the `sequence` splits that it was given, and waits for the next one (R12)."""

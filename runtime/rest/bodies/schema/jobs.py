@@ -158,6 +158,14 @@ Progress = TypedDict(
     },
 )
 
+
+class Splits(TypedDict):
+    total: int
+    finished: int
+    running: int
+    left: int
+
+
 VertexOverview = TypedDict(
     "VertexOverview",
     {
@@ -178,10 +186,11 @@ VertexOverview = TypedDict(
         "progress": Progress,
         "streams": NotRequired[StreamSums],
         "parallelism-decision": NotRequired[str],
+        "splits": NotRequired[Splits],
     },
 )
 """`streams`: of a streaming query, and of any other vertex that runs some. `parallelism`: -1 until the scheduler has
-chosen it; `parallelism-decision`: from which numbers it has.
+chosen it; `parallelism-decision`: from which numbers it has. `splits`: of a source whose subtasks take them on demand.
 """
 
 TakeoverOfJob = TypedDict(

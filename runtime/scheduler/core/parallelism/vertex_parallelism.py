@@ -6,7 +6,6 @@ subtask of it can start under one owner, and find another number of siblings und
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from runtime.executiongraph.core.edges import ExecutionEdge
@@ -16,6 +15,7 @@ from runtime.scheduler.core.acceptance import Acceptance
 from runtime.scheduler.core.job_events import ParallelismDecided
 from runtime.scheduler.core.parallelism.choice import InputSize, choose
 from runtime.scheduler.core.parallelism.settings import AdaptiveSettings
+from runtime.scheduler.core.split_assigner import listed
 
 
 class VertexParallelism:
@@ -60,7 +60,7 @@ class VertexParallelism:
         for partition in self._partitions(edge):
             is_divided = is_divided and partition.kind is not PartitionKind.JSON
             sizes[0] += len(partition.inline)
-            splits += _listed(partition) if brings_splits else 0
+            splits += listed(partition) if brings_splits else 0
             for file in partition.files:
                 rows += file.rows
                 for index, size in _spread(file, edge):
@@ -84,14 +84,6 @@ class VertexParallelism:
                 yield accepted
             else:
                 yield from (one for one in execution.partitions if one.partition_id.output == edge.output)
-
-
-def _listed(partition: PartitionDescriptor) -> int:
-    """How many values are in a list that a task has returned; 0 for what is none, which its reader refuses."""
-    if partition.files:
-        return partition.files[0].rows
-    value = json.loads(partition.inline or b"null")
-    return len(value) if isinstance(value, list) else 0
 
 
 def _spread(file: PartitionFile, edge: ExecutionEdge) -> Iterator[tuple[int, int]]:

@@ -1,8 +1,8 @@
 """Deployment descriptors: a part that all tasks of a job share, one of all subtasks of a vertex, one of the attempt.
 
 Invariants: the shared parts are built once per job and vertex; splits are dealt out round robin, so which subtask gets
-which split depends on the graph alone (R12); equal programs have equal reuse keys, whatever uploads brought their
-files.
+which split depends on the graph alone, unless subtasks take them on demand (R12); equal programs have equal reuse keys,
+whatever uploads brought their files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NO_SPLITS = b"[]"
 class DeploymentFactory:
     """Builds descriptors for the attempts of one job."""
 
-    __slots__ = ("_graph", "_outputs", "_tasks", "job")
+    __slots__ = ("_all_splits", "_graph", "_outputs", "_tasks", "job")
 
     def __init__(self, graph: ExecutionGraph) -> None:
         assert graph.job_graph is not None, graph.job_id
@@ -54,6 +54,7 @@ class DeploymentFactory:
         queries = {sink.uid: number for sink, number in by_split.items() if sink is not None}
         self.job = job_information(graph.job_graph, graph.job_id, graph.epoch, graph.namespace, queries)
         self._tasks: dict[VertexId, TaskInformation] = {}
+        self._all_splits: dict[VertexId, bytes] = {}
         self._outputs: dict[VertexId, tuple[ResultPartitionSpec, ...]] = {}
 
     def descriptor(self, execution: Execution, allocation_id: AllocationId) -> TaskDeploymentDescriptor:
@@ -69,7 +70,7 @@ class DeploymentFactory:
             allocation_id=allocation_id,
             ordinal=execution.ordinal,
             task=task,
-            splits=splits_of(vertex, index),
+            splits=self._splits_of(vertex, index),
             inputs=tuple(edge.gate(index) for edge in vertex.inputs),
             outputs=self._outputs[vertex.id],
             deployed_millis=execution.timestamps.get(ExecutionState.DEPLOYING, 0),
@@ -78,6 +79,15 @@ class DeploymentFactory:
             queries=queries_of(vertex, index),
             is_stopped=self._graph.finishes_queries and vertex.vertex.runs_queries,
         )
+
+    def _splits_of(self, vertex: ExecutionJobVertex, subtask_index: int) -> bytes:
+        """On demand an attempt is told by numbers which of all splits it has (R12)."""
+        if vertex.handed is None or not vertex.vertex.splits:
+            return splits_of(vertex, subtask_index)
+        known = self._all_splits.get(vertex.id)
+        if known is None:
+            known = self._all_splits[vertex.id] = canonical(list(vertex.vertex.splits))
+        return known
 
     def forget(self, vertex_id: VertexId) -> None:
         """The vertex has another parallelism."""
@@ -135,6 +145,7 @@ def task_information(vertex: ExecutionJobVertex) -> TaskInformation:
         is_exclusive=vertex.is_exclusive,
         stream_uid=sink.uid if (sink := vertex.vertex.stream_sink) is not None else "",
         queries=vertex.queries,
+        splits_on_demand=vertex.handed is not None,
     )
 
 

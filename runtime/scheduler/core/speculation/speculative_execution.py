@@ -41,8 +41,12 @@ NO_SPECULATIONS = SpeculationCounts()
 
 
 def may_speculate(vertex: ExecutionJobVertex) -> bool:
-    """True for a vertex whose code may run twice at once, and whose subtasks can be compared."""
-    return not (vertex.is_exclusive or vertex.vertex.runs_queries) and vertex.parallelism > 1
+    """True for a vertex whose code may run twice at once, and whose subtasks can be compared.
+
+    Subtasks that take their splits on demand read what others have left, and one that is slow reads less (R12).
+    """
+    is_alone = vertex.is_exclusive or vertex.vertex.runs_queries or vertex.handed is not None
+    return not is_alone and vertex.parallelism > 1
 
 
 class SpeculativeExecution:

@@ -82,6 +82,9 @@ def _adopted(
         execution = _subtask(graph, held.attempt_id)
         if execution is None or execution.is_accepted or held.ordinal < execution.ordinal:
             continue
+        handed = graph.vertex_of(execution).handed
+        if handed is not None and handed.is_superseded(held.attempt_id):
+            continue  # R12: another attempt reads one of its splits
         by_ordinal = youngest.setdefault((held.attempt_id.vertex_id, held.attempt_id.subtask_index), {})
         known = by_ordinal.get(held.ordinal)
         if known is None or _age(known) < _age(held):

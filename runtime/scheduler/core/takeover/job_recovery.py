@@ -24,6 +24,7 @@ from runtime.scheduler.core.job_events import (
     AttemptFinished,
     BatchCommitted,
     FailureHandled,
+    HandedSplit,
     JobEvent,
     JobRescaled,
     JobStarted,
@@ -34,6 +35,7 @@ from runtime.scheduler.core.job_events import (
     RequirementsChanged,
     RescaleEnded,
     SpeculativeAttempts,
+    SplitsHandedOut,
     SubtasksReset,
 )
 
@@ -111,6 +113,7 @@ class RecoveredJob:
                 BatchCommitted()
                 | ParallelismDecided()
                 | SpeculativeAttempts()
+                | SplitsHandedOut()
                 | RequirementsChanged()
                 | JobRescaled()
                 | RescaleEnded()
@@ -124,6 +127,7 @@ class RecoveredJob:
         event: BatchCommitted
         | ParallelismDecided
         | SpeculativeAttempts
+        | SplitsHandedOut
         | RequirementsChanged
         | JobRescaled
         | RescaleEnded,
@@ -137,6 +141,8 @@ class RecoveredJob:
             case SpeculativeAttempts(vertex_id, subtasks, ordinals):
                 for index, ordinal in zip(subtasks, ordinals, strict=True):
                     self.graph.concurrent.note_number((vertex_id, index), ordinal)
+            case SplitsHandedOut(vertex_id, handouts):
+                self._hand_out(vertex_id, handouts)
             case RequirementsChanged(bounds):
                 self.bounds |= {one.vertex_id: one for one in bounds}
             case JobRescaled():
@@ -145,6 +151,13 @@ class RecoveredJob:
                 self.rescales.append(rescale)
             case _:
                 assert_never(event)
+
+    def _hand_out(self, vertex_id: VertexId, handouts: Iterable[HandedSplit]) -> None:
+        handed = self.graph.vertices[vertex_id].handed
+        assert handed is not None, vertex_id
+        for one in handouts:
+            assert len(handed.of(one.attempt_id)) == one.sequence, one
+            handed.add(one.attempt_id, one.split)
 
     def _rescale(self, event: JobRescaled, at_millis: int) -> None:
         self.rescales.append(event.rescale)

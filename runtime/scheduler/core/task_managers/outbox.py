@@ -1,7 +1,7 @@
 """What one event makes a job send to each TaskManager: gathered, so that it leaves in one write and in a safe order.
 
 The order within one TaskManager: answers to offers, the job, deployments, cancels, acknowledgements, the commit,
-releases, freed slots, the checkpoint, savepoints, the end of the job.
+releases, freed slots, the checkpoint, savepoints, splits, the end of the job.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from runtime.common.ids import AllocationId, ExecutionAttemptId, Incarnation, Jo
 from runtime.gateways.job_master import (
     AcknowledgeReports,
     AnswerSlotOffers,
+    AnswerSplits,
     CancelTasks,
     CommitOutputs,
     DeployTasks,
@@ -23,6 +24,7 @@ from runtime.gateways.job_master import (
     JobMasterToTaskManager,
     RegisterJob,
     ReleasePartitions,
+    SplitAnswer,
     TriggerCheckpoint,
     TriggerSavepoint,
 )
@@ -59,6 +61,7 @@ class Letter:
         "rejected",
         "released",
         "savepoints",
+        "splits",
     )
 
     def __init__(self) -> None:
@@ -75,6 +78,7 @@ class Letter:
         self.freed: list[AllocationId] = []
         self.checkpoint: tuple[int, tuple[ExecutionAttemptId, ...]] | None = None
         self.savepoints: list[TriggerSavepoint | FinishSavepoint | EndSavepoint] = []
+        self.splits: list[SplitAnswer] = []
         self.ends = False
         self.keeps_outputs = False
 
@@ -133,5 +137,7 @@ class Outbox:
         if letter.checkpoint is not None:
             yield TriggerCheckpoint(job_id, epoch, *letter.checkpoint)
         yield from letter.savepoints
+        if letter.splits:
+            yield AnswerSplits(job_id, epoch, tuple(letter.splits))
         if letter.ends:
             yield EndJob(job_id, epoch, letter.keeps_outputs)
