@@ -68,6 +68,8 @@ class _Listener:
 
     def attach_failed(self, _process: SlotProcess) -> None: ...
 
+    def split_wanted(self, _process: SlotProcess) -> None: ...
+
     def accumulated(self, _process: SlotProcess, accumulators: tuple[UserAccumulator, ...]) -> None:
         progress = TaskProgress(ATTEMPT, 0.0, "", 0, 0, 0, 0, accumulators)
         _check_sent(TaskProgresses(ATTEMPT.job_id, 7, (progress,)), _MESSAGE_MAX)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _UNDIVIDED_BYTES_MAX = 128 << 20
-"""Of Spark's estimate, and of files: what one subtask reads by default; dividing it costs more than reading it twice."""
+"""Of the estimate, and of files: what one subtask reads by default. To divide it costs more than to read it twice."""
 _BYTES_PER_RANGE = 32 << 20
 """Of what is more than that: a quarter of what one subtask reads by default, so it reads little of files in part."""
 _FILES_MAX = 64

@@ -57,6 +57,10 @@ class TestingSlotPool:
         """No query runs here."""
         return tuple(CheckpointAnswer(attempt_id, None, "no query of it runs here") for attempt_id in attempts)
 
+    def give_split(self, attempt_id: ExecutionAttemptId, split: int, /) -> None:
+        """No code here takes splits on demand."""
+        raise AssertionError(attempt_id, split)
+
     def memory_bytes(self) -> dict[int, int]:
         return dict.fromkeys(self.slots, 1 << 20)
 

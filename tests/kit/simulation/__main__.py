@@ -80,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--in-process", action="store_true", help="JobMasters inside the JobManager")
     parser.add_argument("--adaptive", action="store_true", help="of more jobs the cluster chooses the parallelism")
+    parser.add_argument("--on-demand", action="store_true", help="more jobs take their splits on demand")
     parser.add_argument("--speculative", action="store_true", help="more jobs run slow tasks twice, one host is slow")
     parser.add_argument("--reactive", action="store_true", help="streaming jobs follow the slots that there are")
     parser.add_argument("--queues", action="store_true", help="jobs are in queues, with priorities")
@@ -129,7 +130,7 @@ def _begin(seeds: list[int], kinds: frozenset[FaultKind], options: argparse.Name
 def _live(seed: int, kinds: frozenset[FaultKind], options: argparse.Namespace, writing: int) -> bool:
     """One seed; whether it was good, and how long it was, goes to the parent."""
     try:
-        names = ("in_process", "queues", "adaptive", "speculative", "reactive", "driver")
+        names = ("in_process", "queues", "adaptive", "speculative", "on_demand", "reactive", "driver")
         verdict = run_seed(seed, kinds, **{name: getattr(options, name) for name in names})
         _tell(verdict, options)
     except Exception:  # noqa: BLE001 - the boundary of the child
@@ -176,6 +177,7 @@ def _tell(verdict: Verdict, options: argparse.Namespace) -> None:
     mode = " --in-process" if options.in_process else ""
     mode += " --queues" if options.queues else ""
     mode += " --adaptive" if options.adaptive else ""
+    mode += " --on-demand" if options.on_demand else ""
     mode += " --speculative" if options.speculative else ""
     mode += " --driver" if options.driver else ""
     mode += " --reactive" if options.reactive else ""

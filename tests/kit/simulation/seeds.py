@@ -31,6 +31,7 @@ from tests.kit.simulation.disposers import Disposer
 from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
 from tests.kit.simulation.large_jobs import planned_large_jobs
+from tests.kit.simulation.on_demand_jobs import planned_on_demand_jobs
 from tests.kit.simulation.outcomes import Damages
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
 from tests.kit.simulation.queries import planned_streams, planned_upgrades
@@ -101,19 +102,22 @@ def run_seed(
     queues: bool = False,
     adaptive: bool = False,
     speculative: bool = False,
+    on_demand: bool = False,
     driver: bool = False,
     reactive: bool = False,
 ) -> Verdict:
     """A seed decides everything: the same one gives the same history. `in_process`: without JobMaster processes.
 
     `queues`: jobs are in queues, with priorities (R64). `adaptive`: of more jobs the cluster chooses the parallelism
-    (R66). `speculative`: more jobs have slow tasks run a second time, and one host is slow (R67). `driver`: a driver
-    starts TaskManagers (R65). `reactive`: streaming jobs follow the slots (R68).
+    (R66). `speculative`: more jobs have slow tasks run a second time, and one host is slow (R67). `on_demand`: more
+    jobs take their splits on demand (R12). `driver`: a driver starts TaskManagers (R65). `reactive`: streaming jobs
+    follow the slots (R68).
     """
     modes: dict[str, Any] = {"job_masters": 0} if in_process else {}
     modes |= {"has_queues": True} if queues else {}
     modes |= {"has_adaptive": True} if adaptive else {}
     modes |= {"has_slow_host": True} if speculative else {}
+    modes |= {"has_on_demand": True} if on_demand else {}
     modes |= {"has_driver": True} if driver else {}
     modes |= {"is_reactive": True} if reactive else {}
     with _directory_of(seed) as run:
@@ -171,6 +175,8 @@ async def _live(
     for job in planned_adaptive_jobs(entropy.child("adaptive")) if world.shape.has_adaptive else ():
         world.plan(job)
     for job in planned_speculative_jobs(entropy.child("speculative")) if world.shape.has_slow_host else ():
+        world.plan(job)
+    for job in planned_on_demand_jobs(entropy.child("on demand")) if world.shape.has_on_demand else ():
         world.plan(job)
     for job in planned_rescaled_jobs(entropy.child("rescaled")) if world.shape.is_reactive else ():
         world.plan(job)

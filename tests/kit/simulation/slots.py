@@ -36,6 +36,7 @@ from tests.kit.simulation.processes import Handle, SimulatedLoop, SimulatedProce
 from tests.kit.simulation.queries import Directories, Query
 from tests.kit.simulation.savepoints import SimulatedQueries
 from tests.kit.simulation.split_queries import SplitQueries
+from tests.kit.simulation.split_readers import OnDemandReader
 from tests.kit.simulation.storage import OUTPUTS, SimulatedFileSystem
 from tests.kit.simulation.user_code import UserCode
 from tests.kit.simulation.values import Exchange
@@ -197,6 +198,9 @@ class _RunningAttempt:
             self.query = SplitQueries(machine.programs.directories, work, self, machine.entropy)
         elif work.task.task.stream_uid:
             self.query = Query(machine.programs.directories, work, self, machine.entropy, self._code.batches)
+        self.reader: OnDemandReader | None = None
+        if work.task.task.splits_on_demand:
+            self.reader = OnDemandReader(self._want_split, self._read_split, self._finish_reading)
         base = f"{OUTPUTS}/{work.task.attempt_id.job_id}"
         written = OutputDirectory(base, f"{base}/.attempt-{work.task.attempt_id}", self._code.mode)
         self._outputs = (written,) if self._code.files else ()
@@ -214,11 +218,28 @@ class _RunningAttempt:
             self.query.begin()
             return
         self._listener.task_state_changed(self._report(ExecutionState.RUNNING))
+        if self.reader is not None:
+            self.ends_at = machine.loop.time() + _LONG
+            self.reader.go_on()
+            return
         seconds = machine.entropy.child(str(self.attempt_id)).uniform(code.seconds_low, code.seconds_high)
         seconds *= machine.slowness if code.is_slower_there else 1.0
         state = ExecutionState.FAILED if code.fails or self._lost_input else ExecutionState.FINISHED
         self.ends_at = machine.loop.time() + seconds
         machine.loop.outside_later(max(seconds, 0.001), self._finish, state)
+
+    def _want_split(self, sequence: int) -> None:
+        if self.is_alive:
+            self._process.post(self._listener.split_wanted, self.attempt_id, sequence)
+
+    def _read_split(self) -> None:
+        assert self.reader is not None, self.attempt_id
+        seconds = self._machine.entropy.uniform(self._code.seconds_low, self._code.seconds_high)
+        self._machine.loop.outside_later(max(seconds, 0.001), self.reader.go_on)
+
+    def _finish_reading(self) -> None:
+        state = ExecutionState.FAILED if self._code.fails or self._lost_input else ExecutionState.FINISHED
+        self._machine.loop.outside_later(0.001, self._finish, state)
 
     @property
     def loop(self) -> SimulatedLoop:
@@ -332,7 +353,8 @@ class _RunningAttempt:
         now = self._clock.epoch_millis()
         value, partitions = "", tuple[PartitionDescriptor, ...]()
         if state is ExecutionState.FINISHED:
-            value, partitions = self._machine.programs.exchange.run(self._task)
+            splits = None if self.reader is None else self.reader.splits
+            value, partitions = self._machine.programs.exchange.run(self._task, splits)
         failure = None
         if state is ExecutionState.FAILED:
             failure = FailureInfo(
@@ -391,6 +413,12 @@ class SimulatedSlotPool:
         """How far the queries are that run here."""
         running = {one.attempt_id: one.answer() for one in self._slots.values()}
         return tuple(running.get(one, CheckpointAnswer(one, None, _NOT_HERE)) for one in attempts)
+
+    def give_split(self, attempt_id: ExecutionAttemptId, split: int, /) -> None:
+        """Tell an attempt its next split."""
+        for attempt in self._slots.values():
+            if attempt.attempt_id == attempt_id and attempt.reader is not None and attempt.is_alive:
+                attempt.reader.give(split)
 
     def memory_bytes(self) -> dict[int, int]:
         """Nothing is measured."""

@@ -14,10 +14,11 @@ from functools import cache
 
 from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import ExecutionAttemptId, JobId, PartitionId, VertexId
-from runtime.gateways.task import PartitionDescriptor, ResultPartitionSpec, TaskDeploymentDescriptor
+from runtime.gateways.task import PartitionDescriptor, PartitionKind, ResultPartitionSpec, TaskDeploymentDescriptor
 from runtime.jobgraph.graph import JobGraph, JobVertex
 from tests.kit.control_plane.job_master_driver import parquet
 from tests.kit.simulation.chosen_rows import expected_rows, files_of, joined, rows_read, tells_rows
+from tests.kit.simulation.split_readers import splits_read
 
 _FOR_ALL = -1
 _ONE_FILE_EACH = frozenset({ExchangeMode.HASH, ExchangeMode.REBALANCE})
@@ -32,18 +33,23 @@ class Exchange:
     def __init__(self) -> None:
         self._written: dict[PartitionId, str] = {}
 
-    def run(self, task: TaskDeploymentDescriptor) -> tuple[str, tuple[PartitionDescriptor, ...]]:
-        """The value of an attempt that finishes, and what it leaves for others."""
+    def run(
+        self, task: TaskDeploymentDescriptor, splits: Sequence[int] | None = None
+    ) -> tuple[str, tuple[PartitionDescriptor, ...]]:
+        """The value of an attempt that finishes, and what it leaves for others. `splits`: that it took on demand."""
         attempt_id = task.attempt_id
         inputs = [[self._read(partition) for partition in gate.partitions] for gate in task.inputs]
-        if task.inputs and task.inputs[0].share is not None:
+        if splits is not None:
+            value = splits_read(splits)
+        elif task.inputs and task.inputs[0].share is not None:
             value = rows_read(task.inputs[0], inputs[0])
         elif task.inputs and task.inputs[0].mode is ExchangeMode.FORWARD and tells_rows(inputs[0][0][0]):
             value = inputs[0][0][0]
         else:
             inputs = [_joined(read) for read in inputs]
             value = _computed(attempt_id.job_id, attempt_id.vertex_id, attempt_id.subtask_index, task.splits, inputs)
-        written = tuple(_partition(attempt_id, spec) for spec in task.outputs)
+        has_rows = splits is None or bool(splits)
+        written = tuple(_partition(attempt_id, spec, has_rows=has_rows) for spec in task.outputs)
         for partition in written:
             self._written[partition.partition_id] = value
         return value, written
@@ -69,6 +75,10 @@ def expected(job_id: JobId, graph: JobGraph) -> object:
         inputs: _Inputs = []
         for edge in sorted((one for one in graph.edges if one.target == vertex_id), key=lambda one: one.input_index):
             is_forward = edge.mode is ExchangeMode.FORWARD
+            if vertices[edge.source].splits_on_demand:
+                read_once = splits_read(range(len(vertices[edge.source].splits or ())))
+                inputs.append([(read_once, [_FOR_ALL])])
+                continue
             if vertices[edge.source].is_auto and vertices[edge.source].splits is None:
                 inputs.append([(value(edge.source, 0), [_FOR_ALL])])
                 continue
@@ -104,7 +114,11 @@ def _computed(job_id: JobId, vertex_id: VertexId, index: int, splits: bytes, inp
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _partition(attempt_id: ExecutionAttemptId, spec: ResultPartitionSpec) -> PartitionDescriptor:
+def _partition(
+    attempt_id: ExecutionAttemptId, spec: ResultPartitionSpec, *, has_rows: bool = True
+) -> PartitionDescriptor:
+    if not has_rows:
+        return PartitionDescriptor(PartitionId(attempt_id, spec.output), PartitionKind.NOTHING, "", "", (), b"")
     found = parquet(attempt_id, spec, per_consumer=spec.mode in _ONE_FILE_EACH)
     if spec.is_dynamic:
         found = replace(found, files=files_of(attempt_id.subtask_index, spec))

@@ -85,8 +85,9 @@ class Shape:
     """How large the cluster is, and how patient. `job_masters` 0: they run inside the JobManager.
 
     `has_keepers`: JobManagers and JobMaster processes have lease keepers (R40). `has_queues`: jobs are in queues (R64).
-    `has_adaptive`: of some jobs the cluster chooses the parallelism (R66). `has_slow_host`: tasks take longer on one
-    host, and jobs have slow tasks run a second time (R67). `is_reactive`: streaming jobs follow the slots (R68).
+    `has_adaptive`: of some jobs the cluster chooses the parallelism (R66). `has_on_demand`: some take their splits on
+    demand (R12). `has_slow_host`: tasks take longer on one host, and jobs have slow tasks run a second time (R67).
+    `is_reactive`: streaming jobs follow the slots (R68).
     `has_driver`: a driver starts TaskManagers beside these, within the bounds that follow (R65).
     """
 
@@ -98,6 +99,7 @@ class Shape:
     has_keepers: bool = True
     has_queues: bool = False
     has_adaptive: bool = False
+    has_on_demand: bool = False
     has_slow_host: bool = False
     has_driver: bool = False
     slots_min: int = 0

@@ -166,6 +166,7 @@ class RecordingListener:
         self.reports: list[TaskExecutionReport] = []
         self.progresses: Watch[tuple[TaskProgress, ...]] = Watch(())
         self.states: Watch[tuple[ExecutionState, ...]] = Watch(())
+        self.splits_wanted: Watch[tuple[int, ...]] = Watch(())
 
     def task_state_changed(self, report: TaskExecutionReport) -> None:
         self.reports.append(report)
@@ -173,6 +174,9 @@ class RecordingListener:
 
     def task_progressed(self, progress: TaskProgress) -> None:
         self.progresses.set((*self.progresses.value, progress))
+
+    def split_wanted(self, attempt_id: ExecutionAttemptId, sequence: int) -> None:
+        self.splits_wanted.set((*self.splits_wanted.value, sequence))
 
     @property
     def terminal(self) -> TaskExecutionReport:
