@@ -104,6 +104,9 @@ async def test_what_the_guard_cannot_be_told_of_does_not_run(bench: SlotBench, t
         def task_progressed(self, progress: Any) -> None:
             raise AssertionError(progress)
 
+        def split_wanted(self, attempt_id: Any, sequence: int) -> None:
+            raise AssertionError(attempt_id)
+
     await bench.pool.run(0, work, Listener())
     [report] = reports
     assert report.state is ExecutionState.FAILED

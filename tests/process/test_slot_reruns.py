@@ -44,6 +44,9 @@ async def ended(bench: SlotBench, work: SlotWork) -> TaskExecutionReport:
         def task_progressed(self, progress: object) -> None:
             raise AssertionError(progress)
 
+        def split_wanted(self, attempt_id: object, sequence: int) -> None:
+            raise AssertionError(attempt_id)
+
     await bench.pool.run(0, work, Listener())
     return reports[-1]
 

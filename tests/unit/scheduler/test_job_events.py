@@ -40,6 +40,7 @@ from runtime.scheduler.core.job_events import (
     AttemptFinished,
     BatchCommitted,
     FailureHandled,
+    HandedSplit,
     JobEvent,
     JobRescaled,
     JobStarted,
@@ -50,6 +51,7 @@ from runtime.scheduler.core.job_events import (
     RequirementsChanged,
     RescaleEnded,
     SpeculativeAttempts,
+    SplitsHandedOut,
     SubtasksReset,
     decode_events,
     encode_events,
@@ -150,6 +152,7 @@ EVENTS["7-rescaled"] = (
         )
     ),
 )
+EVENTS["8"] = (*EVENTS["7-rescaled"], SplitsHandedOut(VERTEX, (HandedSplit(ATTEMPT, 0, 4), HandedSplit(ATTEMPT, 1, 2))))
 
 
 def recorded(form: str) -> bytes:

@@ -279,7 +279,7 @@ def test_events_round_trip_through_their_stored_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b'{"version":8,"events":[]}', b'{"version":1,"events":[{"type":"unheard-of"}]}', b"\xff"]
+    "data", [b"", b"[]", b'{"version":9,"events":[]}', b'{"version":1,"events":[{"type":"unheard-of"}]}', b"\xff"]
 )
 def test_other_events_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidInputError):
