@@ -50,6 +50,8 @@ ADAPTIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for 
 
 SPECULATIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 201), 64))]
 
+ON_DEMAND = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 151), 71))]
+
 REACTIVE = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 151), 71))]
 
 
@@ -114,6 +116,12 @@ def test_seeds_with_a_driver_are_clean(seeds: str, modes: tuple[str, ...]) -> No
 @pytest.mark.parametrize("seeds", ADAPTIVE)
 def test_seeds_with_chosen_parallelism_are_clean(seeds: str) -> None:
     done = simulate(ROOT, "--jobs", "2", "--adaptive", "--only", seeds)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seeds", ON_DEMAND)
+def test_seeds_with_splits_on_demand_are_clean(seeds: str) -> None:
+    done = simulate(ROOT, "--jobs", "2", "--on-demand", "--only", seeds)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
