@@ -23,6 +23,8 @@ from runtime.scheduler.core.job_events import HandedSplit, SplitsHandedOut
 from runtime.scheduler.core.slots.placement import ON_ITS_WAY
 from runtime.scheduler.core.task_managers.outbox import Outbox
 
+_MAY_COUNT = ON_ITS_WAY | {ExecutionState.FINISHED}
+
 
 class SplitAssigner:
     """The splits of all sources of one job that hand them out on demand."""
@@ -84,7 +86,7 @@ class SplitAssigner:
         """Raises AssertionError when a split is that of two attempts that count, or of one that does not exist."""
         for vertex in self._graph.vertices.values():
             if vertex.handed is not None:
-                counted = vertex.counted()
+                counted = {one.attempt_id for one in vertex.executions if one.state in _MAY_COUNT}
                 held = [split for one in counted for split in vertex.handed.of(one)]
                 assert len(held) == len(set(held)), (vertex.id, sorted(held))
                 assert not any(map(vertex.handed.is_superseded, counted)), vertex.id

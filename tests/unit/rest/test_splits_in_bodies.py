@@ -5,7 +5,7 @@ from __future__ import annotations
 from runtime.gateways.task import TaskProgress
 from runtime.jobgraph.splits import NO_SPLIT
 from runtime.rest.bodies.job_bodies import vertex_progress
-from tests.unit.scheduler.test_splits_on_demand import SplitJob, running
+from tests.unit.scheduler.test_split_assigner import SplitJob, running
 
 
 def shown(job: SplitJob) -> tuple[str, float]:

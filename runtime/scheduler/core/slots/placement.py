@@ -198,7 +198,7 @@ class Placement:
         location = adoption.answer.location
         letter = self._outbox.to(location.incarnation)
         self.met[location.incarnation] = None
-        letter.cancelled.extend(adoption.unwanted)
+        letter.cancelled.extend([*adoption.unwanted, *adoption.stopped])
         letter.acknowledged.extend(adoption.settled)
         if adoption.answer.slots or adoption.answer.attempts:
             self.task_managers[location.incarnation] = location

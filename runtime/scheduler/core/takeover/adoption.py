@@ -28,11 +28,14 @@ _CANCELLED = frozenset({ExecutionState.CANCELING, ExecutionState.CANCELED})
 
 @dataclass(slots=True)
 class Adoption:
-    """The attempts of one TaskManager: adopted ones that wait or run (`in_slots`), those to stop, those to forget."""
+    """The attempts of one TaskManager: adopted ones that wait or run (`in_slots`), those to stop, adopted or not
+    (`stopped`, `unwanted`), and those to forget.
+    """
 
     answer: CensusAnswer
     in_slots: dict[AllocationId, list[ExecutionAttemptId]] = field(default_factory=dict)
     unwanted: list[ExecutionAttemptId] = field(default_factory=list)
+    stopped: list[ExecutionAttemptId] = field(default_factory=list)
     settled: list[ExecutionAttemptId] = field(default_factory=list)
 
 
@@ -43,8 +46,12 @@ def adopt(graph: ExecutionGraph, answers: Sequence[CensusAnswer], at_millis: int
     for answer in answers:
         adoption = Adoption(answer)
         adoptions.append(adoption)
-        for held in answer.attempts:
-            attempt_id = held.attempt_id
+        for told in answer.attempts:
+            attempt_id, held = told.attempt_id, told
+            if attempt_id in current and _is_superseded(graph, attempt_id):
+                if not told.state.is_terminal:
+                    adoption.stopped.append(attempt_id)
+                held = replace(told, state=ExecutionState.CANCELING)
             if attempt_id in current or attempt_id in beside:
                 _take(graph, held, answer, at_millis, is_current=attempt_id in current)
                 if not held.state.is_terminal and held.allocation_id is not None:
@@ -73,6 +80,12 @@ def _await_unwanted(graph: ExecutionGraph, adoption: Adoption, at_millis: int) -
             in_slot.append(held.attempt_id)
 
 
+def _is_superseded(graph: ExecutionGraph, attempt_id: ExecutionAttemptId) -> bool:
+    """R12: another attempt reads one of its splits: it is stopped, whatever it says, and its subtask begins again."""
+    vertex = graph.vertices.get(attempt_id.vertex_id)
+    return vertex is not None and vertex.handed is not None and vertex.handed.is_superseded(attempt_id)
+
+
 def _adopted(
     graph: ExecutionGraph, answers: Sequence[CensusAnswer]
 ) -> tuple[set[ExecutionAttemptId], set[ExecutionAttemptId]]:
@@ -82,9 +95,6 @@ def _adopted(
         execution = _subtask(graph, held.attempt_id)
         if execution is None or execution.is_accepted or held.ordinal < execution.ordinal:
             continue
-        handed = graph.vertex_of(execution).handed
-        if handed is not None and handed.is_superseded(held.attempt_id):
-            continue  # R12: another attempt reads one of its splits
         by_ordinal = youngest.setdefault((held.attempt_id.vertex_id, held.attempt_id.subtask_index), {})
         known = by_ordinal.get(held.ordinal)
         if known is None or _age(known) < _age(held):

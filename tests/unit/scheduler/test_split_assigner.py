@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,8 @@ MANY = FailoverSettings(
     user_failures="restart",
     unconfirmed_wait=UNCONFIRMED_WAIT,
 )
+LATER = replace(MANY, restart_strategy=FixedDelayRestartStrategy(attempts=1000, delay_seconds=1000.0))
+"""What has failed is not replaced for a while."""
 READ = "read"
 
 
@@ -54,11 +57,11 @@ def reading(splits: int = 5, parallelism: int = 2, **fields: Any) -> JobGraph:
 class SplitJob(JobMasterDriver):
     """Plays the slots of such a job too: what each attempt has got, and whether it was told that none is left."""
 
-    def __init__(self, made: JobGraph) -> None:
+    def __init__(self, made: JobGraph, failover: FailoverSettings) -> None:
         self.got: defaultdict[ExecutionAttemptId, list[int]] = defaultdict(list)
         self.asking: dict[ExecutionAttemptId, int] = {}
         self.told_end: set[ExecutionAttemptId] = set()
-        super().__init__(made, failover=MANY)
+        super().__init__(made, failover=failover)
 
     def ask(self, attempt_id: ExecutionAttemptId) -> None:
         """Its code wants the next split."""
@@ -142,8 +145,8 @@ class SplitJob(JobMasterDriver):
         return sorted(split for one in executions for split in self.got[one.attempt_id])
 
 
-def running(splits: int = 5, parallelism: int = 2, **fields: Any) -> SplitJob:
-    job = SplitJob(reading(splits, parallelism, **fields))
+def running(splits: int = 5, parallelism: int = 2, failover: FailoverSettings = MANY, **fields: Any) -> SplitJob:
+    job = SplitJob(reading(splits, parallelism, **fields), failover)
     for number in range(parallelism):
         job.offer(number + 1, tm=number + 1)
     for attempt_id in job.running():
@@ -270,9 +273,9 @@ def test_who_was_told_that_none_is_left_gets_none_later() -> None:
     assert job.durably(second) == [1]
 
 
-def test_an_attempt_that_comes_back_with_splits_of_another_one_is_not_adopted() -> None:
+def test_an_attempt_that_comes_back_with_splits_of_another_one_is_stopped() -> None:
     """Its TaskManager was lost, and its split was given away durably; the next owner meets it alive."""
-    job = running(3)
+    job = running(3, failover=LATER)
     first, second = job.readers()
     assert [job.take(first), job.take(second)] == [0, 1]
     job.go_silent(1)
@@ -286,7 +289,7 @@ def test_an_attempt_that_comes_back_with_splits_of_another_one_is_not_adopted() 
 
 
 def test_an_attempt_that_finished_unheard_with_splits_of_another_one_does_not_count() -> None:
-    job = running(2)
+    job = running(2, failover=LATER)
     first, second = job.readers()
     assert [job.take(first), job.take(second), job.take(first)] == [0, 1, NO_SPLIT]
     job.go_silent(1)
@@ -464,7 +467,7 @@ STEPS = (*("ask", "durable") * 3, "finish", "fail", "lose", "hush", "wake", "fen
     st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 5)), max_size=60),
     st.integers(1, 6),
     st.integers(1, 3),
-    st.sampled_from([{}, {"exclusive": True}]),
+    st.sampled_from([{}, {"exclusive": True}, {"failover": LATER}]),
 )
 def test_each_split_is_that_of_one_attempt_that_counts(
     steps: list[tuple[str, int]], splits: int, parallelism: int, fields: dict[str, Any]
