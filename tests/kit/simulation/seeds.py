@@ -157,6 +157,20 @@ def _locked(path: Path) -> Iterator[None]:
             return
 
 
+def _planned(entropy: SeededEntropy, shape: Shape) -> Iterator[PlannedJob]:
+    yield from planned_jobs(entropy.child("jobs"))
+    if shape.has_adaptive:
+        yield from planned_adaptive_jobs(entropy.child("adaptive"))
+    if shape.has_slow_host:
+        yield from planned_speculative_jobs(entropy.child("speculative"))
+    if shape.has_on_demand:
+        yield from planned_on_demand_jobs(entropy.child("on demand"))
+    if shape.is_reactive:
+        yield from planned_rescaled_jobs(entropy.child("rescaled"))
+    if shape.has_driver or shape.has_queues:
+        yield from planned_large_jobs(entropy.child("large"), shape.slots)
+
+
 async def _live(
     loop: SimulatedLoop, seed: int, kinds: frozenset[FaultKind], run: Path, started: float, modes: Mapping[str, Any]
 ) -> Verdict:
@@ -170,17 +184,7 @@ async def _live(
     problems: list[str] = []
     loop.set_exception_handler(lambda _loop, context: problems.append(_told(context)))
     world.start()
-    for job in planned_jobs(entropy.child("jobs")):
-        world.plan(job)
-    for job in planned_adaptive_jobs(entropy.child("adaptive")) if world.shape.has_adaptive else ():
-        world.plan(job)
-    for job in planned_speculative_jobs(entropy.child("speculative")) if world.shape.has_slow_host else ():
-        world.plan(job)
-    for job in planned_on_demand_jobs(entropy.child("on demand")) if world.shape.has_on_demand else ():
-        world.plan(job)
-    for job in planned_rescaled_jobs(entropy.child("rescaled")) if world.shape.is_reactive else ():
-        world.plan(job)
-    for job in planned_large_jobs(entropy.child("large"), shape.slots) if shape.has_driver or shape.has_queues else ():
+    for job in _planned(entropy, world.shape):
         world.plan(job)
     all_slots = shape.slots_max or shape.task_managers * shape.slots
     upgrades = list(planned_upgrades(entropy.child("upgrades"), str(run / "savepoints"), all_slots))

@@ -70,7 +70,7 @@ class Term:
         self.events = Events()
         self.lives = WorkerLives(WorkerTimes(), lambda: ONE, 0.0, "gave no slots")
         self.may_decide = True
-        kind = WorkerKind("taskmanager", "TaskManager", "TaskManagers", "1 slots", *KINDS)
+        kind = WorkerKind("taskmanager", "TaskManager", "TaskManagers", lambda _label: "1 slots", *KINDS)
         self.calls = DriverCalls(
             kind, driver, self.lives, lambda: self.may_decide, clock=LoopClock(), events=self.events
         )
