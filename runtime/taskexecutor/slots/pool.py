@@ -24,7 +24,7 @@ from runtime.common.ids import ExecutionAttemptId, JobId
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec
 from runtime.gateways.job_master import CheckpointAnswer
 from runtime.gateways.process import SlotFigures
-from runtime.gateways.task import FailureInfo, OutputDirectory, TaskExecutionReport
+from runtime.gateways.task import OutputDirectory, TaskExecutionReport
 from runtime.system.linux import is_alive
 from runtime.taskexecutor.containment.users import open_to_spark
 from runtime.taskexecutor.slot_protocol.wire import TaskOutcome
@@ -264,7 +264,7 @@ class SlotProcessPool:
 
     async def _run(self, slot: Slot, attempt: RunningAttempt) -> TaskExecutionReport:
         if self._settings.spark_cluster and attempt.is_exclusive_rerun:
-            return attempt.failed(_rerun_refused(attempt, self._settings.spark_cluster))
+            return attempt.failed(attempt.rerun_refused(self._settings.spark_cluster))
         if self._settings.cgroups is not None:
             await asyncio.to_thread(self._settings.cgroups.scale, slot.index, attempt.work.shares)
         process = attempt.process = await self._take_process(slot, attempt)
@@ -586,16 +586,3 @@ async def _wait_dead(pid: int) -> None:
                 await asyncio.sleep(_DEAD_POLL)
     except TimeoutError:
         logger.error("slot process %s does not die", pid)  # noqa: TRY400 - the sentence is enough
-
-
-def _rerun_refused(attempt: RunningAttempt, master: str) -> FailureInfo:
-    """R15: the end of the executors of the attempt before cannot be established."""
-    return replace(
-        attempt.system_failure(
-            f"an exclusive task runs once only with spark.master {master}, and this is attempt "
-            f"{attempt.work.task.ordinal}: one before it may have begun, and its executors may still run on other "
-            "hosts. Submit the job again when they have ended, declare the task not exclusive, or use spark.master "
-            "local[*]"
-        ),
-        is_recoverable=False,
-    )

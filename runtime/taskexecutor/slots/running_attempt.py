@@ -255,6 +255,15 @@ class RunningAttempt:
         """A failure of ours, now."""
         return of_system(message, timestamp_millis=self._clock.epoch_millis())
 
+    def rerun_refused(self, master: str) -> FailureInfo:
+        """R15: the end of the executors of the attempt before cannot be established."""
+        failure = self.system_failure(
+            f"an exclusive task runs once only with spark.master {master}, and this is attempt "
+            f"{self.work.task.ordinal}: one before it may have begun, and its executors may still run on other hosts. "
+            "Submit the job again when they have ended, declare the task not exclusive, or use spark.master local[*]"
+        )
+        return replace(failure, is_recoverable=False)
+
     def report_of(self, ending: TaskOutcome | ProcessExit) -> TaskExecutionReport:
         """The terminal report that follows from how it ended, from a cancel, and from a kill."""
         if isinstance(ending, TaskOutcome):

@@ -45,7 +45,8 @@ def written(job: JobMasterDriver, attempt_id: ExecutionAttemptId, *mib: int) -> 
 
 
 def started(made: JobGraph | None = None) -> JobMasterDriver:
-    job = JobMasterDriver(made or adaptive(), failover=THREE_RESTARTS)
+    settings = AdaptiveSettings(bytes_per_task=16 * MIB)
+    job = JobMasterDriver(made or adaptive(), failover=THREE_RESTARTS, adaptive=settings)
     job.offer(1, 2, tm=1)
     return job
 
