@@ -156,6 +156,7 @@ class SlotCgroups:
         """
         if self._scaled.get(slot_index, 1) == shares:
             return
+        self._scaled[slot_index] = 0  # unknown, until all files are written
         for settings_of in self._of_slots:
             root, settings = settings_of(shares)
             try:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.common.errors import UnavailableError
 from runtime.taskexecutor.containment import cgroups
 from runtime.taskexecutor.containment.cgroups import SlotCgroups, SlotLimits
 
@@ -103,6 +104,26 @@ def test_version_2_lends_memory_down_to_each_process(tmp_path: Path) -> None:
         assert not made.has_ended(opened)
         (Path(opened[0]) / "memory.events").write_text("low 0\nhigh 0\nmax 31\noom 2\noom_kill 1\n")
         assert made.has_ended(opened)
+
+
+def test_a_slot_whose_limits_could_not_be_scaled_gets_its_own_again(tmp_path: Path) -> None:
+    parent = tmp_path / "here"
+    slot = cgroups._root_below(parent) / "0"
+    slot.mkdir(parents=True)
+    for group in (parent, slot.parent, slot):
+        for name in ("cgroup.subtree_control", "cpu.max", "pids.max"):
+            (group / name).touch()
+    made = Files()
+    for controller in ("cpu", "pids"):
+        made._add(parent, 2, controller, 1, LIMITS)
+    (slot / "pids.max").unlink()
+    (slot / "pids.max").mkdir()
+    with pytest.raises(UnavailableError, match="cannot be changed"):
+        made.scale(0, 2)
+    (slot / "pids.max").rmdir()
+    (slot / "pids.max").touch()
+    made.scale(0, 1)
+    assert [(slot / name).read_text() for name in ("cpu.max", "pids.max")] == ["150000 100000", "40"]
 
 
 class Files(SlotCgroups):
