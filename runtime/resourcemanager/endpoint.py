@@ -92,7 +92,7 @@ class ResourceManager:
             request_timeout=settings.heartbeat_timeout,
             round_seconds=settings.heartbeat_interval,
             preemption_timeout=settings.preemption_timeout,
-            kinds=settings.workers.kinds if driver is not None and settings.workers is not None else (),
+            profiles=settings.workers.all_profiles if driver is not None and settings.workers is not None else (),
         )
         self._turns = Turns(self._decide)
         self._task_managers = TaskManagers(

@@ -12,14 +12,14 @@ from runtime.resourcemanager.core.fitting import fitting
 from runtime.resourcemanager.core.job_needs import JobNeeds
 from runtime.resourcemanager.core.queues import Queues, Room
 from runtime.resourcemanager.core.slots import TaskManagerSlots, can_hold
-from runtime.resourcemanager.core.worker_profiles import Demand, WorkerKinds, WorkerProfile
+from runtime.resourcemanager.core.worker_profiles import Demand, WorkerProfile, WorkerProfiles
 
 
 class Lacking:
     """What jobs lack at one moment."""
 
-    def __init__(self, kinds: WorkerKinds, peers: Collection[TaskManagerSlots], queues: Queues) -> None:
-        self._kinds = kinds
+    def __init__(self, profiles: WorkerProfiles, peers: Collection[TaskManagerSlots], queues: Queues) -> None:
+        self._profiles = profiles
         self._peers = peers
         self._queues = queues
         self._misfits: dict[tuple[ResourceProfile, tuple[bytes, bytes, bool, bool], str], bool] = {}
@@ -44,7 +44,7 @@ class Lacking:
         return found
 
     def _choice(self, job: JobNeeds, profile: ResourceProfile) -> tuple[WorkerProfile, int] | None:
-        able = self._kinds.choices(profile)
+        able = self._profiles.choices(profile)
         return next((choice for choice in able if not self._is_misfit(job, profile, choice[0].name)), None)
 
     def _is_misfit(self, job: JobNeeds, profile: ResourceProfile, name: str) -> bool:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from runtime.common.ids import Incarnation, JobId
 from runtime.common.spark_environments import why_unserved
 from runtime.common.waiting import Waiting, WaitingKind
+from runtime.common.worker_ids import DEFAULT_PROFILE_NAME
 from runtime.gateways.resource_manager import ResourceProfile
 from runtime.resourcemanager.core import tenants
 from runtime.resourcemanager.core.job_needs import JobNeeds
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold
-from runtime.resourcemanager.core.worker_profiles import WorkerKinds, WorkerProfile
+from runtime.resourcemanager.core.worker_profiles import WorkerProfile, WorkerProfiles
 
 
 def fitting(peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
@@ -65,7 +66,7 @@ def shortage(
     connected = [peer for peer in peers if peer.is_connected]
     able = any(can_hold(peer.registration, profile) for peer in connected)
     if not able and choices is not None:
-        return _not_there(profile, advice, choices)
+        return _not_there(profile, advice, choices, is_alone=not connected)
     if not connected:
         reason = f"no TaskManager is registered: {advice}"
         return Waiting(WaitingKind.TASK_MANAGERS, reason)
@@ -84,8 +85,8 @@ def shortage(
 class Shortages:
     """What `shortage` says at one moment, found once for all jobs that need the same: 10,000 of them may wait."""
 
-    def __init__(self, kinds: WorkerKinds) -> None:
-        self._kinds = kinds
+    def __init__(self, profiles: WorkerProfiles) -> None:
+        self._profiles = profiles
         self._found: dict[Hashable, Waiting] = {}
         self._misfits: dict[Hashable, bool] = {}
         self.coming = ""
@@ -110,7 +111,7 @@ class Shortages:
         reach = job.reach.named, frozenset(job.reach.deaf)
         key = profile, job.spark_needs, job.namespace, reach, owner
         if key not in self._found:
-            found = shortage(peers, job, profile, advice, self._kinds.choices(profile) if self._kinds else None)
+            found = shortage(peers, job, profile, advice, self._profiles.choices(profile) if self._profiles else None)
             if self.coming and found.kind is WaitingKind.SLOTS:
                 found = Waiting(found.kind, f"{found.reason}; {self.coming}")
             self._found[key] = found
@@ -168,8 +169,10 @@ class Waits:
         return allocation.incarnation in self._fitting[job_id]
 
 
-def _not_there(profile: ResourceProfile, advice: str, choices: Sequence[tuple[WorkerProfile, int]]) -> Waiting:
-    """No TaskManager has such slots, and what the driver can do about it."""
+def _not_there(
+    profile: ResourceProfile, advice: str, choices: Sequence[tuple[WorkerProfile, int]], *, is_alone: bool
+) -> Waiting:
+    """No TaskManager has such slots, and what the driver can do about it. `is_alone`: there are no others either."""
     if not choices:
         reason = (
             f"no TaskManager has a slot with {described(profile)}, and the driver starts none that has: ask for less, "
@@ -177,9 +180,9 @@ def _not_there(profile: ResourceProfile, advice: str, choices: Sequence[tuple[Wo
         )
         return Waiting(WaitingKind.FITTING_SLOTS, reason)
     name = choices[0][0].name
-    if not name:
+    if not name and is_alone:
         return Waiting(WaitingKind.TASK_MANAGERS, f"no TaskManager is registered: {advice}")
-    reason = f"no TaskManager of profile {name} is registered: {advice}"
+    reason = f"no TaskManager of profile {name or DEFAULT_PROFILE_NAME} is registered: {advice}"
     return Waiting(WaitingKind.TASK_MANAGERS, reason)
 
 
@@ -215,7 +218,9 @@ def _full(reachable: Collection[TaskManagerSlots], job: JobNeeds, profile: Resou
     if total == 0 or are_draining:
         state = "all of them are draining" if are_draining else "none has a slot ready yet"
         problem = next((f": {peer.report.problem}" for peer in reachable if peer.report.problem), "")
-        return Waiting(WaitingKind.TASK_MANAGERS, f"{len(reachable)} TaskManagers are registered, {state}{problem}")
+        return Waiting(
+            WaitingKind.TASK_MANAGERS, f"{len(reachable)} TaskManagers that fit are registered, {state}{problem}"
+        )
     if not any(peer.has_room_for(job.environment_of(peer.offer)) for peer in reachable):
         options = max((peer.offer.room_options for peer in reachable), key=len)  # the longest names all
         reason = (

@@ -31,7 +31,7 @@ from runtime.resourcemanager.core.matching import Matching
 from runtime.resourcemanager.core.preemption import ASK_KEPT_AGAIN_SECONDS, Preemption
 from runtime.resourcemanager.core.queues import Queues
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots
-from runtime.resourcemanager.core.worker_profiles import Demand, WorkerKinds, WorkerProfile
+from runtime.resourcemanager.core.worker_profiles import Demand, WorkerProfile, WorkerProfiles
 
 Effects = list[ev.SlotManagerEffect]
 REFUSED_PAUSE_SECONDS = 1.0
@@ -56,7 +56,7 @@ class SlotManager:
 
     An unanswered request for a slot is given up after `request_timeout` seconds; `round_seconds` is a round of `Reach`.
     `preemption_timeout`: how long a queue waits with less than its share before slots are taken from others; None: for
-    as long as it takes until some become free. `kinds`: what a driver can start.
+    as long as it takes until some become free. `profiles`: what a driver can start.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SlotManager:
         request_timeout: float,
         round_seconds: float,
         preemption_timeout: float | None = None,
-        kinds: Sequence[WorkerProfile] = (),
+        profiles: Sequence[WorkerProfile] = (),
     ) -> None:
         self._new_id = new_id
         self._is_owner = is_owner
@@ -86,8 +86,8 @@ class SlotManager:
         self._statuses: list[QueueStatus] | None = None
         self._preemption = None if preemption_timeout is None else Preemption(preemption_timeout)
         self._matching = Matching(self._task_managers)
-        self._kinds = WorkerKinds(kinds)
-        self._shortages = Shortages(self._kinds)
+        self._profiles = WorkerProfiles(profiles)
+        self._shortages = Shortages(self._profiles)
         self._paused: dict[JobId, float] = {}
         self._unowned: set[JobId] = set()
         """Jobs that got no slot in the last round, because the declaring process did not own the job at that moment."""
@@ -158,7 +158,7 @@ class SlotManager:
 
     def demand(self) -> Demand:
         """What waiting jobs lack, and TaskManagers would give that a driver can start."""
-        lacking = Lacking(self._kinds, self._task_managers.values(), self._queues)
+        lacking = Lacking(self._profiles, self._task_managers.values(), self._queues)
         return lacking.demand((*self._queues, *self._paused), self._jobs)
 
     def _waits(self) -> Waits:
@@ -182,7 +182,7 @@ class SlotManager:
     # --- TaskManagers -------------------------------------------------------------------------------------
 
     def _on_registered(self, registration: RegisterTaskManager) -> Effects:
-        self._kinds.registered(registration)
+        self._profiles.registered(registration)
         known = self._task_managers.get(registration.incarnation)
         if known is None:
             self._task_managers[registration.incarnation] = TaskManagerSlots(registration)

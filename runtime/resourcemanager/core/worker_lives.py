@@ -81,8 +81,8 @@ WorkerEffect = StartWorker | ReleaseWorker | WorkerFailed
 class Worker:
     """One worker. `since`: when its state began; `reason`: why it leaves; `idle_since`: when it had work last.
 
-    `uses`: the allocations that it had until then. `did_serve`: when it was released. `may_be_told`: that it
-    is, by a call of which the driver does not know.
+    `uses`: the allocations that it had until then. `did_serve`: it was registered when it was released. `may_be_told`:
+    the driver could not say whether the call that releases it has arrived, so it may be about to leave.
     """
 
     worker_id: str
@@ -143,7 +143,7 @@ class WorkerLives:
         return self._workers.get(worker_id)
 
     def pending_of(self, profile: str) -> int:
-        """Those among them with a profile."""
+        """Workers with a profile that are expected to serve."""
         return sum(one.state in _EXPECTED and one.profile == profile for one in self)
 
     def unseen(self, registered: Collection[str]) -> Collection[str]:

@@ -41,7 +41,7 @@ class WorkerProfile:
         return replace(self, slot=replace(self.slot, cpu_cores=cores / self.slots))
 
     @property
-    def _size(self) -> tuple[bool, float, float, int, str]:
+    def rank(self) -> tuple[bool, float, float, int, str]:
         """Smallest first; the cluster's own configuration comes before all others."""
         slot, slots = self.slot, self.slots
         return (bool(self.name), slot.memory_bytes * slots, slot.cpu_cores * slots, slots, self.name)
@@ -74,33 +74,35 @@ def choices(profiles: Sequence[WorkerProfile], required: ResourceProfile) -> lis
     several; then the cluster's own configuration; then the smallest.
     """
     able = [(one, shares) for one in profiles if (shares := one.shares_for(required))]
-    return sorted(able, key=lambda choice: (len(choice[0].slot.labels), choice[1] > 1, choice[0]._size))  # noqa: SLF001 - of this module
+    return sorted(able, key=lambda choice: (len(choice[0].slot.labels), choice[1] > 1, choice[0].rank))
 
 
-class WorkerKinds:
+class WorkerProfiles:
     """What a driver can start; nothing without one. The cores of hosts are known once a TaskManager has registered."""
 
-    def __init__(self, kinds: Sequence[WorkerProfile]) -> None:
-        self._kinds = list(kinds)
+    def __init__(self, profiles: Sequence[WorkerProfile]) -> None:
+        self._profiles = list(profiles)
         self._choices: dict[ResourceProfile, list[tuple[WorkerProfile, int]]] = {}
 
     def registered(self, registration: RegisterTaskManager) -> None:
         """Note the cores of a host."""
         if registration.worker_id:
             name = profile_of(registration.worker_id)
-            self._kinds = [one.with_cores(registration.cpu_cores) if one.name == name else one for one in self._kinds]
+            self._profiles = [
+                one.with_cores(registration.cpu_cores) if one.name == name else one for one in self._profiles
+            ]
             self._choices.clear()
 
     def __iter__(self) -> Iterator[WorkerProfile]:
-        return iter(self._kinds)
+        return iter(self._profiles)
 
     def __bool__(self) -> bool:
-        return bool(self._kinds)
+        return bool(self._profiles)
 
     def choices(self, required: ResourceProfile) -> list[tuple[WorkerProfile, int]]:
         """Those that can hold a request, each with the slots that it takes, the one to start first."""
         if required not in self._choices:
-            self._choices[required] = choices(self._kinds, required)
+            self._choices[required] = choices(self._profiles, required)
         return self._choices[required]
 
 
@@ -113,7 +115,7 @@ def task_managers_for(requests: Mapping[int, int], slots: int, most: int) -> int
     opened = 0
     for shares, count in sorted(requests.items(), reverse=True):
         left = count
-        for room in sorted((one for one in free if one >= shares), key=lambda one: one):
+        for room in sorted(one for one in free if one >= shares):
             left = _fill(free, room, shares, left)
         each = slots // shares
         if each and left > 0:

@@ -42,7 +42,7 @@ class WorkerSettings(WorkerTimes):
     idle_timeout: float = 30.0
 
     @property
-    def kinds(self) -> tuple[WorkerProfile, ...]:
+    def all_profiles(self) -> tuple[WorkerProfile, ...]:
         """All profiles."""
         return (WorkerProfile("", self.slots, self.slot), *self.profiles)
 

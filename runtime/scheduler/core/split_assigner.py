@@ -78,7 +78,7 @@ class SplitAssigner:
         others = (one for one in vertex.executions if one is not execution)
         if vertex.handed is None or any(one.state is not ExecutionState.FINISHED for one in others):
             return ""
-        _count(vertex, vertex.handed)
+        _note_total(vertex, vertex.handed)
         left = len(set(vertex.handed.free(vertex.counted())))
         return f"all other subtasks have finished, and it has left {left} splits to nobody" if left else ""
 
@@ -96,7 +96,7 @@ class SplitAssigner:
         is_current = self._graph.current(execution) is execution
         if vertex.handed is None or not is_current or execution.state not in ON_ITS_WAY:
             return None
-        _count(vertex, vertex.handed)
+        _note_total(vertex, vertex.handed)
         return vertex.handed
 
     def _next(self, execution: Execution, splits: HandedSplits) -> int:
@@ -114,8 +114,8 @@ class SplitAssigner:
             letter.splits.append(SplitAnswer(execution.attempt_id, sequence, split))
 
 
-def _count(vertex: ExecutionJobVertex, splits: HandedSplits) -> None:
-    """How many there are: those of the job, or those that a task has found, while its partition is here."""
+def _note_total(vertex: ExecutionJobVertex, splits: HandedSplits) -> None:
+    """Note how many splits there are: those of the job, or those that a task has found, while its partition is here."""
     if vertex.vertex.splits is not None:
         splits.total = len(vertex.vertex.splits)
     elif vertex.inputs and (found := vertex.inputs[0].partition(0)) is not None:

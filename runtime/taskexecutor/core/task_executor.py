@@ -143,10 +143,10 @@ class TaskExecutorCore:
             case EnvironmentRenewed():
                 effects = self.tenancy.renewed()
             case _:
-                effects = self._on_word(event)
+                effects = self._on_query_or_withdrawal(event)
         return effects + self.stopping.obeyed_fences()
 
-    def _on_word(
+    def _on_query_or_withdrawal(
         self,
         event: PositionsTold
         | SavepointTold

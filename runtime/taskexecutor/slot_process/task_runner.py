@@ -132,20 +132,25 @@ class TaskRunner:
         if operators[-1].stream_sink is not None:
             self._run_query(operators, functions, exchange, order, state, result)
             return
-        value: Any = None
         if order.splits_on_demand:
             self._run_on_demand(operators, functions, exchange, state, result)
             return
+        value: Any = None
         for position, (operator, function) in enumerate(zip(operators, functions, strict=True)):
             value = returned_by(function, SlotTaskContext(state, operator.name), *arguments)
             if position + 1 < len(operators):
                 arguments = [_hand_over(operator, value, self._inline_bytes_max)]
         if operators[0].kind is OperatorKind.SPLITS:
             result.partitions = exchange.write_splits(operators[0].name, value)
-        elif order.outputs:
-            result.partitions = exchange.write_outputs(operators[-1].name, value)
         else:
-            result.value = self._terminal_value(operators[-1], value)
+            self._deliver(operators[-1], exchange, value, result)
+
+    def _deliver(self, last: Operator, exchange: Exchange, value: Any, result: _Result) -> None:
+        """To the consumers of the task; as the job's value where there are none."""
+        if exchange.has_outputs:
+            result.partitions = exchange.write_outputs(last.name, value)
+        else:
+            result.value = self._terminal_value(last, value)
 
     def _run_on_demand(
         self,
@@ -161,10 +166,8 @@ class TaskRunner:
         value, written = OnDemandSource(operators, functions, exchange, state, hand_over).run()
         if written is not None:
             result.partitions = written
-        elif exchange.has_outputs:
-            result.partitions = exchange.write_outputs(operators[-1].name, value)
         else:
-            result.value = self._terminal_value(operators[-1], value)
+            self._deliver(operators[-1], exchange, value, result)
 
     def _run_script(self, path: Path, code: ScriptCode, order: WorkOrder) -> None:
         if not code.starts_queries:
@@ -195,10 +198,7 @@ class TaskRunner:
         else:
             contexts = [SlotTaskContext(state, operator.name) for operator in operators]
             ended = run_query(operators, functions, contexts, exchange.read_inputs(), order, attached, self._channel)
-        if order.outputs:
-            result.partitions = exchange.write_outputs(operators[-1].name, ended)
-        else:
-            result.value = self._terminal_value(operators[-1], ended)
+        self._deliver(operators[-1], exchange, ended, result)
 
     def _fetch(self, order: WorkOrder, first: Operator) -> None:
         application = first.code.artifact

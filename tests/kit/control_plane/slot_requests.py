@@ -24,7 +24,7 @@ from runtime.resourcemanager.core import events as ev
 from runtime.resourcemanager.core.slot_manager import SlotManager
 from runtime.resourcemanager.core.worker_profiles import WorkerProfile, slots_in
 
-KINDS = (WorkerProfile("", 1000, ResourceProfile()),)
+ANY_PROFILE = (WorkerProfile("", 1000, ResourceProfile()),)
 """A driver that starts large TaskManagers without labels, whose slots have no memory of their own."""
 T1, T2 = Incarnation("a" * 32), Incarnation("b" * 32)
 OWNER = Incarnation("c" * 32)
@@ -42,7 +42,7 @@ class Cluster:
         self,
         queues: Mapping[str, QueueSettings] | None = None,
         preemption_timeout: float | None = None,
-        kinds: Sequence[WorkerProfile] = (),
+        profiles: Sequence[WorkerProfile] = (),
     ) -> None:
         ids = itertools.count(1)
         self.shares: dict[JobId, JobShare] = {}
@@ -55,7 +55,7 @@ class Cluster:
             request_timeout=10.0,
             round_seconds=2.0,
             preemption_timeout=preemption_timeout,
-            kinds=kinds,
+            profiles=profiles,
         )
         self.owners: dict[JobId, int] = {}
         """Epochs, where they are others than what was declared."""

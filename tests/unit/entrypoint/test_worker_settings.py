@@ -191,7 +191,7 @@ def test_a_profile_changes_the_options_that_it_names() -> None:
         loaded(*own, GPU_LABEL, f"{LARGE}taskmanager.memory.task.size=8 gb", f"{LARGE}taskmanager.numberOfTaskSlots=1")
     )
     assert settings is not None
-    plain, gpu, large = settings.kinds
+    plain, gpu, large = settings.all_profiles
     cores_each = cores() / 2
     assert (plain.name, plain.slots, plain.slot) == ("", 2, ResourceProfile(cores_each, 1 << 30))
     assert (gpu.name, gpu.slots, gpu.slot) == ("gpu", 2, ResourceProfile(cores_each, 1 << 30, labels=("gpu=a100",)))
@@ -201,7 +201,7 @@ def test_a_profile_changes_the_options_that_it_names() -> None:
 def test_cores_of_other_hosts_are_not_known_before_a_task_manager_is_there() -> None:
     settings = worker_settings(loaded(SSH, GPU_LABEL), places=3)
     assert settings is not None
-    assert [one.slot.cpu_cores for one in settings.kinds] == [math.inf, math.inf]
+    assert [one.slot.cpu_cores for one in settings.all_profiles] == [math.inf, math.inf]
 
 
 @pytest.mark.parametrize(

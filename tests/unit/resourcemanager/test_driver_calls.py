@@ -17,7 +17,7 @@ from runtime.resourcemanager.core.worker_lives import ReleaseWorker, WorkerLives
 from runtime.resourcemanager.core.workers import WorkerSettings
 from runtime.resourcemanager.driver import DriverError, ResourceManagerDriver
 from runtime.resourcemanager.driver_calls import DriverCalls, WorkerKind
-from tests.kit.control_plane.slot_requests import KINDS as PROFILES
+from tests.kit.control_plane.slot_requests import ANY_PROFILE as PROFILES
 from tests.kit.control_plane.slot_requests import Cluster
 
 pytestmark = pytest.mark.asyncio
@@ -138,7 +138,7 @@ async def looked(active: ActiveResourceManager, driver: Driver, times: int) -> N
 async def test_nothing_starts_until_it_can_say_again_and_jobs_that_wait_are_told_why(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    cluster, driver, told = Cluster(kinds=PROFILES), Driver(), list[AdviceChanged]()
+    cluster, driver, told = Cluster(profiles=PROFILES), Driver(), list[AdviceChanged]()
     cluster.declare(1, 2)
     active = ActiveResourceManager(
         WorkerSettings(slots=1, recovery_timeout=0.0),

@@ -7,12 +7,12 @@ import pytest
 from runtime.common.shares import JobShare, QueueSettings
 from runtime.gateways.resource_manager import ResourceProfile, SlotsFreed
 from runtime.resourcemanager.core import events as ev
-from tests.kit.control_plane.slot_requests import KINDS, T1, Cluster, job, kinds, reasons, requests
+from tests.kit.control_plane.slot_requests import ANY_PROFILE, T1, Cluster, job, kinds, reasons, requests
 
 
 def lacking(*, slots: int, jobs: tuple[int, ...], queues: dict[str, QueueSettings] | None = None) -> int:
     """`jobs`: slots that each job needs. Jobs are in the queue `etl`."""
-    cluster = Cluster(queues, kinds=KINDS)
+    cluster = Cluster(queues, profiles=ANY_PROFILE)
     if slots:
         cluster.register(T1, slots)
     for number, count in enumerate(jobs, 1):
@@ -53,7 +53,7 @@ def test_a_job_that_runs_lacks_the_rest_of_its_slots_whatever_the_number_of_jobs
 
 @pytest.mark.parametrize("limit", [QueueSettings(max_running_jobs=1), QueueSettings(max_slots=1)])
 def test_jobs_whose_limit_was_lifted_lack_slots_and_are_told(limit: QueueSettings) -> None:
-    cluster = Cluster({"etl": limit}, kinds=KINDS)
+    cluster = Cluster({"etl": limit}, profiles=ANY_PROFILE)
     cluster.shares = {job(number): JobShare("etl") for number in range(1, 500) if number != 2}
     cluster.register(T1, 1)
     (_, request), *_ = requests(cluster.declare(1, 1))
@@ -72,7 +72,7 @@ def test_jobs_whose_limit_was_lifted_lack_slots_and_are_told(limit: QueueSetting
 
 
 def test_a_job_that_no_slot_fits_lacks_none() -> None:
-    cluster = Cluster(kinds=KINDS)
+    cluster = Cluster(profiles=ANY_PROFILE)
     cluster.register(T1, 2)
     cluster.declare(1, 1, profile=ResourceProfile(memory_bytes=1 << 40))
     assert cluster.lacking_slots() == 0

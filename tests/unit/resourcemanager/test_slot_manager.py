@@ -202,7 +202,7 @@ class TestReports:
         assert cluster.manager.slot_counts() == (1, 0)
 
     def test_no_slot_ready_yet_and_why_as_long_as_there_is_a_reason(self) -> None:
-        cluster, told = Cluster(), "1 TaskManagers are registered, none has a slot ready yet"
+        cluster, told = Cluster(), "1 TaskManagers that fit are registered, none has a slot ready yet"
         cluster.register(T1, 0)
         assert reasons(cluster.declare(1, 1)) == {job(1): told}
         for problem, reason in (("no Java", f"{told}: no Java"), ("", told)):
@@ -300,7 +300,7 @@ def test_a_job_that_waits_learns_of_a_task_manager_without_slots_yet() -> None:
     cluster.declare(1, 1)
     registration = RegisterTaskManager(T1, "tm", "h:1", "h:2", "boot", "v", 1, 1, DEFAULT, False, b"{}", 2, 0)
     told = reasons(cluster.handle(ev.TaskManagerRegistered(registration)))
-    assert told == {job(1): "1 TaskManagers are registered, none has a slot ready yet"}
+    assert told == {job(1): "1 TaskManagers that fit are registered, none has a slot ready yet"}
 
 
 def test_one_that_drains_gets_no_job_and_the_reason_says_so() -> None:
@@ -310,7 +310,7 @@ def test_one_that_drains_gets_no_job_and_the_reason_says_so() -> None:
     cluster.handle(ev.SlotsReported(T1, drained))
     effects = cluster.declare(1, 1)
     assert requests(effects) == []
-    assert reasons(effects) == {job(1): "1 TaskManagers are registered, all of them are draining"}
+    assert reasons(effects) == {job(1): "1 TaskManagers that fit are registered, all of them are draining"}
     assert kinds(effects) == {job(1): "taskmanagers"}
     ((peer, _),) = requests(cluster.register(T2, 1))
     assert peer == T2

@@ -25,7 +25,7 @@ GPU = WorkerProfile("gpu", 2, ResourceProfile(1.0, 2 * GIB, labels=("gpu=a100", 
 GPU_ONLY = WorkerProfile("gpu-only", 2, ResourceProfile(1.0, 4 * GIB, labels=("gpu=a100",)))
 LARGE = WorkerProfile("large", 1, ResourceProfile(2.0, 8 * GIB))
 LEAN = WorkerProfile("lean", 2, ResourceProfile(1.0, 2 * GIB, spark_profile="lean"))
-KINDS = (PLAIN, GPU, GPU_ONLY, LARGE, LEAN)
+PROFILES = (PLAIN, GPU, GPU_ONLY, LARGE, LEAN)
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ KINDS = (PLAIN, GPU, GPU_ONLY, LARGE, LEAN)
     ],
 )
 def test_the_smallest_profile_whose_slot_fits_is_started(required: ResourceProfile, expected: str | None) -> None:
-    found = choices(KINDS, required)
+    found = choices(PROFILES, required)
     assert (found[0][0].name if found else None) == expected
-    assert choices(tuple(reversed(KINDS)), required) == found, "whatever their order is"
+    assert choices(tuple(reversed(PROFILES)), required) == found, "whatever their order is"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_label_tells_the_profile() -> None:
 
 
 def test_the_demand_is_told_by_profile_in_the_order_of_the_jobs() -> None:
-    cluster = Cluster(kinds=KINDS)
+    cluster = Cluster(profiles=PROFILES)
     cluster.declare(1, 2, ResourceProfile(labels=("gpu=a100",)))
     cluster.declare(2, 3)
     cluster.declare(3, 1, ResourceProfile(labels=("gpu=a100",)))
@@ -132,7 +132,7 @@ def test_the_demand_is_told_by_profile_in_the_order_of_the_jobs() -> None:
 
 
 def test_limits_of_a_queue_bound_the_demand_of_all_profiles_together() -> None:
-    cluster = Cluster({"etl": QueueSettings(max_slots=3)}, kinds=KINDS)
+    cluster = Cluster({"etl": QueueSettings(max_slots=3)}, profiles=PROFILES)
     cluster.shares = {job(number): JobShare("etl") for number in (1, 2)}
     cluster.declare(1, 2, ResourceProfile(labels=("gpu=a100",)))
     cluster.declare(2, 3)
@@ -140,7 +140,7 @@ def test_limits_of_a_queue_bound_the_demand_of_all_profiles_together() -> None:
 
 
 def test_who_waits_is_told_what_is_started_or_that_nothing_can_be() -> None:
-    cluster = Cluster(kinds=KINDS)
+    cluster = Cluster(profiles=PROFILES)
     cluster.handle(ev.AdviceChanged("the driver starts one"))
     gpu, never = ResourceProfile(labels=("gpu=a100",)), ResourceProfile(memory_bytes=9 * GIB)
     assert reasons(cluster.declare(1, 1, gpu)) == {
@@ -152,9 +152,18 @@ def test_who_waits_is_told_what_is_started_or_that_nothing_can_be() -> None:
     assert requests(cluster.register(T1, 2, GPU_ONLY.slot))
 
 
+def test_who_waits_is_not_told_that_there_are_no_task_managers_where_others_are() -> None:
+    cluster = Cluster(profiles=PROFILES)
+    cluster.handle(ev.AdviceChanged("the driver starts one"))
+    cluster.register(T1, 1, ResourceProfile(memory_bytes=GIB >> 10))
+    assert reasons(cluster.declare(1, 1, ResourceProfile(memory_bytes=GIB))) == {
+        job(1): "no TaskManager of profile default is registered: the driver starts one"
+    }
+
+
 def test_the_cores_of_another_host_are_known_when_a_task_manager_is_there() -> None:
     unknown = replace(PLAIN, slot=replace(PLAIN.slot, cpu_cores=math.inf))
-    cluster = Cluster(kinds=(unknown,))
+    cluster = Cluster(profiles=(unknown,))
     cluster.declare(1, 1, ResourceProfile(cpu_cores=8))
     assert cluster.manager.demand() == {"": {1: 1}}
     cluster.register(T2, 4, ResourceProfile(0.5, GIB), worker_id="w-1")  # on a host with 2 cores
