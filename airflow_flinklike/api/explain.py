@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -81,7 +82,10 @@ class Explanation:
         lines += [f"  {number}. {', '.join(region)}" for number, region in enumerate(self.regions, 1)]
         lines.append("slots:")
         for slot in self.slots:
-            lines.append(f"  group {slot.slot_sharing_group}: runs with {slot.minimum}, uses up to {slot.maximum}")
+            asked = f" ({_asked(slot.resources)})" if _asked(slot.resources) else ""
+            lines.append(
+                f"  group {slot.slot_sharing_group}{asked}: runs with {slot.minimum}, uses up to {slot.maximum}"
+            )
         return "\n".join(lines) + "\n"
 
 
@@ -112,6 +116,16 @@ def explain_graph(graph: JobGraph) -> Explanation:
             for need in slot_needs(graph)
         ),
     )
+
+
+def _asked(resources: Mapping[str, Any]) -> str:
+    """What a task needs of its slots; "" for any slot."""
+    shown = {
+        **resources,
+        "memory_bytes": f"{resources['memory_bytes'] / 2**20:g} MiB" if resources["memory_bytes"] else 0,
+    }
+    texts = {name: ",".join(value) if name == "labels" else value for name, value in shown.items() if value}
+    return ", ".join(f"{name.removesuffix('_bytes')} {text}" for name, text in texts.items())
 
 
 def _chain(graph: JobGraph, vertex: JobVertex) -> ChainInfo:

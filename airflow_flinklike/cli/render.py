@@ -232,10 +232,10 @@ def decision_lines(details: Mapping[str, Any]) -> list[str]:
 
 
 def spark_progress(vertex: Mapping[str, Any]) -> str:
-    """The reported progress of a vertex, and that of its Spark tasks."""
+    """The reported progress of a vertex, and that of its Spark tasks while it runs: the last report is older."""
     progress = vertex.get("progress") or {}
     parts = [str(progress["text"])] if progress.get("text") else []
-    if progress.get("spark-tasks-total"):
+    if progress.get("spark-tasks-total") and vertex["status"] != "FINISHED":
         parts.append(f"Spark {progress['spark-tasks-completed']}/{progress['spark-tasks-total']} tasks")
     return ", ".join(parts)
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pydantic
+
 from airflow_flinklike.api.application import application_job
 from airflow_flinklike.api.artifacts import is_elsewhere
 from airflow_flinklike.api.job_program import JobProgram
@@ -32,6 +34,7 @@ from runtime.jobgraph.restart_strategy import restart_strategy_of, restart_strat
 logger = logging.getLogger(__name__)
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_PYDANTIC = str(Path(pydantic.__file__).parent) + os.sep
 _NO_SCRIPTS: Mapping[str, str] = {
     ".sql": "run its statements from one, with spark.sql()",
     ".scala": "compile it into a jar",
@@ -294,5 +297,5 @@ def _where(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return ""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(("<", _PACKAGE))]
+    own = [frame for frame in frames if not frame.filename.startswith(("<", _PACKAGE, _PYDANTIC))]
     return f"{own[-1].filename}, line {own[-1].lineno}: " if own else ""

@@ -10,6 +10,8 @@ _TYPING_ERROR = 0.93
 _GUESS = 0.8
 """From this likeness on an unknown key gets a guess. Below it, a guess would mislead."""
 
+NAMED_AREAS = ("resourcemanager.profiles.", "security.delegation.token.provider.", "slotmanager.queue.")
+"""Areas in which the operator gives the names."""
 _KEY_LENGTH_MAX = 200
 
 _SAVEPOINTS = "there are no savepoints yet: remove it"
@@ -185,6 +187,7 @@ def explain_unknown(key: str, spelling: Mapping[str, str]) -> str:
         return f"is no option any more: {REMOVED_KEYS[lower]}"
     is_flinks = lower in FOREIGN_KEYS
     meant = (None if is_flinks else _abbreviated(lower, spelling)) or _nearest(lower, spelling, _TYPING_ERROR)
+    meant = meant or (None if is_flinks else _nearest_area(lower))
     if meant is not None:
         return f"is no option; did you mean {meant}?"
     advice = advice_for(lower)
@@ -208,6 +211,16 @@ def _abbreviated(key: str, spelling: Mapping[str, str]) -> str | None:
     """The only option that ends with `.<key>`: a key without its area, such as `etcd.endpoints`."""
     found = [written for known, written in spelling.items() if known.endswith(f".{key}")]
     return found[0] if len(found) == 1 else None
+
+
+def _nearest_area(key: str) -> str | None:
+    """The area of options whose names come from the operator, when the key begins with a misspelt one."""
+    for area in NAMED_AREAS:
+        words = area.count(".")
+        begin = ".".join(key.split(".")[:words]) + "."
+        if key.count(".") > words and difflib.SequenceMatcher(None, begin, area).ratio() >= _TYPING_ERROR:
+            return f"{area}<name>.*"
+    return None
 
 
 def _nearest(key: str, spelling: Mapping[str, str], likeness: float) -> str | None:

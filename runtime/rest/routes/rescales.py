@@ -22,7 +22,10 @@ from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
 from runtime.rest.routes.jobs import archived_graph, known_summary
 
-NOT_ENABLED = "The job `{}` has not enabled the `Adaptive` scheduler: its parallelism does not change."
+NOT_ENABLED = (
+    "The job `{}` has not enabled the `Adaptive` scheduler: its parallelism does not change. Streaming jobs have it in "
+    "a cluster with jobmanager.scheduler: Adaptive."
+)
 _BOUND_MAX = 32768
 _VERTICES_MAX = 1000
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Generator
 from typing import Any
 
 from runtime.taskexecutor.slot_process.causes import TaskError
@@ -76,4 +77,6 @@ def _hint(value: Any) -> str:
         return " (to hand on rows, return a Spark DataFrame: ctx.spark.createDataFrame(...), or .to_spark())"
     if isinstance(value, set | frozenset):
         return " (use sorted(...))"
+    if isinstance(value, Generator):
+        return " (only a source with splits_on_demand=True may yield: return a DataFrame or a JSON value)"
     return ""

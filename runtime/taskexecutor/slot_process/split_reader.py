@@ -53,7 +53,7 @@ class SplitReader:
         """Raises TaskError for a function that has ended with splits left: nobody would read them."""
         if not self.is_exhausted:
             message = (
-                f"{self._operator_name!r} takes its splits on demand, and has ended before none was left: read "
+                f"{self._operator_name!r} takes its splits on demand, and has ended while some may be left: read "
                 "ctx.next_splits() to its end, as `for split in ctx.next_splits():` does"
             )
             raise TaskError(message)

@@ -385,6 +385,16 @@ def test_the_plan_can_be_shown() -> None:
     assert explanation.to_dict()["exchanges"][0]["mode"] == "HASH"
 
 
+def test_the_plan_tells_slots_of_several_sizes_apart() -> None:
+    pipeline = Pipeline("sizes")
+    rows = pipeline.source("rows", lambda ctx: ctx.spark.range(10))
+    spec = ResourceSpec(cpu_cores=1.5, memory_bytes=3 << 30, labels=("gpu=a100", "zone=b"))
+    rows.gather().sink("count", lambda ctx, df: df.count(), resources=spec)
+    text = pipeline.explain().to_text()
+    assert "group default: runs with 1, uses up to 1" in text
+    assert "group default (cpu_cores 1.5, memory 3072 MiB, labels gpu=a100,zone=b): runs with 1, uses up to 1" in text
+
+
 HERE = "pipeline_fixture_jobs"
 
 

@@ -430,6 +430,8 @@ def test_an_error_in_the_users_module_names_its_line(flinklike: RunCommand, modu
     done = flinklike("run", f"{misspelled}:x")
     assert f"{misspelled}.py, line 3: TypeError: job 'p' got an unexpected keyword" in done.err, done.err
     assert "did you mean 'checkpoint_name'?" in done.err
+    wrong = module("from airflow_flinklike import ResourceSpec\n\nResourceSpec(memory_bytes='4g')\n")
+    assert f"{wrong}.py, line 3: ValidationError: " in flinklike("run", f"{wrong}:x").err
 
 
 def test_options_of_spark_submit_that_stand_for_conf(

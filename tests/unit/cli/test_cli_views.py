@@ -18,6 +18,7 @@ from airflow_flinklike.cli.render import (
     duration_text,
     granted_in_words,
     principals_table,
+    spark_progress,
     table,
     time_text,
     value_text,
@@ -44,6 +45,12 @@ COMMANDS = [
     *["stop", "savepoint trigger"],
     *["certs init", "certs issue", "certs renew"],
 ]
+
+
+def test_a_finished_vertex_shows_no_old_count_of_spark_tasks() -> None:
+    progress = {"text": "3 of 3 splits", "spark-tasks-completed": 1, "spark-tasks-total": 2}
+    assert spark_progress({"status": "RUNNING", "progress": progress}) == "3 of 3 splits, Spark 1/2 tasks"
+    assert spark_progress({"status": "FINISHED", "progress": progress}) == "3 of 3 splits"
 
 
 def test_list(flinklike: RunCommand, server: RestThread) -> None:

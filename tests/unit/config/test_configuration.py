@@ -242,6 +242,8 @@ def test_advice_names_options_that_exist_and_covers_no_area_of_ours() -> None:
         ("web.refreshinterval", "web.refresh-interval"),
         ("etcd.endpoints", "high-availability.etcd.endpoints"),
         ("cluster-id", "high-availability.cluster-id"),
+        ("resourcemanager.profils.gpu.taskmanager.labels", "resourcemanager.profiles.<name>.*"),
+        ("slotmanager.queues.etl.weight", "slotmanager.queue.<name>.*"),
     ],
 )
 def test_a_typing_error_is_told_from_a_key_of_flink(tmp_path: Path, key: str, meant: str) -> None:

@@ -85,7 +85,7 @@ def test_it_is_unknown_until_all_producers_have_finished() -> None:
     job.events_durable()
     assert of(job, "totals")[0] == AUTO_PARALLELISM
     job.report(second, partitions=written(job, second, 8, 8, 8, 8))
-    assert of(job, "totals") == (4, "4 for 64.0 MiB and 8 rows, 16.0 MiB each")
+    assert of(job, "totals") == (4, "4 for 64.0 MiB and 8 rows, one for each 16.0 MiB")
     assert job.status() is JobStatus.RUNNING
 
 
@@ -200,7 +200,7 @@ def test_it_waits_for_each_of_its_producers() -> None:
         job.report(attempt_id, partitions=found)
         if other in job.running():
             assert of(job, "totals")[0] == AUTO_PARALLELISM
-    assert of(job, "totals") == (4, "4 for 64.0 MiB and 8 rows, 16.0 MiB each")
+    assert of(job, "totals") == (4, "4 for 64.0 MiB and 8 rows, one for each 16.0 MiB")
 
 
 def test_a_forward_group_has_no_more_subtasks_than_each_of_it_allows() -> None:

@@ -80,7 +80,7 @@ def test_a_vertex_that_divides_nothing_runs_once() -> None:
 def test_rows_count_where_the_vertex_says_so() -> None:
     data = [sizes(1, 1, 1, 1, rows=4_000)]
     assert len(choose(data, SETTINGS, subpartitions=4, rows_per_task=1_000).shares) == 4
-    assert "1000 rows each" in choose(data, SETTINGS, subpartitions=4, rows_per_task=1_000).reason
+    assert "one for each 1000 rows" in choose(data, SETTINGS, subpartitions=4, rows_per_task=1_000).reason
     assert len(choose(data, SETTINGS, subpartitions=4).shares) == 1
 
 

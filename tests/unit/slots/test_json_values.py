@@ -31,6 +31,11 @@ def nested(depth: int) -> Any:
         pytest.param({1: "a"}, "$ has the key 1, a int; JSON keys are strings", id="key"),
         pytest.param({"a": [b"x"]}, "$['a'][0] is a bytes", id="bytes"),
         pytest.param([{1, 2}], "$[0] is a set (use sorted(...))", id="set"),
+        pytest.param(
+            (one for one in "ab"),
+            "$ is a generator (only a source with splits_on_demand=True may yield: return a DataFrame or a JSON value)",
+            id="generator",
+        ),
         pytest.param(dt.date(2026, 1, 1), "$ is a datetime.date (use .isoformat())", id="date"),
         pytest.param(
             {"n": np.int64(1)}, "$['n'] is a numpy.int64 (use .item() for a number, .tolist() for an array)", id="np"

@@ -70,20 +70,19 @@ def choose(
     broadcast = _broadcast(divided) if settings.is_enabled else []
     divided = [one for one in divided if one not in broadcast]
     reason = _sizes_text(divided)
-    if broadcast:
-        reason += f"; {', '.join(repr(one.source_name) for one in broadcast)} broadcast, being small"
+    beside = f"; {', '.join(repr(one.source_name) for one in broadcast)} broadcast, being small" if broadcast else ""
     names = tuple(one.input_index for one in broadcast)
     fixed, why = _fixed(inputs, divided, settings, most=most, required=required)
     totals = [sum(one.sizes[index] for one in divided) for index in range(subpartitions)]
     if fixed is not None:
         shares = _exactly(totals, fixed) if divided else (InputShare(0, subpartitions),) * fixed
-        return Choice(shares, names, f"{fixed} for {reason}; {why}" if divided else f"{fixed}: {why}")
+        return Choice(shares, names, f"{fixed} for {reason}; {why}{beside}" if divided else f"{fixed}: {why}")
     wanted, each = _wanted(divided, settings, most, rows_per_task)
     split = _splittable(divided, is_alone=len(divided) == 1 and bool(broadcast))
     shares = tuple(_shares(totals, wanted, split, settings.skew_factor, min(settings.parallelism_max, most)))
     parts = sum(share.parts > 1 for share in shares)
     skew = f"; {parts} of them share keys with many rows" if parts else ""
-    return Choice(shares, names, f"{len(shares)} for {reason}, {each} each{skew}")
+    return Choice(shares, names, f"{len(shares)} for {reason}, one for each {each}{skew}{beside}")
 
 
 def _fixed(
