@@ -101,6 +101,15 @@ async def test_a_task_that_yields_nothing_says_so(bench: SlotBench) -> None:
     assert [(one.kind, one.inline) for one in report.partitions] == [(PartitionKind.JSON, b"[]")]
 
 
+async def test_an_iterator_that_has_none_among_its_values_is_refused(bench: SlotBench) -> None:
+    """It is no end: what comes behind it would be left out."""
+
+    def without_one(ctx: Any) -> Any:
+        return map({"a": 1, "c": 3}.get, [split if isinstance(split, str) else "b" for split in ctx.next_splits()])
+
+    assert "yielded None" in await why_failed(bench, without_one, 0, 1, 0)
+
+
 async def test_who_stops_before_none_is_left_has_failed(bench: SlotBench) -> None:
     def first_only(ctx: Any) -> Any:
         return next(ctx.next_splits())

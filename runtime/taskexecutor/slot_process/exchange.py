@@ -274,8 +274,8 @@ def _kind_of(gate: InputGate, partitions: Sequence[PartitionDescriptor]) -> Part
     kinds = {partition.kind for partition in partitions}
     if kinds == {PartitionKind.NOTHING}:
         message = (
-            f"{gate.source_name!r} had no splits, and yielded nothing: so its columns are not known. Have it yield an "
-            "empty DataFrame first, or return a list of values"
+            f"{gate.source_name!r} yielded nothing, since it had no splits or found nothing in them: its columns are "
+            "not known. Have it yield an empty DataFrame first, or return a list of values"
         )
         raise TaskError(message)
     if len(kinds) > 1:

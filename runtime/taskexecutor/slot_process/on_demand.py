@@ -21,6 +21,11 @@ _END = object()
 HandOver = Callable[[Operator, Any], Any]
 
 
+def _step(made: Iterator[Any]) -> tuple[Any]:
+    """The next value, _END after the last one. In a tuple, so that a None of user code is no end."""
+    return (next(made, _END),)
+
+
 class OnDemandSource:
     """One attempt of such a source, with the operators that are chained to it."""
 
@@ -64,13 +69,13 @@ class OnDemandSource:
         return self._chain(value), None
 
     def _drain(self, made: Iterator[Any]) -> None:
-        while (one := returned_by(next, made, _END)) is not _END:
+        while (step := returned_by(_step, made)) is not None:  # None: sys.exit(0)
+            if (one := step[0]) is _END:
+                return
             if is_data_frame(one):
                 self._write(one)
             elif one is not None:
                 self._values.append(one)
-            elif getattr(made, "gi_frame", None) is None:
-                return  # sys.exit(0)
             else:
                 message = f"{self._operators[0].name!r} yielded None: yield a DataFrame or a JSON value, or nothing"
                 raise TaskError(message)
