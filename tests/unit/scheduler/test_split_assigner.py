@@ -27,6 +27,7 @@ from runtime.jobgraph.splits import NO_SPLIT
 from runtime.scheduler.core import events as ev
 from runtime.scheduler.core.failover.settings import FailoverSettings
 from runtime.scheduler.core.job_events import SplitsHandedOut
+from runtime.scheduler.core.speculation.speculative_execution import may_speculate
 from tests.kit.control_plane.job_graphs import edge, graph, source, vertex
 from tests.kit.control_plane.job_master_driver import (
     JOB_ID,
@@ -239,6 +240,22 @@ def test_what_was_not_durable_is_free_for_the_next_owner() -> None:
     assert job.got[first] == [1]
 
 
+def test_what_is_asked_of_the_next_owner_while_it_takes_over_is_answered() -> None:
+    """Its TaskManager says it once on the stream, before others have told what they have."""
+    job = running()
+    first, _ = job.readers()
+    job.begin_next_owner()
+    here, there = job.whereabouts(first), location(2)
+    job.handle(ev.TaskManagersRegistered(frozenset({here.incarnation, there.incarnation}), job.at()))
+    job.handle(ev.JobRead(reading(), (), job.at()))
+    job.handle(job.census_of(here))
+    job.ask(first)
+    assert not job.got[first]
+    job.handle(job.census_of(there))
+    job.settle()
+    assert job.got[first] == [0]
+
+
 def test_splits_of_an_attempt_that_failed_are_read_by_others() -> None:
     job = running(4)
     first, second = job.readers()
@@ -300,6 +317,15 @@ def test_an_attempt_that_finished_unheard_with_splits_of_another_one_does_not_co
     assert job.accepted() == [0, 1]
 
 
+def test_no_attempt_runs_beside_one_that_takes_its_splits() -> None:
+    """The two would take splits from each other, and one of them would be thrown away with its own."""
+    job = running()
+    read = job.core.graph.vertices[job.readers()[0].vertex_id]
+    assert not may_speculate(read)
+    read.handed = None
+    assert may_speculate(read)
+
+
 def test_an_exclusive_attempt_keeps_its_splits_until_it_has_stopped() -> None:
     job = running(3, exclusive=True)
     first, second = job.readers()
@@ -328,6 +354,45 @@ def test_when_written_rows_are_lost_their_splits_are_read_again() -> None:
     assert job.accepted() == [0, 1, 2, 3]
     again = [one for one in job.got if one.subtask_index == second.subtask_index and one != second]
     assert sorted(split for one in again for split in job.got[one]) == [1, 2, 3]
+
+
+def half_read(mode: ExchangeMode) -> tuple[SplitJob, ExecutionAttemptId, ExecutionAttemptId]:
+    """Both attempts have written, one of two exclusive readers has finished: the job, what was written, who reads."""
+    read = source(READ, splits=(0, 1, 2), splits_on_demand=True, parallelism=2)
+    keys = ("id",) if mode is ExchangeMode.HASH else ()
+    use = vertex("use", parallelism=2, exclusive=True)
+    made = graph(read, use, edges=(edge(READ, "use", mode, key_columns=keys),))
+    job = SplitJob(made, MANY)
+    for number in (1, 2):
+        job.offer(number, tm=number)
+    first, second = job.readers()
+    assert [job.take(one) for one in (first, second, second)] == [0, 1, 2]
+    for one in (first, second):
+        assert job.take(one) == NO_SPLIT
+        job.finish(one)
+    job.settle()
+    job.offer(50, 51, tm=3)
+    done, reading_still = job.running()
+    job.report(done)
+    job.settle()
+    return job, second, reading_still
+
+
+def test_rows_are_not_divided_anew_for_a_part_of_the_readers_only() -> None:
+    """Which splits an attempt reads again is open, so that rebalance() would give rows to both readers, or to none."""
+    job, written, reader = half_read(ExchangeMode.REBALANCE)
+    job.report(reader, ExecutionState.FAILED, failure=unreadable(PartitionId(written, 0)))
+    job.settle()
+    assert job.status() is JobStatus.FAILING
+    told = job.core.archived().exceptions[0].failure.stack_trace
+    assert "rebalance() divides its rows otherwise" in told
+
+
+def test_rows_that_follow_their_keys_are_written_again_for_a_part_of_the_readers() -> None:
+    job, written, reader = half_read(ExchangeMode.HASH)
+    job.report(reader, ExecutionState.FAILED, failure=unreadable(PartitionId(written, 0)))
+    job.read_all()
+    assert job.accepted() == [0, 1, 2]
 
 
 def test_a_vertex_does_not_finish_while_a_split_is_left() -> None:

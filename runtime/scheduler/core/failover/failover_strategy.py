@@ -4,8 +4,8 @@ A region is the set of subtasks that pipelined edges join; while all edges are b
 region restart the producers of those of its input partitions that are lost, and the consumers of partitions that are
 written anew. A producer whose partition is there does not run again.
 
-Invariants: a FINISHED exclusive subtask is never reset (R17); if its result is needed again, the job cannot go on. The
-answer follows from the graph alone.
+Invariants: a FINISHED exclusive subtask is never reset (R17); if its result is needed again, the job cannot go on, nor
+when it has read its part of what is divided otherwise now (R12). The answer follows from the graph alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
+from runtime.common.exchange import ExchangeMode
 from runtime.common.ids import VertexId
 from runtime.common.states import ExecutionState
 from runtime.executiongraph.core.execution import Execution
@@ -119,10 +120,14 @@ class _Search:
 
     def _add_consumers(self, execution: Execution) -> None:
         """The consumers of a producer that runs again, but for finished exclusive ones (R17)."""
-        for edge in self._graph.vertex_of(execution).outputs:
+        source = self._graph.vertex_of(execution)
+        for edge in source.outputs:
             if self._is_expanded(-id(edge), edge.reads_all):
                 continue
-            consumers = self._graph.vertices[edge.target].executions
+            target = self._graph.vertices[edge.target]
+            consumers = target.executions
+            if source.handed is not None and edge.mode is ExchangeMode.REBALANCE and _is_half_read(target):
+                raise RestartImpossibleError(_divided_anew(source, target))
             for index in edge.consumers_of(execution.attempt_id.subtask_index):
                 self.add(consumers[index])
 
@@ -133,6 +138,20 @@ class _Search:
         if reads_all:
             self._expanded.add(key)
         return False
+
+
+def _is_half_read(target: ExecutionJobVertex) -> bool:
+    """True when some subtasks have ended for good, and others still read."""
+    standing = sum(is_standing(target, one) for one in target.executions)
+    return 0 < standing < target.parallelism
+
+
+def _divided_anew(source: ExecutionJobVertex, target: ExecutionJobVertex) -> str:
+    """R12: rows that are dealt out by their places have others when an attempt reads other splits."""
+    return (
+        f"a result of {source.vertex.name} is written again, from other splits than before, so rebalance() divides its "
+        f"rows otherwise, but subtasks of {target.vertex.name} have finished and must not run twice"
+    )
 
 
 def _impossible(vertex: ExecutionJobVertex, producer: Execution) -> str:
