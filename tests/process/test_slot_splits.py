@@ -126,6 +126,7 @@ async def test_shares_and_splits_on_demand_are_not_mixed(bench: SlotBench) -> No
     report = await bench.run(with_share)
     assert report.failure is not None
     assert "here the share is ctx.splits" in report.failure.message
+    assert not report.failure.is_recoverable
 
 
 async def test_splits_are_those_of_the_source_alone(bench: SlotBench) -> None:

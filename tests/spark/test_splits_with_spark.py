@@ -191,3 +191,4 @@ def test_a_data_frame_without_a_consumer_is_refused(slots: SlotBox) -> None:
     made = read(slots, numbers, outputs=(), given=[0])
     assert made.failure is not None
     assert "has no consumer and yielded a DataFrame" in made.failure.message
+    assert not made.failure.is_recoverable, "no attempt could"

@@ -39,6 +39,10 @@ class UnusableCodeError(TaskError):
     """User code that cannot be loaded: running the attempt again will not help."""
 
 
+class MisuseError(TaskError):
+    """User code that uses a source, or its context, as no attempt can: running the attempt again will not help."""
+
+
 class ApplicationError(TaskError):
     """A Java application has not ended with exit code 0."""
 
@@ -72,13 +76,14 @@ IN_ONE_SENTENCE = (ApplicationError, ApplicationLostError, RemoteFileError, File
 _OF_THE_SYSTEM = (SparkUnavailableError, FileUnavailableError, ApplicationLostError, StateNotFoundError)
 _REPEATED_BY_NATURE = (
     UnusableCodeError,
+    MisuseError,
     RemoteFileError,
     NonRecoverableError,
     InvalidInputError,
     ImportError,
     SyntaxError,
 )
-"""Only other code helps: what cannot be loaded, what user code declares so, a Spark conf that is refused."""
+"""Only other code helps: what cannot be loaded or work, what user code declares so, a Spark conf that is refused."""
 
 
 @dataclass(frozen=True, slots=True)

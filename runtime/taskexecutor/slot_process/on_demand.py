@@ -10,7 +10,7 @@ from typing import Any
 
 from runtime.gateways.task import PartitionDescriptor
 from runtime.jobgraph.graph import Operator
-from runtime.taskexecutor.slot_process.causes import TaskError
+from runtime.taskexecutor.slot_process.causes import MisuseError, TaskError
 from runtime.taskexecutor.slot_process.exchange import Exchange
 from runtime.taskexecutor.slot_process.script import returned_by
 from runtime.taskexecutor.slot_process.spark_attachment import is_data_frame
@@ -60,7 +60,7 @@ class OnDemandSource:
                 f"{name!r} takes its splits on demand and returned a DataFrame, for which it had to take all of them "
                 "before any was read: yield one for each split"
             )
-            raise TaskError(message)
+            raise MisuseError(message)
         reader.check_exhausted()
         if self._is_written:
             return None, self._exchange.appended()
@@ -89,7 +89,7 @@ class OnDemandSource:
                 f"{self._operators[-1].name!r} has no consumer and yielded a DataFrame: write it in the function "
                 "(a DataFrame has no place to go at the end of a job)"
             )
-            raise TaskError(message)
+            raise MisuseError(message)
         frame = self._chain(frame)
         if not is_data_frame(frame):
             message = (

@@ -19,7 +19,7 @@ from runtime.jobgraph.task_credentials import Credentials, task_credentials
 from runtime.jobgraph.task_secrets import enter_task
 from runtime.taskexecutor.containment.users import STORAGE_SCHEMES, is_of_other_hosts
 from runtime.taskexecutor.slot_process.attempt_scope import USER_LOGGER
-from runtime.taskexecutor.slot_process.causes import TaskError
+from runtime.taskexecutor.slot_process.causes import MisuseError, TaskError
 from runtime.taskexecutor.slot_process.channel import Channel
 from runtime.taskexecutor.slot_process.live_accumulators import LiveAccumulators
 from runtime.taskexecutor.slot_process.split_reader import SplitReader
@@ -158,14 +158,14 @@ class SlotTaskContext:
         """This subtask's share of the vertex's splits."""
         if self._state.reader is not None:
             message = f"{self._state.order.vertex_name!r} takes its splits on demand: read ctx.next_splits()"
-            raise TaskError(message)
+            raise MisuseError(message)
         return self._state.splits
 
     def next_splits(self) -> Iterator[Any]:
         """Splits on demand, until none is left."""
         if self._state.reader is None:
             message = "ctx.next_splits() is for a source with splits_on_demand=True: here the share is ctx.splits"
-            raise TaskError(message)
+            raise MisuseError(message)
         return self._state.reader.read(self._operator_name)
 
     @property

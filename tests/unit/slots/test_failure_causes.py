@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkValueError,
 from runtime.common.errors import InvalidInputError, NonRecoverableError
 from runtime.gateways.task import Fault
 from runtime.taskexecutor.slot_process import own_failures
-from runtime.taskexecutor.slot_process.causes import SparkUnavailableError, UnusableCodeError, verdict_of
+from runtime.taskexecutor.slot_process.causes import MisuseError, SparkUnavailableError, UnusableCodeError, verdict_of
 from runtime.taskexecutor.slots import seen_failures
 from runtime.taskexecutor.spark_protocol.java_causes import JavaCause, java_chain
 
@@ -49,6 +49,7 @@ AGAIN, NOT_SOON, NEVER = (True, False), (True, True), (False, True)
         (ModuleNotFoundError("x"), (), Fault.USER, NEVER),
         (SyntaxError("x"), (), Fault.USER, NEVER),
         (UnusableCodeError("x"), (), Fault.USER, NEVER),
+        (MisuseError("x"), (), Fault.USER, NEVER),
         (NonRecoverableError("x"), (), Fault.USER, NEVER),
         (InvalidInputError("x"), (), Fault.USER, NEVER),
         (SparkUnavailableError("x"), (), Fault.SYSTEM, AGAIN),
