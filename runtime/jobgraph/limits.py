@@ -13,6 +13,7 @@ NAME_LENGTH_MAX = 256
 ARTIFACTS_MAX = 1_000
 SECRETS_MAX = 100
 INTEGER_BITS_MAX = 1_024
+MEMORY_BYTES_MAX = 2**63 - 1
 PROBLEMS_SHOWN_MAX = 100
 PROBLEMS_LISTED_MAX = 5_000
 """More problems are not listed at all, because their sentences would cost too much time (R41)."""

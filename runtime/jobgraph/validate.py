@@ -17,7 +17,7 @@ from runtime.common.labels import label_problems
 from runtime.common.version import JOB_GRAPH_SCHEMA_VERSION
 from runtime.jobgraph import limits
 from runtime.jobgraph.code import JarCode, ScriptCode
-from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator, OperatorKind
+from runtime.jobgraph.graph import JobEdge, JobGraph, JobVertex, Operator, OperatorKind, ResourceSpec
 from runtime.jobgraph.restart_strategy import restart_strategy_problems
 from runtime.jobgraph.validate_code import artifact_problems, code_problems, file_name_problems
 from runtime.jobgraph.validate_streams import stream_problems
@@ -142,11 +142,17 @@ def _vertex_problems(vertex: JobVertex) -> Iterator[str]:
         yield f"{label}: maximum parallelism {vertex.max_parallelism} is not within 1 and {limits.PARALLELISM_MAX}"
     if not vertex.slot_sharing_group:
         yield f"{label}: the slot sharing group has no name"
-    if vertex.resources.cpu_cores < 0 or vertex.resources.memory_bytes < 0:
-        yield f"{label}: resources must not be negative"
-    yield from (f"{label}: {problem}" for problem in label_problems(vertex.resources.labels))
+    yield from (f"{label}: {problem}" for problem in _resource_problems(vertex.resources))
     if vertex.splits is not None:
         yield from json_problems(f"{label}: splits", list(vertex.splits))
+
+
+def _resource_problems(resources: ResourceSpec) -> Iterator[str]:
+    if resources.cpu_cores < 0 or resources.memory_bytes < 0:
+        yield "resources must not be negative"
+    if resources.memory_bytes > limits.MEMORY_BYTES_MAX:
+        yield f"resources must not have more than {limits.MEMORY_BYTES_MAX} bytes of memory"
+    yield from label_problems(resources.labels)
 
 
 def _chain_problems(vertex: JobVertex, python: str | None) -> Iterator[str]:

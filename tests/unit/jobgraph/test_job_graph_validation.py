@@ -146,6 +146,10 @@ WRONG: dict[str, tuple[Callable[[], JobGraph], str]] = {
     ),
     "group": (lambda: graph(source("a", slot_sharing_group="")), "the slot sharing group has no name"),
     "resources": (lambda: graph(source("a", resources=ResourceSpec(cpu_cores=-1))), "resources must not be negative"),
+    "memory of no message": (
+        lambda: graph(source("a", resources=ResourceSpec(memory_bytes=2**63))),
+        "vertex 'a': resources must not have more than 9223372036854775807 bytes of memory",
+    ),
     "no operators": (lambda: graph(source("a", operators=())), "vertex 'a' has no operators"),
     "inner source": (
         lambda: chain_of(operator("a", OperatorKind.SOURCE), operator("b", OperatorKind.SOURCE)),
