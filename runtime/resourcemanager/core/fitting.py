@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from runtime.common.ids import Incarnation, JobId
@@ -12,6 +12,7 @@ from runtime.common.worker_ids import DEFAULT_PROFILE_NAME
 from runtime.gateways.resource_manager import ResourceProfile
 from runtime.resourcemanager.core import tenants
 from runtime.resourcemanager.core.job_needs import JobNeeds
+from runtime.resourcemanager.core.queues import Queues
 from runtime.resourcemanager.core.slots import Allocation, TaskManagerSlots, can_hold
 from runtime.resourcemanager.core.worker_profiles import WorkerProfile, WorkerProfiles
 
@@ -36,11 +37,12 @@ def preferred(
     job: JobNeeds,
     profile: ResourceProfile,
     peers: Collection[TaskManagerSlots],
+    has_room: Callable[[TaskManagerSlots], bool],
 ) -> list[TaskManagerSlots]:
     """Without those that the job shuns, if others could serve it, and one can or it has such a slot there (R67)."""
     others = [peer for peer in fits if peer.incarnation not in job.shunned]
     serving = [peer for peer in others if tenants.serves(peer, job.namespace) and not peer.report.is_draining]
-    if any(peer.free for peer in serving):
+    if any(has_room(peer) for peer in serving):
         return others
     elsewhere = (peer for peer in peers if peer.incarnation not in job.shunned)
     has_one = any(
@@ -89,6 +91,7 @@ class Shortages:
         self._profiles = profiles
         self._found: dict[Hashable, Waiting] = {}
         self._misfits: dict[Hashable, bool] = {}
+        self._shares: dict[Hashable, int] = {}
         self.coming = ""
         """What is coming for those who wait for slots in use, or why nothing is."""
 
@@ -96,6 +99,16 @@ class Shortages:
         """Something has changed."""
         self._found.clear()
         self._misfits.clear()
+        self._shares.clear()
+
+    def shares_of(self, peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> int:
+        """How many slots of one TaskManager a task takes where it takes fewest."""
+        if not profile.memory_bytes and not profile.cpu_cores:
+            return 1
+        key = profile, job.spark_needs
+        if key not in self._shares:
+            self._shares[key] = min((peer.shares_for(profile) for peer in fitting(peers, job, profile)), default=1)
+        return self._shares[key]
 
     def is_misfit(self, peers: Collection[TaskManagerSlots], job: JobNeeds, profile: ResourceProfile) -> bool:
         """True if slots are there and none fits, in use or not: more of the same would not help the job."""
@@ -129,11 +142,13 @@ class Waits:
         peers: Mapping[Incarnation, TaskManagerSlots],
         shortages: Shortages,
         kept: Mapping[JobId, Incarnation],
+        queues: Queues,
     ) -> None:
         self._needs = needs
         self._peers = peers
         self._shortages = shortages
         self._kept = kept
+        self._queues = queues
         self._fitting: dict[JobId, frozenset[Incarnation]] = {}
 
     def lacks(self, job_id: JobId, /) -> int:
@@ -142,15 +157,16 @@ class Waits:
         return 0 if job is None else sum(count * self._shares(job, need.profile) for need, count in job.unfulfilled())
 
     def _shares(self, job: JobNeeds, profile: ResourceProfile) -> int:
-        if not profile.memory_bytes and not profile.cpu_cores:
-            return 1
-        return min((peer.shares_for(profile) for peer in fitting(self._peers.values(), job, profile)), default=1)
+        return self._shortages.shares_of(self._peers.values(), job, profile)
 
-    def is_misfit(self, job_id: JobId, /) -> bool:
-        """True if no slot fits the job, in use or not."""
+    def is_misfit(self, job_id: JobId, share: float, /) -> bool:
+        """True if no slot fits the job, in use or not, or it needs more of them at once than its queue would get."""
         job = self._needs.get(job_id)
         profile = None if job is None else job.missing()
-        return job is None or profile is None or self._shortages.is_misfit(self._peers.values(), job, profile)
+        if job is None or profile is None or self._shortages.is_misfit(self._peers.values(), job, profile):
+            return True
+        shares, room = self._shares(job, profile), self._queues.room_of(job.share.queue).slots
+        return shares > 1 and shares > min(room, share)
 
     def fits(self, job_id: JobId, allocation: Allocation, /) -> bool:
         """True if the job could have the slot of the allocation."""

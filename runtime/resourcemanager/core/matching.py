@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from runtime.common.ids import Incarnation
+from runtime.common.ids import Incarnation, JobId
 from runtime.gateways.resource_manager import ResourceProfile, ResourceRequirement
 from runtime.resourcemanager.core import tenants
 from runtime.resourcemanager.core.fitting import fitting, preferred
@@ -29,15 +29,15 @@ class Matching:
 
     def choose(self, job: JobNeeds, need: ResourceRequirement) -> TaskManagerSlots | None:
         """The TaskManager for the next slots of this requirement; None if there is none now."""
-        fits = self._fits(job, need)
-        if any(not job.environment_of(peer.offer).is_default for peer in fits):
-            fits = _with_room(fits, job)
-        if job.shunned:
-            fits = preferred(fits, job, need.profile, self._peers.values())
 
         def has_room(peer: TaskManagerSlots) -> bool:
             return peer.has_room_in_slots(need.profile) and not self._kept.is_kept_from(peer, job.job_id, need.profile)
 
+        fits = self._fits(job, need)
+        if any(not job.environment_of(peer.offer).is_default for peer in fits):
+            fits = _with_room(fits, job, has_room)
+        if job.shunned:
+            fits = preferred(fits, job, need.profile, self._peers.values(), has_room)
         return tenants.choose(fits, job.job_id, job.namespace, has_room)
 
     def fitting(self, job: JobNeeds, profile: ResourceProfile) -> list[TaskManagerSlots]:
@@ -54,13 +54,19 @@ class Matching:
         """TaskManagers that are kept for jobs."""
         return list(self._kept)
 
+    def jobs_kept_for(self) -> Collection[JobId]:
+        """Those for which something is kept, or was, and is no more."""
+        return self._kept.jobs()
+
     def kept_for(self, job: JobNeeds) -> TaskManagerSlots | None:
         """The TaskManager whose free slots are kept for the job."""
         found = self._kept.of(job.job_id)
         return None if found is None else self._peers.get(found.incarnation)
 
-    def keep(self, job: JobNeeds, now: float) -> bool:
-        """The job is next, and got nothing: keep slots for it where it needs several at once. True if that is news."""
+    def keep(self, job: JobNeeds, room: float, now: float) -> bool:
+        """The job is next, and got nothing: keep slots for it where it needs several at once, and its queue leaves it
+        that `room`. True if that is news.
+        """
         for need, _ in job.unfulfilled():
             fits = [peer for peer in self._fits(job, need) if not peer.report.is_draining]
             if not fits or min(peer.shares_for(need.profile) for peer in fits) == 1:
@@ -68,7 +74,7 @@ class Matching:
             able = [
                 peer
                 for peer in fits
-                if tenants.serves(peer, job.namespace) and peer.slots_total >= peer.shares_for(need.profile)
+                if tenants.serves(peer, job.namespace) and min(peer.slots_total, room) >= peer.shares_for(need.profile)
             ]
             if any(peer.has_room_in_slots(need.profile) for peer in able):
                 return False  # it waits for something else
@@ -77,16 +83,21 @@ class Matching:
 
     def served(self, job: JobNeeds, profile: ResourceProfile) -> bool:
         """The job got slots for a requirement. True if others may have what was kept for it."""
-        found = self._kept.of(job.job_id)
-        return found is not None and found.profile == profile and self._kept.end(job.job_id)
+        return self._kept.had(job.job_id, profile) and self._kept.end(job.job_id)
 
-    def check_kept(self, waiting: Mapping[str, JobNeeds]) -> None:
-        """Keep nothing any more that is of no use to its job. `waiting`: jobs that lack slots now."""
-        self._kept.check(lambda one: self._is_needed(one, waiting.get(one.job_id)))
+    def check_kept(self, waiting: Mapping[JobId, tuple[JobNeeds, float]], now: float) -> None:
+        """Keep nothing any more that is of no use to its job, or for too long. `waiting`: jobs that lack slots now, and
+        how many their queues leave them.
+        """
+        self._kept.check(lambda one: one.job_id in waiting and self._is_needed(one, *waiting[one.job_id]), now)
 
-    def _is_needed(self, kept: Reservation, job: JobNeeds | None) -> bool:
+    def has_kept_for_too_long(self, now: float) -> bool:
+        """True if something is kept that others may have now."""
+        return any(now >= one.until for one in self._kept)
+
+    def _is_needed(self, kept: Reservation, job: JobNeeds, room: float) -> bool:
         peer = self._peers.get(kept.incarnation)
-        if job is None or peer is None or not peer.is_connected or peer.report.is_draining:
+        if peer is None or not peer.is_connected or peer.report.is_draining or peer.shares_for(kept.profile) > room:
             return False
         if job.reach.skips(peer.incarnation) or not tenants.serves(peer, job.namespace):
             return False
@@ -94,7 +105,9 @@ class Matching:
         return any(kept.incarnation not in need.without for need in lacking)
 
 
-def _with_room(peers: Sequence[TaskManagerSlots], job: JobNeeds) -> list[TaskManagerSlots]:
-    """Those with a free slot that have the job's Spark environment; else those that have room for it."""
+def _with_room(
+    peers: Sequence[TaskManagerSlots], job: JobNeeds, has_room: Callable[[TaskManagerSlots], bool]
+) -> list[TaskManagerSlots]:
+    """Those with the free slots that have the job's Spark environment; else those that have room for it."""
     free = [peer for peer in peers if peer.free and peer.has_room_for(job.environment_of(peer.offer))]
-    return [peer for peer in free if peer.has_started(job.environment_of(peer.offer))] or free
+    return [one for one in free if has_room(one) and one.has_started(job.environment_of(one.offer))] or free

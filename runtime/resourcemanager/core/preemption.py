@@ -33,8 +33,8 @@ class WaitingJobs(Protocol):
         """How many slots the job lacks."""
         ...
 
-    def is_misfit(self, job_id: JobId, /) -> bool:
-        """True if no slot fits the job, in use or not."""
+    def is_misfit(self, job_id: JobId, share: float, /) -> bool:
+        """True if no slot fits the job, in use or not, or it needs more at once than its queue's `share` has left."""
         ...
 
     def fits(self, job_id: JobId, allocation: Allocation, /) -> bool:
@@ -79,9 +79,8 @@ class Preemption:
         self, queues: Mapping[str, Queue], shares: Mapping[str, float], jobs: WaitingJobs, now: float
     ) -> list[tuple[Queue, list[JobId]]]:
         """The queues that have waited for too long, those first that come first, and their jobs."""
-        waiting = {
-            name: first for name, one in queues.items() if one.held < shares[name] and (first := _first_of(one, jobs))
-        }
+        left = {name: shares[name] - one.held for name, one in queues.items() if one.held < shares[name]}
+        waiting = {name: first for name, some in left.items() if (first := _first_of(queues[name], some, jobs))}
         self._waiting_since = {name: self._waiting_since.get(name, now) for name in waiting}
         late = [name for name, since in self._waiting_since.items() if now - since >= self._timeout]
         return [(queues[name], waiting[name]) for name in sorted(late, key=lambda name: queues[name].rank)]
@@ -165,7 +164,7 @@ class _Round:
         self._held[queue.name] += allocation.shares
 
 
-def _first_of(queue: Queue, jobs: WaitingJobs) -> list[JobId]:
+def _first_of(queue: Queue, left: float, jobs: WaitingJobs) -> list[JobId]:
     """The next waiting jobs that some slot fits, and that no limit of the queue keeps from one."""
-    open_to = (one for one in queue.in_order() if not queue.limit_of(one) and not jobs.is_misfit(one))
+    open_to = (one for one in queue.in_order() if not queue.limit_of(one) and not jobs.is_misfit(one, left))
     return [*islice(open_to, _JOBS_LOOKED_AT)]

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from runtime.common.ids import JobId
-from runtime.common.shares import UNSET, JobShare, QueueSettings
+from runtime.common.shares import UNSET, JobShare, QueueSettings, in_slots
 from runtime.common.waiting import NOT_WAITING, Waiting, WaitingKind
 from runtime.resourcemanager.core.slots import Allocation
 
@@ -59,10 +59,13 @@ class Queue:
         """True if only jobs of it that hold slots may get more."""
         return self.settings.max_running_jobs is not None and len(self.holders) >= self.settings.max_running_jobs
 
-    def limit_of(self, job_id: JobId) -> Waiting:
-        """The limit that keeps slots from the job; NOT_WAITING if none does."""
+    def limit_of(self, job_id: JobId, shares: int = 1) -> Waiting:
+        """The limit that keeps so many slots at once from the job; NOT_WAITING if none does."""
         if self.is_at_max_slots:
             reason = f"queue {self.name} holds the {self.held} slots that it may have at most"
+        elif self.settings.max_slots is not None and self.held + shares > self.settings.max_slots:
+            most = in_slots(self.settings.max_slots)
+            reason = f"queue {self.name} holds {self.held} of {most} it may have at most, and a task takes {shares}"
         elif self.is_at_max_jobs and job_id not in self.holders:
             reason = f"queue {self.name} runs the {len(self.holders)} jobs that it may run at once"
         else:
@@ -179,10 +182,10 @@ class Queues:
         """The queue that the job waits in; None if it does not wait."""
         return self._waiting.get(job_id)
 
-    def limit_of(self, job_id: JobId) -> Waiting:
-        """The limit of its queue that the job waits for; NOT_WAITING if it waits for none."""
+    def limit_of(self, job_id: JobId, shares: int = 1) -> Waiting:
+        """The limit of its queue by which the job waits for so many slots; NOT_WAITING if it waits for none."""
         queue = self._waiting.get(job_id)
-        return NOT_WAITING if queue is None else queue.limit_of(job_id)
+        return NOT_WAITING if queue is None else queue.limit_of(job_id, shares)
 
     def room_of(self, name: str) -> Room:
         """What the limits of a queue leave, beside what it holds."""
@@ -239,10 +242,9 @@ class Queues:
         small requests would take each slot that becomes free below the maximum.
         """
         queue = self._waiting[job_id]
-        most = queue.settings.max_slots
-        if most is None or queue.held + shares <= most:
+        if shares <= self.room_of(queue.name).slots:
             return True
-        if shares <= most:
+        if shares <= (queue.settings.max_slots or 0):
             self._held_back.add(queue.name)
         return False
 

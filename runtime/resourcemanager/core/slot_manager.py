@@ -163,7 +163,7 @@ class SlotManager:
 
     def _waits(self) -> Waits:
         kept = {one.job_id: one.incarnation for one in self._matching.kept()}
-        return Waits(self._jobs, self._task_managers, self._shortages, kept)
+        return Waits(self._jobs, self._task_managers, self._shortages, kept, self._queues)
 
     def queues(self) -> Sequence[QueueStatus]:
         """All queues that have jobs or settings, by name; made anew when an event has come since."""
@@ -304,7 +304,8 @@ class SlotManager:
                 self._queues.enter(job_id, job.share)
         expired = [job_id for job_id, job in self._jobs.items() if job.reach.expire(self._now)]
         lifted = [peer for peer in self._task_managers.values() if self._lift(peer)]
-        effects = self._serve(capacity_changed=False) if unblocked or due or expired or lifted or self._unowned else []
+        is_more_free = unblocked or due or lifted or self._matching.has_kept_for_too_long(self._now)
+        effects = self._serve(capacity_changed=False) if is_more_free or expired or self._unowned else []
         return effects + self._explain_lifted() + self._cut_off() + self._preempt()
 
     def _lift(self, peer: TaskManagerSlots) -> bool:
@@ -342,7 +343,7 @@ class SlotManager:
         if profile is None or not (job.reach.named or job.reach.deaf):
             return False
         skipped = [peer for peer in self._matching.fitting(job, profile) if job.reach.skips(peer.incarnation)]
-        return any(peer.has_for(job.job_id) for peer in skipped if not peer.report.is_draining)
+        return any(peer.has_for(job.job_id, profile) for peer in skipped if not peer.report.is_draining)
 
     # --- jobs ---------------------------------------------------------------------------------------------
 
@@ -426,8 +427,8 @@ class SlotManager:
         effects: Effects = []
         served: dict[JobId, None] = {}
         self._unowned.clear()
-        if self._matching.kept():
-            self._matching.check_kept({one: self._jobs[one] for one in self._queues})
+        waiting = [one for one in self._matching.jobs_kept_for() if one in self._queues]
+        self._matching.check_kept({one: (self._jobs[one], self._room_of(one)) for one in waiting}, self._now)
         while self._serve_round(effects, served):
             pass
         self._shortages.clear()
@@ -446,7 +447,7 @@ class SlotManager:
             is_kept_less |= self._serve_job(job := self._jobs[job_id], effects, served)
             if len(effects) == before and job_id in self._queues:
                 self._queues.pass_over(job_id)
-                if self._matching.keep(job, self._now):
+                if self._matching.keep(job, self._room_of(job_id), self._now):
                     served[job_id] = None  # its reason says so
         self._queues.end_round()
         return is_kept_less
@@ -462,6 +463,10 @@ class SlotManager:
         if job.missing() is not None:
             self._queues.enter(job.job_id, job.share)
         return self._matching.served(job, request.message.profile)
+
+    def _room_of(self, job_id: JobId) -> float:
+        """How many slots more its queue may have."""
+        return self._queues.room_of(self._jobs[job_id].share.queue).slots
 
     def _allocate(self, job: JobNeeds) -> ev.SendRequestSlot | None:
         """Slots for the first requirement that can be served."""
@@ -513,11 +518,14 @@ class SlotManager:
         profile = job.missing()
         if profile is None:
             return NOT_WAITING
-        if limit := self._queues.limit_of(job.job_id):
+        if limit := self._queues.limit_of(job.job_id, self._shares_of(job, profile)):
             return limit
         found = self._shortages.of(self._task_managers.values(), job, profile, self._advice)
         kept = self._matching.kept_for(job)
         return found if kept is None else with_kept(found, kept)
+
+    def _shares_of(self, job: JobNeeds, profile: ResourceProfile) -> int:
+        return self._shortages.shares_of(self._task_managers.values(), job, profile)
 
     def _explain(self, job: JobNeeds) -> Effects:
         """Tell the owner why its job waits, if that has changed."""

@@ -156,9 +156,9 @@ class TaskManagerSlots:
         """True if the environment is there already."""
         return environment.is_default or any(one.key == environment.key for one in self.report.environments)
 
-    def has_for(self, job_id: JobId) -> bool:
-        """True if a slot is free, or belongs to the job already."""
-        return bool(self.free) or any(one.job_id == job_id for one in self.allocated.values())
+    def has_for(self, job_id: JobId, required: ResourceProfile) -> bool:
+        """True if the slots of such a request are free, or some belong to the job already."""
+        return self.has_room_in_slots(required) or any(one.job_id == job_id for one in self.allocated.values())
 
     def take(self, allocation: Allocation) -> None:
         """Put an allocation on its slot."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from runtime.common.ids import JobId
 from runtime.common.shares import JobShare
 from runtime.common.waiting import NOT_WAITING, Waiting
+from runtime.resourcemanager.core.queues import Room
 from runtime.resourcemanager.core.slots import Allocation
 
 
@@ -46,8 +48,11 @@ class Rotation:
     def has_room_for(self, _job_id: JobId, _shares: int) -> bool:
         return True
 
-    def limit_of(self, _job_id: JobId) -> Waiting:
+    def limit_of(self, _job_id: JobId, _shares: int = 1) -> Waiting:
         return NOT_WAITING
+
+    def room_of(self, _name: str) -> Room:
+        return Room(math.inf, math.inf, ())
 
     def hold(self, _allocation: Allocation, _share: JobShare) -> None:
         pass

@@ -97,7 +97,7 @@ def test_what_runs_for_ever_is_outlasted_elsewhere() -> None:
     places = {one.allocation_id: peer for one, peer in zip(held, (T1, T2, T1, T2), strict=True)}
     first, second = [one for one in held if places[one.allocation_id] == T2]
     freed(cluster, T1, held[0])  # T1 is kept, and what else runs there does not end
-    for _ in range(200):
+    for _ in range(100):
         cluster.tick(1.0)
     freed(cluster, T2, first)
     effects = freed(cluster, T2, second)
