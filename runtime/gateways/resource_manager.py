@@ -83,11 +83,15 @@ class RegistrationRefused:
 
 @dataclass(frozen=True, slots=True)
 class SlotStatus:
-    """One slot: free when `allocation_id` is None. Slots with the same allocation belong together (D-141)."""
+    """One slot: free when `allocation_id` is None. Slots with the same allocation belong together (D-141).
+
+    `profile`: what the allocation was requested for; None from older TaskManagers.
+    """
 
     slot_index: int
     allocation_id: AllocationId | None
     job_id: JobId | None
+    profile: ResourceProfile | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from runtime.resourcemanager.core.slots import Allocation
 
 @dataclass(slots=True)
 class JobNeeds:
-    """The needs of one job under its present owner. `held[None]` counts allocations that only a report has shown."""
+    """The needs of one job under its present owner. `held[None]` counts those of unknown profiles."""
 
     job_id: JobId
     epoch: int

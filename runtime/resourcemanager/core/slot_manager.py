@@ -216,7 +216,7 @@ class SlotManager:
         if known is not None:
             self._forget(known)
         allocation = Allocation(
-            first.allocation_id, peer.incarnation, first.slot_index, first.job_id, None, None, since=self._now
+            first.allocation_id, peer.incarnation, first.slot_index, first.job_id, first.profile, None, since=self._now
         )
         allocation.more_slots = tuple(status.slot_index for status in others)
         peer.take(allocation)

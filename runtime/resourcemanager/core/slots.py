@@ -30,8 +30,8 @@ NO_REPORT = SlotReport((), is_warm=False, assigned_tasks=0)
 class Allocation:
     """A slot that is promised to a job, or in use by it. `requested_at` is None once a report has shown it.
 
-    `profile` is None for an allocation that only a report tells of. `more_slots` are further ones of the TaskManager
-    that a large request takes (D-141): nothing runs there, and they come and go with it.
+    `profile` is None for an allocation that only the report of an older TaskManager tells of. `more_slots` are further
+    ones of the TaskManager that a large request takes (D-141): nothing runs there, and they come and go with it.
     """
 
     allocation_id: AllocationId
@@ -256,7 +256,7 @@ class TaskManagerSlots:
     def statuses(self) -> Iterator[SlotStatus]:
         """The allocated slots, by index."""
         for index, allocation in sorted(self.allocated.items()):
-            yield SlotStatus(index, allocation.allocation_id, allocation.job_id)
+            yield SlotStatus(index, allocation.allocation_id, allocation.job_id, allocation.profile)
 
 
 def can_hold(registration: RegisterTaskManager, required: ResourceProfile) -> bool:

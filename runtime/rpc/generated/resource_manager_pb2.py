@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from runtime.rpc.generated import task_pb2 as runtime_dot_rpc_dot_generated_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,runtime/rpc/generated/resource_manager.proto\x12\tflinklike\x1a runtime/rpc/generated/task.proto\"\xf4\x03\n\x13RegisterTaskManager\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x17\n\x0ftask_manager_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x15\n\rguard_address\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\t\x12\x18\n\x10protocol_version\x18\x07 \x01(\x03\x12\r\n\x05slots\x18\x08 \x01(\x03\x12\x30\n\x0cslot_profile\x18\t \x01(\x0b\x32\x1a.flinklike.ResourceProfile\x12\x11\n\thas_spark\x18\n \x01(\x08\x12\x12\n\nspark_conf\x18\x0b \x01(\x0c\x12\x11\n\tcpu_cores\x18\x0c \x01(\x03\x12\x14\n\x0cmemory_bytes\x18\r \x01(\x03\x12\x13\n\x0b\x65xchange_id\x18\x0e \x01(\t\x12\x15\n\rspark_version\x18\x0f \x01(\t\x12\x13\n\x0bhas_tenants\x18\x10 \x01(\x08\x12\x14\n\x0cnot_enforced\x18\x11 \x03(\t\x12\x19\n\x11\x65nvironment_bytes\x18\x12 \x01(\x03\x12\x1c\n\x14\x65nvironment_accounts\x18\x13 \x01(\x03\x12\x17\n\x0fmetrics_address\x18\x14 \x01(\t\x12\x11\n\tworker_id\x18\x15 \x01(\t\"\xb0\x01\n\x15TaskManagerRegistered\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62lob_address\x18\x03 \x01(\t\x12\x1a\n\x12heartbeat_interval\x18\x04 \x01(\x01\x12\x19\n\x11heartbeat_timeout\x18\x05 \x01(\x01\x12*\n\x06tokens\x18\x06 \x03(\x0b\x32\x1a.flinklike.DelegationToken\"P\n\x0f\x44\x65legationToken\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\x12\x1a\n\x12valid_until_millis\x18\x03 \x01(\x03\"A\n\x13NewDelegationTokens\x12*\n\x06tokens\x18\x01 \x03(\x0b\x32\x1a.flinklike.DelegationToken\"%\n\x13RegistrationRefused\x12\x0e\n\x06reason\x18\x01 \x01(\t\"n\n\nSlotStatus\x12\x12\n\nslot_index\x18\x01 \x01(\x03\x12\x1a\n\rallocation_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06job_id\x18\x03 \x01(\tH\x01\x88\x01\x01\x42\x10\n\x0e_allocation_idB\t\n\x07_job_id\"J\n\x16SparkEnvironmentStatus\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x03\x12\r\n\x05users\x18\x03 \x01(\x03\"\xca\x01\n\nSlotReport\x12$\n\x05slots\x18\x01 \x03(\x0b\x32\x15.flinklike.SlotStatus\x12\x0f\n\x07is_warm\x18\x02 \x01(\x08\x12\x16\n\x0e\x61ssigned_tasks\x18\x03 \x01(\x03\x12\x13\n\x0bis_draining\x18\x04 \x01(\x08\x12\x0f\n\x07problem\x18\x05 \x01(\t\x12\x0e\n\x06tenant\x18\x06 \x01(\t\x12\x37\n\x0c\x65nvironments\x18\x07 \x03(\x0b\x32!.flinklike.SparkEnvironmentStatus\"!\n\nSlotsFreed\x12\x13\n\x0b\x61llocations\x18\x01 \x03(\t\"\xe7\x01\n\x0bRequestSlot\x12\x15\n\rallocation_id\x18\x01 \x01(\t\x12\x12\n\nslot_index\x18\x02 \x01(\x03\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x12\x1e\n\x16job_master_incarnation\x18\x05 \x01(\t\x12\x1a\n\x12job_master_address\x18\x06 \x01(\t\x12+\n\x07profile\x18\x07 \x01(\x0b\x32\x1a.flinklike.ResourceProfile\x12\x11\n\tnamespace\x18\x08 \x01(\t\x12\x12\n\nmore_slots\x18\t \x03(\x03\"\x83\x01\n\x12SlotRequestRefused\x12\x15\n\rallocation_id\x18\x01 \x01(\t\x12\x12\n\nslot_index\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x14\n\x0cis_slot_free\x18\x04 \x01(\x08\x12\x1c\n\x14is_owner_unreachable\x18\x05 \x01(\x08\"\'\n\tJobsEnded\x12\x0c\n\x04jobs\x18\x01 \x03(\t\x12\x0c\n\x04kept\x18\x02 \x03(\t\"\'\n\x10\x44rainTaskManager\x12\x13\n\x0bis_draining\x18\x01 \x01(\x08\"3\n\x0cPreemptSlots\x12\x13\n\x0b\x61llocations\x18\x01 \x03(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"(\n\x11PreemptionRefused\x12\x13\n\x0b\x61llocations\x18\x01 \x03(\t\"b\n\x13ResourceRequirement\x12+\n\x07profile\x18\x01 \x01(\x0b\x32\x1a.flinklike.ResourceProfile\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\x12\x0f\n\x07without\x18\x03 \x03(\t\"\xe3\x01\n\x0fJobRequirements\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x34\n\x0crequirements\x18\x03 \x03(\x0b\x32\x1e.flinklike.ResourceRequirement\x12\x13\n\x0bunreachable\x18\x04 \x03(\t\x12\x13\n\x0bstatic_conf\x18\x05 \x01(\x0c\x12\x13\n\x0bneeds_spark\x18\x06 \x01(\x08\x12\x13\n\x0bscript_conf\x18\x07 \x01(\x0c\x12\x16\n\x0eis_application\x18\x08 \x01(\x08\x12\x0f\n\x07shunned\x18\t \x03(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,runtime/rpc/generated/resource_manager.proto\x12\tflinklike\x1a runtime/rpc/generated/task.proto\"\xf4\x03\n\x13RegisterTaskManager\x12\x13\n\x0bincarnation\x18\x01 \x01(\t\x12\x17\n\x0ftask_manager_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x15\n\rguard_address\x18\x04 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\t\x12\x18\n\x10protocol_version\x18\x07 \x01(\x03\x12\r\n\x05slots\x18\x08 \x01(\x03\x12\x30\n\x0cslot_profile\x18\t \x01(\x0b\x32\x1a.flinklike.ResourceProfile\x12\x11\n\thas_spark\x18\n \x01(\x08\x12\x12\n\nspark_conf\x18\x0b \x01(\x0c\x12\x11\n\tcpu_cores\x18\x0c \x01(\x03\x12\x14\n\x0cmemory_bytes\x18\r \x01(\x03\x12\x13\n\x0b\x65xchange_id\x18\x0e \x01(\t\x12\x15\n\rspark_version\x18\x0f \x01(\t\x12\x13\n\x0bhas_tenants\x18\x10 \x01(\x08\x12\x14\n\x0cnot_enforced\x18\x11 \x03(\t\x12\x19\n\x11\x65nvironment_bytes\x18\x12 \x01(\x03\x12\x1c\n\x14\x65nvironment_accounts\x18\x13 \x01(\x03\x12\x17\n\x0fmetrics_address\x18\x14 \x01(\t\x12\x11\n\tworker_id\x18\x15 \x01(\t\"\xb0\x01\n\x15TaskManagerRegistered\x12\x0f\n\x07\x63luster\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x14\n\x0c\x62lob_address\x18\x03 \x01(\t\x12\x1a\n\x12heartbeat_interval\x18\x04 \x01(\x01\x12\x19\n\x11heartbeat_timeout\x18\x05 \x01(\x01\x12*\n\x06tokens\x18\x06 \x03(\x0b\x32\x1a.flinklike.DelegationToken\"P\n\x0f\x44\x65legationToken\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\x12\x1a\n\x12valid_until_millis\x18\x03 \x01(\x03\"A\n\x13NewDelegationTokens\x12*\n\x06tokens\x18\x01 \x03(\x0b\x32\x1a.flinklike.DelegationToken\"%\n\x13RegistrationRefused\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x9b\x01\n\nSlotStatus\x12\x12\n\nslot_index\x18\x01 \x01(\x03\x12\x1a\n\rallocation_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06job_id\x18\x03 \x01(\tH\x01\x88\x01\x01\x12+\n\x07profile\x18\x04 \x01(\x0b\x32\x1a.flinklike.ResourceProfileB\x10\n\x0e_allocation_idB\t\n\x07_job_id\"J\n\x16SparkEnvironmentStatus\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x02 \x01(\x03\x12\r\n\x05users\x18\x03 \x01(\x03\"\xca\x01\n\nSlotReport\x12$\n\x05slots\x18\x01 \x03(\x0b\x32\x15.flinklike.SlotStatus\x12\x0f\n\x07is_warm\x18\x02 \x01(\x08\x12\x16\n\x0e\x61ssigned_tasks\x18\x03 \x01(\x03\x12\x13\n\x0bis_draining\x18\x04 \x01(\x08\x12\x0f\n\x07problem\x18\x05 \x01(\t\x12\x0e\n\x06tenant\x18\x06 \x01(\t\x12\x37\n\x0c\x65nvironments\x18\x07 \x03(\x0b\x32!.flinklike.SparkEnvironmentStatus\"!\n\nSlotsFreed\x12\x13\n\x0b\x61llocations\x18\x01 \x03(\t\"\xe7\x01\n\x0bRequestSlot\x12\x15\n\rallocation_id\x18\x01 \x01(\t\x12\x12\n\nslot_index\x18\x02 \x01(\x03\x12\x0e\n\x06job_id\x18\x03 \x01(\t\x12\r\n\x05\x65poch\x18\x04 \x01(\x03\x12\x1e\n\x16job_master_incarnation\x18\x05 \x01(\t\x12\x1a\n\x12job_master_address\x18\x06 \x01(\t\x12+\n\x07profile\x18\x07 \x01(\x0b\x32\x1a.flinklike.ResourceProfile\x12\x11\n\tnamespace\x18\x08 \x01(\t\x12\x12\n\nmore_slots\x18\t \x03(\x03\"\x83\x01\n\x12SlotRequestRefused\x12\x15\n\rallocation_id\x18\x01 \x01(\t\x12\x12\n\nslot_index\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x14\n\x0cis_slot_free\x18\x04 \x01(\x08\x12\x1c\n\x14is_owner_unreachable\x18\x05 \x01(\x08\"\'\n\tJobsEnded\x12\x0c\n\x04jobs\x18\x01 \x03(\t\x12\x0c\n\x04kept\x18\x02 \x03(\t\"\'\n\x10\x44rainTaskManager\x12\x13\n\x0bis_draining\x18\x01 \x01(\x08\"3\n\x0cPreemptSlots\x12\x13\n\x0b\x61llocations\x18\x01 \x03(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"(\n\x11PreemptionRefused\x12\x13\n\x0b\x61llocations\x18\x01 \x03(\t\"b\n\x13ResourceRequirement\x12+\n\x07profile\x18\x01 \x01(\x0b\x32\x1a.flinklike.ResourceProfile\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\x12\x0f\n\x07without\x18\x03 \x03(\t\"\xe3\x01\n\x0fJobRequirements\x12\x0e\n\x06job_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x34\n\x0crequirements\x18\x03 \x03(\x0b\x32\x1e.flinklike.ResourceRequirement\x12\x13\n\x0bunreachable\x18\x04 \x03(\t\x12\x13\n\x0bstatic_conf\x18\x05 \x01(\x0c\x12\x13\n\x0bneeds_spark\x18\x06 \x01(\x08\x12\x13\n\x0bscript_conf\x18\x07 \x01(\x0c\x12\x16\n\x0eis_application\x18\x08 \x01(\x08\x12\x0f\n\x07shunned\x18\t \x03(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,28 +42,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NEWDELEGATIONTOKENS']._serialized_end=922
   _globals['_REGISTRATIONREFUSED']._serialized_start=924
   _globals['_REGISTRATIONREFUSED']._serialized_end=961
-  _globals['_SLOTSTATUS']._serialized_start=963
-  _globals['_SLOTSTATUS']._serialized_end=1073
-  _globals['_SPARKENVIRONMENTSTATUS']._serialized_start=1075
-  _globals['_SPARKENVIRONMENTSTATUS']._serialized_end=1149
-  _globals['_SLOTREPORT']._serialized_start=1152
-  _globals['_SLOTREPORT']._serialized_end=1354
-  _globals['_SLOTSFREED']._serialized_start=1356
-  _globals['_SLOTSFREED']._serialized_end=1389
-  _globals['_REQUESTSLOT']._serialized_start=1392
-  _globals['_REQUESTSLOT']._serialized_end=1623
-  _globals['_SLOTREQUESTREFUSED']._serialized_start=1626
-  _globals['_SLOTREQUESTREFUSED']._serialized_end=1757
-  _globals['_JOBSENDED']._serialized_start=1759
-  _globals['_JOBSENDED']._serialized_end=1798
-  _globals['_DRAINTASKMANAGER']._serialized_start=1800
-  _globals['_DRAINTASKMANAGER']._serialized_end=1839
-  _globals['_PREEMPTSLOTS']._serialized_start=1841
-  _globals['_PREEMPTSLOTS']._serialized_end=1892
-  _globals['_PREEMPTIONREFUSED']._serialized_start=1894
-  _globals['_PREEMPTIONREFUSED']._serialized_end=1934
-  _globals['_RESOURCEREQUIREMENT']._serialized_start=1936
-  _globals['_RESOURCEREQUIREMENT']._serialized_end=2034
-  _globals['_JOBREQUIREMENTS']._serialized_start=2037
-  _globals['_JOBREQUIREMENTS']._serialized_end=2264
+  _globals['_SLOTSTATUS']._serialized_start=964
+  _globals['_SLOTSTATUS']._serialized_end=1119
+  _globals['_SPARKENVIRONMENTSTATUS']._serialized_start=1121
+  _globals['_SPARKENVIRONMENTSTATUS']._serialized_end=1195
+  _globals['_SLOTREPORT']._serialized_start=1198
+  _globals['_SLOTREPORT']._serialized_end=1400
+  _globals['_SLOTSFREED']._serialized_start=1402
+  _globals['_SLOTSFREED']._serialized_end=1435
+  _globals['_REQUESTSLOT']._serialized_start=1438
+  _globals['_REQUESTSLOT']._serialized_end=1669
+  _globals['_SLOTREQUESTREFUSED']._serialized_start=1672
+  _globals['_SLOTREQUESTREFUSED']._serialized_end=1803
+  _globals['_JOBSENDED']._serialized_start=1805
+  _globals['_JOBSENDED']._serialized_end=1844
+  _globals['_DRAINTASKMANAGER']._serialized_start=1846
+  _globals['_DRAINTASKMANAGER']._serialized_end=1885
+  _globals['_PREEMPTSLOTS']._serialized_start=1887
+  _globals['_PREEMPTSLOTS']._serialized_end=1938
+  _globals['_PREEMPTIONREFUSED']._serialized_start=1940
+  _globals['_PREEMPTIONREFUSED']._serialized_end=1980
+  _globals['_RESOURCEREQUIREMENT']._serialized_start=1982
+  _globals['_RESOURCEREQUIREMENT']._serialized_end=2080
+  _globals['_JOBREQUIREMENTS']._serialized_start=2083
+  _globals['_JOBREQUIREMENTS']._serialized_end=2310
 # @@protoc_insertion_point(module_scope)

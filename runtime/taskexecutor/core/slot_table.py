@@ -127,8 +127,7 @@ class TaskSlotTable:
 
     def statuses(self) -> tuple[SlotStatus, ...]:
         """What a slot report says of every slot."""
-        holders = ((slot.index, slot.lent_to or slot) for slot in self._slots)
-        return tuple(SlotStatus(index, holder.allocation_id, holder.job_id) for index, holder in holders)
+        return tuple(_status(slot.index, slot.lent_to or slot) for slot in self._slots)
 
     def allocate(
         self,
@@ -223,3 +222,8 @@ class TaskSlotTable:
         held = [slot.allocation_id for slot in self._slots if slot.allocation_id is not None]
         assert len(held) == len(set(held)) == len(self._by_allocation), held
         assert not any(allocation_id in self._freed for allocation_id in held), held
+
+
+def _status(index: int, holder: TaskSlot) -> SlotStatus:
+    profile = None if holder.allocation_id is None else holder.profile
+    return SlotStatus(index, holder.allocation_id, holder.job_id, profile)

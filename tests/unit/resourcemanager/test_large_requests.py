@@ -8,9 +8,17 @@ import pytest
 
 from runtime.common.ids import AllocationId, Incarnation
 from runtime.common.shares import JobShare, QueueSettings
-from runtime.gateways.resource_manager import RequestSlot, ResourceProfile, SlotsFreed
+from runtime.gateways.resource_manager import (
+    JobRequirements,
+    RequestSlot,
+    ResourceProfile,
+    ResourceRequirement,
+    SlotReport,
+    SlotsFreed,
+    SlotStatus,
+)
 from runtime.resourcemanager.core import events as ev
-from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, reasons, refusal, requests
+from tests.kit.control_plane.slot_requests import OWNER, T1, T2, Cluster, job, reasons, refusal, requests
 
 GIB = 1 << 30
 SLOT = ResourceProfile(1.0, GIB)
@@ -193,3 +201,13 @@ def test_slots_are_taken_back_where_they_are_kept_for_it() -> None:
     effects += cluster.tick(6.0) + cluster.tick(6.0)
     orders = [one for one in effects if isinstance(one, ev.SendPreemptSlots)]
     assert {one.incarnation for one in orders} == {held[first]}
+
+
+def test_a_new_leader_does_not_take_a_small_allocation_for_a_large_one() -> None:
+    cluster = cluster_of(4)
+    held = SlotStatus(0, AllocationId("9" * 32), job(1), ResourceProfile())
+    report = SlotReport((held, *(SlotStatus(index, None, None) for index in (1, 2, 3))), True, 0)
+    cluster.handle(ev.SlotsReported(T1, report))
+    needs = (ResourceRequirement(TWO, 1), ResourceRequirement(ResourceProfile(), 1))
+    effects = cluster.handle(ev.RequirementsDeclared(JobRequirements(job(1), 5, needs, ()), OWNER, "owner:1"))
+    assert asked(effects) == [(T1, (1, 2))]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from runtime.gateways.resource_manager import RequestSlot, SlotRequestRefused
-from runtime.gateways.task import DEFAULT_PROFILE
+from runtime.gateways.task import DEFAULT_PROFILE, ResourceProfile
 from runtime.taskexecutor.core.events import TellResourceManager
 from runtime.taskexecutor.core.slot_table import SlotState, TaskSlotTable
 from runtime.taskexecutor.core.task_executor import TaskExecutorCore
@@ -43,6 +44,13 @@ def test_further_slots_are_given_to_nobody() -> None:
     assert not refusals(here.handle(request(4, 1, 3)))
     assert not refusals(here.handle(request(1, 0, 2))), "a repeated order changes nothing"
     here.check_invariants()
+
+
+def test_a_report_says_what_an_allocation_was_requested_for() -> None:
+    here, large = core(), ResourceProfile(memory_bytes=5)
+    here.handle(replace(request(1, 0, 2), profile=large))
+    here.handle(request(2, 1))
+    assert [one.profile for one in here.statuses()] == [large, DEFAULT_PROFILE, large, None]
 
 
 @pytest.mark.parametrize("indexes", [(0, 4), (4, 0), (0, 0)])
