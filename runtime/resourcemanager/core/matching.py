@@ -67,6 +67,8 @@ class Matching:
         """The job is next, and got nothing: keep slots for it where it needs several at once, and its queue leaves it
         that `room`. True if that is news.
         """
+        if self._kept.has_one(job.share.queue):
+            return False
         for need, _ in job.unfulfilled():
             fits = [peer for peer in self._fits(job, need) if not peer.report.is_draining]
             if not fits or min(peer.shares_for(need.profile) for peer in fits) == 1:

@@ -57,6 +57,10 @@ class Reservations:
         """All that have or had one."""
         return {*self._by_job, *self._before}
 
+    def has_one(self, queue: str) -> bool:
+        """True if a job of the queue has one: another one gets none."""
+        return any(one.queue == queue for one in self)
+
     def holder_of(self, incarnation: Incarnation) -> JobId | None:
         """The job that a TaskManager is kept for."""
         return next((one.job_id for one in self if one.incarnation == incarnation), None)
@@ -69,9 +73,7 @@ class Reservations:
     def choose(
         self, job_id: JobId, queue: str, profile: ResourceProfile, fits: Sequence[TaskManagerSlots], now: float
     ) -> Reservation | None:
-        """Keep one of the TaskManagers that fit; None if another job of the queue has one, or none is left."""
-        if any(one.queue == queue for one in self):
-            return None
+        """Keep one of the TaskManagers that fit, for a queue without one; None if none is left, or it is not time."""
         taken = {one.incarnation for one in self}
         open_ones = [peer for peer in fits if peer.incarnation not in taken]
         if not open_ones:
