@@ -6,8 +6,9 @@ import pytest
 
 from runtime.common.ids import AllocationId
 from runtime.common.shares import JobShare, QueueSettings
+from runtime.gateways.resource_manager import JobRequirements, ResourceProfile, ResourceRequirement
 from runtime.resourcemanager.core import events as ev
-from tests.kit.control_plane.slot_requests import T1, T2, Cluster, job, kinds, reasons, requests
+from tests.kit.control_plane.slot_requests import OWNER, T1, T2, Cluster, job, kinds, reasons, requests
 from tests.unit.resourcemanager.test_fitting import LOCAL, environment, static
 from tests.unit.resourcemanager.test_large_requests import GIB, SLOT, TWO, asked, cluster_of, freed
 
@@ -93,3 +94,19 @@ def test_an_owner_is_not_cut_off_for_too_few_slots_where_it_does_not_reach() -> 
     cluster.declare(2, 1, TWO, unreachable=(with_one,))
     effects = [one for _ in range(20) for one in cluster.tick(3.0)]
     assert not [one for one in effects if isinstance(one, ev.OwnerCutOff)]
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_small_requests_get_what_is_free_elsewhere_and_nothing_of_what_is_kept(*, is_own: bool) -> None:
+    cluster = cluster_of(2, 2)
+    held = requests(cluster.declare(1, 4))
+    small = ResourceRequirement(ResourceProfile(), 5)
+    needs = (ResourceRequirement(TWO, 1), small) if is_own else (ResourceRequirement(TWO, 1),)
+    cluster.handle(ev.RequirementsDeclared(JobRequirements(job(2), 5, (needs[0],), ()), OWNER, "owner:1"))
+    first, second = ([one for peer, one in held if peer == where] for where in (T1, T2))
+    freed(cluster, T1, first[0])
+    (kept,) = cluster.manager._matching.kept()
+    assert kept.incarnation == T1
+    declared = JobRequirements(job(2 if is_own else 3), 5, needs if is_own else (small,), ())
+    assert asked(cluster.handle(ev.RequirementsDeclared(declared, OWNER, "owner:1"))) == []
+    assert [peer for peer, _ in asked(freed(cluster, T2, second[0]))] == [T2]
