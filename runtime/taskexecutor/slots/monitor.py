@@ -196,6 +196,7 @@ class AttemptMonitor:
             sample.bytes_used,
             self._limit_of(attempt),
             sample.processes,
+            slots=attempt.work.shares,
             jvm_bytes=_jvm_bytes(attempt),
             timestamp_millis=self._clock.epoch_millis(),
         )

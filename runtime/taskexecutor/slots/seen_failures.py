@@ -25,14 +25,20 @@ _FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.
 """What service managers and people send."""
 
 
-def of_memory_limit(used: int, limit: int, processes: int, *, timestamp_millis: int, jvm_bytes: int = 0) -> FailureInfo:
-    """The TaskManager killed the slot process for its memory. `jvm_bytes`: the part of its JVM in the limit."""
+def of_memory_limit(
+    used: int, limit: int, processes: int, *, timestamp_millis: int, slots: int = 1, jvm_bytes: int = 0
+) -> FailureInfo:
+    """The TaskManager killed the slot process for its memory. `slots`: of this task; `jvm_bytes`: of its JVM, in the
+    limit.
+    """
+    whose = "the slot's limit" if slots == 1 else f"the limit of its {slots} slots"
     several = f" in {processes} processes" if processes > 1 else ""
+    of_slots = f"{slots} x " if slots > 1 else ""
     of_jvm = f", and {format_bytes(jvm_bytes)} for its JVM: {HEAP} and {OVERHEAD}" if jvm_bytes else ""
     message = (
-        f"killed by the TaskManager: the task used {format_bytes(used)} of memory{several}, above the slot's limit of "
-        f"{format_bytes(limit)} (taskmanager.memory.task.size / taskmanager.numberOfTaskSlots{of_jvm}). A "
-        "task that needs more asks for it with resources (memory), where a TaskManager has such slots; "
+        f"killed by the TaskManager: the task used {format_bytes(used)} of memory{several}, above {whose} of "
+        f"{format_bytes(limit)} ({of_slots}taskmanager.memory.task.size / taskmanager.numberOfTaskSlots{of_jvm}). A "
+        "task that needs more asks for it with resources (memory); "
         "spark.driver.memory is the heap of a JVM, another memory"
     )
     return of_system(

@@ -94,6 +94,8 @@ def test_a_lost_template_is_nobodys_fault_unless_this_task_has_ended_it(fault: F
 
 
 def test_a_task_above_its_own_limit_is_the_users() -> None:
+    large = seen_failures.of_memory_limit(2 << 20, 1 << 20, 1, slots=3, timestamp_millis=1)
+    assert "above the limit of its 3 slots of 1.0 MiB (3 x taskmanager.memory.task.size" in large.message
     failure = seen_failures.of_memory_limit(2, 1, 1, timestamp_millis=1)
     assert (failure.kind, failure.at_fault) == ("RESOURCE", Fault.USER)
 
