@@ -11,7 +11,6 @@ import pytest
 
 from airflow_flinklike.client import new_job_id
 from runtime.common.states import JobStatus
-from runtime.jobgraph.graph import ResourceSpec
 from tests.benchmarks.cluster import job_graph
 from tests.kit.cluster.script_cluster import ScriptCluster
 from tests.kit.host.levels import reached
@@ -31,26 +30,48 @@ OPTIONS = {
 NAP = "tests.benchmarks.programs:nap"
 
 
-def test_a_label_brings_a_task_manager_of_its_profile_and_idle_ones_go() -> None:
-    graph = job_graph("labelled", NAP, params={"seconds": 0})
-    (vertex,) = graph.vertices
-    labelled = graph.model_copy(
-        update={"vertices": (vertex.model_copy(update={"resources": ResourceSpec(labels=("gpu=a100",))}),)}
-    )
+WAITING_JOB = """
+import time
+from pathlib import Path
+
+from airflow_flinklike import Pipeline, ResourceSpec
+
+HERE = Path({folder!r})
+
+
+def wait(ctx):
+    (HERE / "{name}-began").touch()
+    while not (HERE / "{name}-go").exists():
+        time.sleep(0.05)
+    return 1
+
+
+pipeline = Pipeline("{name}")
+pipeline.source("wait", wait, resources=ResourceSpec(labels={labels!r}))
+"""
+
+
+def test_a_label_brings_a_task_manager_of_its_profile_and_idle_ones_go(tmp_path: Path) -> None:
+    """Each is looked at while its task runs: after that it may be gone at once."""
     seen: dict[str, tuple[list[str], int]] = {}
     with ScriptCluster(OPTIONS) as cluster, cluster.connect() as client:
         assert client.get("/resourcemanager")["workers"] == []
-        plain = job_graph("plain", NAP, params={"seconds": 0})
-        for asked, profile in ((plain, "default"), (labelled, "gpu")):
-            client.submit(asked, job_id=(job := new_job_id()))
-            assert client.wait_for_result(job).status is JobStatus.FINISHED
+        for name, labels, profile in (("plain", (), "default"), ("labelled", ("gpu=a100",), "gpu")):
+            (tmp_path / f"{name}.py").write_text(WAITING_JOB.format(folder=str(tmp_path), name=name, labels=labels))
+            done = cluster.cli("run", "-d", "--json", f"{name}.py:pipeline", cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            job = json.loads(done.stdout)["job_id"]
+            reached((tmp_path / f"{name}-began").exists, f"{name} runs")
             told = [one["message"] for one in client.get("/events")["events"] if "is asked for" in one["message"]]
             assert len(told) <= len(seen) + 1
-            ran = client.get(f"/jobs/{job}/vertices/{asked.vertices[0].id}")["subtasks"][0]["taskmanager-id"]
+            vertices = client.get(f"/jobs/{job}")["vertices"]
+            ran = client.get(f"/jobs/{job}/vertices/{vertices[0]['id']}")["subtasks"][0]["taskmanager-id"]
             (where,) = [one for one in client.get("/taskmanagers")["taskmanagers"] if one["id"] == ran]
             seen[where["profile"]] = (where["labels"], where["slotsNumber"])
             assert profile in seen
             assert profile in cluster.cli("taskmanagers").stdout
+            (tmp_path / f"{name}-go").touch()
+            assert client.wait_for_result(job).status is JobStatus.FINISHED
         reached(lambda: not client.get("/resourcemanager")["workers"], "idle ones are gone")
     assert seen == {"gpu": (["gpu=a100"], 1), "default": ([], 2)}
 
