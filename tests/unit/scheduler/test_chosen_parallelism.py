@@ -115,6 +115,16 @@ def test_a_key_with_many_rows_is_divided_where_its_edge_allows_it() -> None:
     assert not [share for share in chosen(sizes(*data)).shares if share.parts > 1], "its edge does not allow it"
 
 
+def test_what_lies_beside_a_divided_key_is_no_larger_a_share_for_that() -> None:
+    """Its parts leave two of seven subtasks, and on one side of it is most of the rest."""
+    data = [4, 60, *[4] * 9]
+    choice = chosen(sizes(*data, splittable=True))
+    beside = [sum(data[one.first : one.end]) for one in choice.shares if one.parts == 1]
+    assert (len(choice.shares) - len(beside), beside) == (5, [4, 12, 12, 12])
+    most = chosen(sizes(*data, splittable=True), settings=AdaptiveSettings(bytes_per_task=16 * MIB, parallelism_max=7))
+    assert len(most.shares) == 7
+
+
 def test_a_small_input_is_broadcast_and_frees_the_rows_of_the_other() -> None:
     data = [1] * 7 + [48] + [1] * 8
     choice = chosen(sizes(*data), sizes(*([1] * 16), index=1, broadcast_below=20 * MIB))

@@ -147,8 +147,11 @@ def _shares(
             parts[index] = (min(math.ceil(own / target), wanted), largest.input_index)
     while parts and sum(count for count, _ in parts.values()) + len(_segments(parts, len(totals))) > most:
         _shrink(parts)
-    left = wanted - sum(count for count, _ in parts.values())
-    shares = _ranges(_segments(parts, len(totals)), totals, max(left, 1))
+    split = sum(count for count, _ in parts.values())
+    segments = _segments(parts, len(totals))
+    # A range ends where a divided subpartition lies, so those beside it may be many for what is left of `wanted`.
+    enough = sum(max(1, round(sum(totals[begin:end]) / target)) for begin, end in segments)
+    shares = _ranges(segments, totals, max(1, wanted - split, min(enough, most - split)))
     for index, (count, input_index) in parts.items():
         shares += [InputShare(index, index + 1, part, count, input_index) for part in range(count)]
     return sorted(shares, key=lambda share: (share.first, share.part))
