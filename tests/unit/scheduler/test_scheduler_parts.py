@@ -68,6 +68,15 @@ def test_room_is_one_until_short_tasks_were_seen() -> None:
     pool.check_invariants()
 
 
+def test_nothing_waits_behind_a_streaming_query_however_soon_one_has_failed() -> None:
+    pool = pool_of(1)
+    (slot,) = pool.idle()
+    pool.assign(slot, attempt(0), KIND, 0.0)
+    pool.ended(attempt(0), 0.001, is_endless=True)
+    pool.assign(slot, attempt(1), KIND, 0.001)
+    assert pool.room(slot) == 0
+
+
 @pytest.mark.parametrize(
     ("seconds", "ahead"), [(0.0, 8), (0.001, 8), (0.0025, 8), (0.005, 4), (0.015, 1), (0.021, 0), (60.0, 0)]
 )

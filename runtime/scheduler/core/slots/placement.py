@@ -307,7 +307,8 @@ class Placement:
     def ended(self, attempt_id: ExecutionAttemptId, at: Moment) -> None:
         """An attempt is terminal: its slot has room."""
         self._ending_batches.discard(attempt_id)
-        slot = self.pool.ended(attempt_id, at.monotonic)
+        is_endless = self._graph.vertices[attempt_id.vertex_id].vertex.stream_sink is not None
+        slot = self.pool.ended(attempt_id, at.monotonic, is_endless=is_endless)
         if slot is not None:
             self._touched[slot.allocation_id] = slot
 

@@ -132,15 +132,19 @@ class SlotPool:
         slot.attempts[attempt_id] = None
         self._slot_of[attempt_id] = slot
 
-    def ended(self, attempt_id: ExecutionAttemptId, now: float) -> ActiveSlot | None:
-        """An attempt is terminal. Returns the slot it leaves, and learns how long one takes."""
+    def ended(self, attempt_id: ExecutionAttemptId, now: float, *, is_endless: bool = False) -> ActiveSlot | None:
+        """An attempt is terminal. Returns the slot it leaves, and learns how long one takes.
+
+        `is_endless`: of a streaming query. However soon one has failed, the next would wait behind another for ever.
+        """
         slot = self._slot_of.pop(attempt_id, None)
         if slot is None:
             return None
         del slot.attempts[attempt_id]
         took = now - slot.busy_since
         slot.busy_since = now
-        self._ahead[attempt_id.vertex_id] = ahead_for(took)
+        if not is_endless:
+            self._ahead[attempt_id.vertex_id] = ahead_for(took)
         if slot.is_idle:
             slot.vertex_id = None
             self._idle[slot.allocation_id] = slot
