@@ -62,7 +62,11 @@ class Draining:
             self._queries.take_back()
 
     async def finish(self, timeout: float, *, report_patience: float) -> None:
-        """Empty it for good: wait for what ends within `timeout`, release the rest, and let owners take the reports."""
+        """Empty it for good: wait for what ends within `timeout`, release the rest, and let owners take the reports.
+
+        The rest of `timeout`, at least `report_patience`, is for the reports: what has finished runs again without.
+        """
+        reports_until = asyncio.get_running_loop().time() + timeout
         self._is_final = True
         self._stop_timer()
         self._post(DrainChanged(_STOPPING))
@@ -72,7 +76,8 @@ class Draining:
             self._release(_STOPPING, timeout)
             if not await _reaches_zero(self._running, _RELEASE_PATIENCE):
                 logger.warning("%d attempts have not ended yet", self._running.value)
-        if not await _reaches_zero(self._kept, report_patience):
+        rest = reports_until - asyncio.get_running_loop().time()
+        if not await _reaches_zero(self._kept, max(report_patience, rest)):
             logger.warning("%d reports have not been taken by the owners of their jobs", self._kept.value)
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from runtime.gateways.job_master import AcknowledgeReports, EndJob, FreeSlots, O
 from runtime.gateways.resource_manager import RequestSlot
 from runtime.gateways.task import JobInformation, ResourceProfile
 from runtime.highavailability.kv.conditions import absent, leads, unchanged
-from runtime.highavailability.kv.key_value_store import Put, Txn
+from runtime.highavailability.kv.key_value_store import Delete, Put, Txn
 from runtime.highavailability.record_codec import encode_record
 from runtime.highavailability.records import (
     EventsRecord,
@@ -42,6 +42,7 @@ from tests.kit.simulation.history import (
     Received,
     Sent,
     Shown,
+    SubmitUnreadable,
     place_of,
     whose,
 )
@@ -170,7 +171,12 @@ class TestWhose:
     def test_a_job_that_cannot_be_read_may_be_nobodys(self, past: Past) -> None:
         past.add("fate", Damaged(KEYS.graph(JOB)))
         past.add("client", Shown(JOB, JobStatus.FAILED, ("", "?")))
+        past.add("client", SubmitUnreadable(JOB))
         assert "R48" not in past.violations()
+
+    def test_a_client_is_told_that_its_job_cannot_be_read_and_it_can(self, past: Past) -> None:
+        past.add("client", SubmitUnreadable(JOB))
+        assert "cannot be read" in past.violations()["R48"][0]
 
 
 class TestAttempts:
@@ -332,6 +338,15 @@ class TestWhenATaskManagerDies:
         past.add("tm-1", Fault(READABLE))
         past.start(attempt(1), tm="tm-2")
         assert "promise 2" not in past.violations()
+
+    @pytest.mark.parametrize(("key", "may_it"), [("", True), ("/guard", False)])
+    def test_also_what_had_finished_when_it_leaves(self, past: Past, key: str, may_it: bool) -> None:
+        own = KEYS.task_manager(Incarnation("7" * 32)) + key
+        past.write_blindly("tm-1", Put(own, b""), conditions=())
+        past.run(attempt(), accept=False)
+        past.write_blindly("tm-1", Delete(own), conditions=())
+        past.start(attempt(1), tm="tm-2")
+        assert ("promise 2" not in past.violations()) is may_it
 
     def test_but_not_what_was_accepted(self, past: Past) -> None:
         past.run(attempt())

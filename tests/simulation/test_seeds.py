@@ -27,8 +27,10 @@ def in_pieces(seeds: Sequence[int], size: int) -> list[str]:
 
 KNOWN = in_pieces(known_seeds(), 4)
 FIXED = [*in_pieces(range(1, 21), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(21, 201), 60))]
-FOUND_IN_PROCESS = "673980095"
-"""A record of events that etcd had changed ended its owner, and the job waited for another one for ever."""
+FOUND_IN_PROCESS = "673980095,990012,155946171"
+"""A record of events that etcd had changed ended its owner, and the job waited for another one for ever. A TaskManager
+that stopped while the leader changed left before anybody had taken the reports of what had finished. A submit whose
+answer was lost, and then its graph, was told that the job is of somebody else."""
 IN_PROCESS = [
     FOUND_IN_PROCESS,
     *in_pieces(range(1, 11), 5),

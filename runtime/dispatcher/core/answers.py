@@ -35,7 +35,7 @@ def refuse_cancels(entry: JobEntry, error: FlinklikeError) -> list[ef.Dispatcher
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What is known of the job that has an id. A stored graph without digest is unreadable."""
+    """What is known of the job that has an id. A graph without digest is unreadable: nobody knows its submitter."""
 
     digest: str
     submitter: str
@@ -48,6 +48,12 @@ def answer_again(request: int, source: ev.JobSource, taken: Taken, status: JobSt
     A client learns nothing of a job of another submitter, be its content the same or not (R48). A repeated run of a
     program may have made another graph than the first one, whose objects have other keys (R54).
     """
+    if not taken.digest and taken.submitter != source.submitter:
+        message = (
+            f"job id {source.job_id} is taken by a job whose description in etcd cannot be read, so nobody knows whose "
+            "job it is: submit under another id"
+        )
+        return ef.Refuse(request, ConflictError(message))
     if taken.submitter != source.submitter:
         return ef.Refuse(request, ForbiddenError(f"job id {source.job_id} is taken by a job of somebody else"))
     digest = taken.digest

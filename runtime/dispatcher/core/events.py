@@ -108,7 +108,7 @@ class SubmitFoundStored:
     """The submit transaction found the id taken by a job that is not in memory.
 
     Either that job is cleaned, and past retention here. Or it is not, and this leader takes it over: the job is this
-    leader's own write, whose answer was lost, and whose record cannot be read any more (R20).
+    leader's own write, whose answer was lost. `digest` is "", as is the rest, if its record cannot be read (R20).
     """
 
     job_id: JobId

@@ -12,7 +12,7 @@ from runtime.common.namespaces import UNKNOWN_NAMESPACE
 from runtime.common.states import JobStatus
 from runtime.dispatcher.core import wishes
 from runtime.dispatcher.core.effects import StoreEnd, StoreOwner
-from runtime.dispatcher.core.events import JobOwner, JobSource, RecoveredJob
+from runtime.dispatcher.core.events import JobOwner, JobSource, RecoveredJob, SubmitFoundStored
 from runtime.dispatcher.core.ownership import (
     OWNER_STATES,
     RECORD_GONE,
@@ -340,17 +340,29 @@ class JobEntry:
         self.takeovers = stored.takeovers if stored.owner is not None else self.takeovers
 
     def take_source(self, stored: JobSource) -> None:
-        """Take over the graph's record, unless it cannot be read."""
-        if stored.digest:
+        """Take over the graph's record. One that cannot be read replaces nothing that is known."""
+        if stored.digest or not (self.source.graph or self.source.graph_key):
             self.source = stored
             self.shown.summary = of_submitter(self.summary, stored)
 
-    def found_stored(self) -> JobEntry:
+    def found_stored(self, found: SubmitFoundStored) -> JobEntry:
         """The entry after the submit has found the job stored already: the stored state counts, and is read next.
 
-        The stored graph also names the submitter: a client that has guessed the id does not (R48).
+        Nothing of the submit does: a client that has guessed the id names neither submitter nor graph (R48).
         """
-        entry = recovered_entry(replace(self.source, submitter="", namespace=UNKNOWN_NAMESPACE))
+        stored = JobSource(
+            self.job_id,
+            found.digest,
+            "",
+            b"",
+            "",
+            self.source.submit_millis,
+            "",
+            found.submitter,
+            UNKNOWN_NAMESPACE,
+            program_run=found.program_run,
+        )
+        entry = recovered_entry(stored)
         entry.cancel_requests = self.cancel_requests
         if self.wants_cancel:
             entry.wish(wishes.CancelWanted(self._cancel.reason))

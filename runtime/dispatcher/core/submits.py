@@ -105,7 +105,7 @@ class Submits:
         entry = self._forget(event.job_id)
         effects = answers.answer_found(entry, event)
         if not event.is_cleaned:
-            self._jobs.enter(entry.found_stored())
+            self._jobs.enter(entry.found_stored(event))
             self._jobs.shown.refresh((event.job_id,))
             effects.append(ef.ReloadJob(event.job_id))
         return effects + self._assignments.assign_waiting()

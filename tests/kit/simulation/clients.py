@@ -58,6 +58,7 @@ from tests.kit.simulation.history import (
     Returned,
     Shown,
     Submitting,
+    SubmitUnreadable,
     Whose,
     place_of,
     whose,
@@ -387,6 +388,7 @@ class Client:
         self.job = job
         self.has_queues = False
         self.ended: JobStatus | None = None
+        self.task: asyncio.Task[None] | None = None
         self.is_acknowledged = False
         self.operations: list[tuple[str, OperationKind]] = []
         """All that it has asked for, oldest first."""
@@ -431,12 +433,16 @@ class Client:
     async def _is_submitted(self, request: Submit) -> bool:
         """Wait until it is accepted: another job may have the name of its checkpoints for a while (R59).
 
-        False when the savepoint that it starts from is being deleted (R62).
+        False when the savepoint that it starts from is being deleted (R62), or when the store has lost the graph before
+        the answer was there: whose job that was, nobody knows (R48).
         """
         while True:
             try:
                 await self._insist(request, self.job)
-            except ConflictError:
+            except ConflictError as error:
+                if "cannot be read" in str(error):
+                    self._record(SubmitUnreadable(self.job.job_id))
+                    return False
                 if (start := self.job.graph.savepoint) is not None:
                     self._record(RestoreRefused(self.job.job_id, start.path))
                     return False

@@ -164,6 +164,13 @@ class RestoreRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class SubmitUnreadable:
+    """A client was told that its job's id is taken by a job that cannot be read."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class Disposing:
     """A client wants a savepoint deleted."""
 
@@ -359,6 +366,7 @@ Happening = (
     | SavepointSeen
     | Restoring
     | RestoreRefused
+    | SubmitUnreadable
     | Disposing
     | DisposalAccepted
     | DisposalShown

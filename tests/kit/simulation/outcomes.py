@@ -22,6 +22,7 @@ from tests.kit.simulation.history import (
     SavepointTaken,
     Shown,
     Submitting,
+    SubmitUnreadable,
     place_of,
     whose,
 )
@@ -120,20 +121,22 @@ class JobsEndAsExpected(CheckerBase):
 class JobsKeepTheirSubmitters(CheckerBase):
     """R48: whose a job is, is what was acknowledged, whoever has led, owned it, or kept its end. So is its queue (R64).
 
-    One of which something stored was lost or spoiled may be nobody's.
+    One of which something stored was lost or spoiled may be nobody's, and no other one cannot be read.
     """
 
     rule = "R48"
 
-    sees: tuple[type, ...] = (Applied, Shown, Damaged)
+    sees: tuple[type, ...] = (Applied, Shown, Damaged, SubmitUnreadable)
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
         self._damaged = Damages(reader.keys)
 
     def see(self, record: Record) -> Iterator[str]:
-        """What a client is shown."""
+        """What a client is shown, or told."""
         self._damaged.note(record)
+        if isinstance(record.what, SubmitUnreadable) and record.what.job_id not in self._damaged:
+            yield f"job {record.what.job_id} cannot be read, and nothing of it was lost or spoiled"
         if isinstance(record.what, Shown) and record.what.whose is not None:
             job_id, shown = record.what.job_id, record.what.whose
             if shown != whose(job_id) and job_id not in self._damaged:

@@ -68,6 +68,8 @@ class NothingRunsTwice(CheckerBase):
                     self._started.pop((job_id, one.vertex_id, index), None)
             elif isinstance(one, JobRescaled):
                 self._rescaled(job_id, one)
+        if isinstance(record.what, Applied) and self._has_left(record.what):
+            self._excuse(record.process)
         match record.what:
             case Fault(what=what) | ProcessEvent(what=what):
                 self._note(record.process, what)
@@ -77,6 +79,14 @@ class NothingRunsTwice(CheckerBase):
                 self._alive[subtask(attempt_id)].pop(attempt_id, None)
             case _:
                 self._note_messages(record.what)
+
+    def _has_left(self, applied: Applied) -> bool:
+        """Has a TaskManager deleted its key? Nothing runs there, and owners have had time to take its reports (R27)."""
+        before = self.keys.task_managers
+        return any(
+            event.is_delete and event.kv.key.startswith(before) and "/" not in event.kv.key.removeprefix(before)
+            for event in applied.events
+        )
 
     def _note_messages(self, what: object) -> None:
         match what:

@@ -32,7 +32,6 @@ from tests.kit.simulation.faults import SURVIVABLE, Fate, FaultKind
 from tests.kit.simulation.history import History
 from tests.kit.simulation.large_jobs import planned_large_jobs
 from tests.kit.simulation.on_demand_jobs import planned_on_demand_jobs
-from tests.kit.simulation.outcomes import Damages
 from tests.kit.simulation.processes import CURRENT, SimulatedLoop
 from tests.kit.simulation.queries import planned_streams, planned_upgrades
 from tests.kit.simulation.reruns import NothingRunsTwice, UserFailuresStand
@@ -205,7 +204,9 @@ async def _live(
     violations = check(world.history, world.keys, checkers)
     now = loop.time()
     violations += [Violation("promise 1", f"the client of job {one} waits", now) for one in _who_wait(world)]
-    violations += [Violation("no failures", failure, now) for failure in (*world.failures, *problems)]
+    violations += [
+        Violation("no failures", failure, now) for failure in (*world.failures, *_failed_clients(world), *problems)
+    ]
     violations += [Violation("clean-up", left, now) for left in world.left_over()]
     violations += [Violation("R65", left, now) for left in world.workers.left_over() if shape.has_driver]
     return Verdict(
@@ -341,9 +342,13 @@ def silence() -> None:
 
 
 def _who_wait(world: World) -> list[JobId]:
-    """The jobs whose clients never heard an end. R48: who was not answered, and whose record is damaged, is refused."""
-    damages = Damages(world.keys)
-    for record in world.history.records:
-        damages.note(record)
-    waiting = [one for one in world.unfinished if one.is_acknowledged or one.job.job_id not in damages]
-    return [one.job.job_id for one in waiting]
+    """The jobs whose clients never heard an end."""
+    return [one.job.job_id for one in world.unfinished]
+
+
+def _failed_clients(world: World) -> Iterator[str]:
+    """What has ended clients that nobody has stopped."""
+    for client in world.clients:
+        task = client.task
+        if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            yield f"the client of job {client.job.job_id} has failed: {error!r}"

@@ -556,7 +556,7 @@ class World:
             client = Client(self.network, self.history, self.rest_addresses, job, self.entropy.child(name))
             client.has_queues = self.shape.has_queues
             self.clients.append(client)
-            _ = process.start(name, client.run())
+            client.task = process.start(name, client.run())
 
         process.context.copy().run(make)
 

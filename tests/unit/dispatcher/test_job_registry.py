@@ -148,13 +148,13 @@ def test_a_stored_job_that_is_not_in_memory_is_taken_over() -> None:
     effects = made.handle(ev.SubmitFoundStored(job(1), "", JobStatus.INITIALIZING, is_cleaned=False))
     assert only(effects, ef.ReplySubmitted).status is JobStatus.INITIALIZING
     assert only(effects, ef.ReloadJob) == ef.ReloadJob(job(1))
-    nobodys = replace(source(1), namespace=UNKNOWN_NAMESPACE)
+    nobodys = replace(source(1), name="", client="", namespace=UNKNOWN_NAMESPACE)
     assert made.summary(job(1)) == initial_summary(nobodys), "a client that has sent the id alone does not see the job"
     owner = OwnerRecord(P1, "1:1")
     unreadable = StoredJob(job(1), EMPTY_GRAPH, 7, owner, 7, None, 0, None, "unreadable")
     effects = made.handle(ev.JobReloaded(job(1), recovered_job(unreadable)))
-    order = AssignJob(job(1), 7, True, b"{}", "", "d", 1001, UNKNOWN_NAMESPACE)
-    assert only(effects, ef.SendAssign).message == order
+    order = AssignJob(job(1), 7, True, b"", "", "", 0, UNKNOWN_NAMESPACE)
+    assert only(effects, ef.SendAssign).message == order, "its owner finds out that the graph cannot be read"
     assert only(effects, ef.StoreWanted) == ef.StoreWanted(job(1))
 
 
