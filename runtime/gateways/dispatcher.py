@@ -104,7 +104,8 @@ class TaskCounts:
 class JobSummary:
     """One line of /jobs/overview. Pushed by the owner on every change, so lists never fan out.
 
-    `sequence` rises with every change of this job under one epoch; (epoch, sequence) orders summaries.
+    `sequence` rises with every change of this job under one epoch; (epoch, sequence) orders summaries
+    of a job that goes on, and its end is later than all of them.
     `pending_reason` says what a waiting job waits for, `pending_kind` its `runtime.common.waiting.WaitingKind` (an
     owner of an earlier release says none). `end_millis` is -1 while not terminal. `is_committing`: the
     outcome is decided and the outputs become visible, so a cancel comes too late (R26). `keeps_outputs`: the job has

@@ -23,6 +23,8 @@ from runtime.highavailability.records import (
 from runtime.scheduler.core.job_events import SubtasksReset
 from tests.kit.simulation.checkers import QUEUE_MAX
 from tests.kit.simulation.history import (
+    AWAKE,
+    FROZEN,
     KILLED,
     READABLE,
     STARTS,
@@ -338,6 +340,17 @@ class TestWhenATaskManagerDies:
         past.add("tm-1", Fault(READABLE))
         past.start(attempt(1), tm="tm-2")
         assert "promise 2" not in past.violations()
+
+    @pytest.mark.parametrize("is_frozen_when_ordered", [True, False])
+    def test_also_what_was_ordered_while_it_was_frozen(self, past: Past, is_frozen_when_ordered: bool) -> None:
+        for word in (FROZEN,) if is_frozen_when_ordered else (FROZEN, AWAKE):
+            past.add("tm-1", Fault(word))
+        past.add("master-1", Sent("tm-1", deployment(attempt())))
+        if is_frozen_when_ordered:
+            past.add("tm-1", Fault(AWAKE))
+        past.start(attempt())
+        past.start(attempt(1), tm="tm-2")
+        assert ("promise 2" not in past.violations()) is is_frozen_when_ordered
 
     @pytest.mark.parametrize(("key", "may_it"), [("", True), ("/guard", False)])
     def test_also_what_had_finished_when_it_leaves(self, past: Past, key: str, may_it: bool) -> None:

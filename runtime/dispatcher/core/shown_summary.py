@@ -11,7 +11,10 @@ from runtime.gateways.dispatcher import JobSummary, TaskCounts
 
 
 class ShownSummary:
-    """The summary of one job. The time of its last modification rises with every change, for long polls compare it."""
+    """The summary of one job. The time of its last modification rises with every change, for long polls compare it.
+
+    `sequence` is the owner's: what the leader adds takes the place of nothing that the owner says next.
+    """
 
     __slots__ = ("_is_reason_of_leader", "summary")
 
@@ -37,8 +40,12 @@ class ShownSummary:
         return True
 
     def accept(self, pushed: JobSummary, source: JobSource) -> bool:
-        """Show an owner's summary if it is newer by (epoch, sequence). True if it was."""
-        if (pushed.epoch, pushed.sequence) <= (self.summary.epoch, self.summary.sequence):
+        """Show an owner's summary if it is newer. True if it was.
+
+        The summary of an end is composed before its result is written, and shown after it: the ones between, which say
+        that the write takes long, have later sequences, and are older.
+        """
+        if _age(pushed) <= _age(self.summary):
             return False
         shown_millis = self.summary.last_modification_millis
         if pushed.last_modification_millis <= shown_millis:
@@ -50,9 +57,13 @@ class ShownSummary:
     def _change(self, changed: JobSummary) -> None:
         self.summary = replace(
             changed,
-            sequence=changed.sequence + 1,
             last_modification_millis=changed.last_modification_millis + 1,
         )
+
+
+def _age(summary: JobSummary) -> tuple[int, bool, int]:
+    """Greater for what an owner has said later."""
+    return summary.epoch, summary.status.is_globally_terminal, summary.sequence
 
 
 def initial_summary(source: JobSource) -> JobSummary:

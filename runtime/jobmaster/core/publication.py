@@ -76,7 +76,9 @@ class Publication:
         return self.latest
 
     def ended(self, status: JobStatus, millis: int, *, keeps_outputs: bool = False) -> JobSummary:
-        """The summary to show once `status` is durable. One before it may say that the write takes long."""
+        """The summary to show once `status` is durable; those that say meanwhile that the write takes long do not count
+        any more then, whatever their sequence.
+        """
         latest = self.refresh(NOT_WAITING, millis)
         failure, labels = self._failure(status)
         return replace(
@@ -87,7 +89,7 @@ class Publication:
             is_committing=False,
             keeps_outputs=keeps_outputs,
             deletes_checkpoints=self._deletes_checkpoints(status),
-            sequence=latest.sequence + 2,
+            sequence=latest.sequence + 1,
             end_millis=millis,
             last_modification_millis=max(millis, latest.last_modification_millis + 1),
         )

@@ -56,6 +56,8 @@ class NothingRunsTwice(CheckerBase):
         """Attempts of which an owner, by its epoch, has heard that they have finished."""
         self._beside: set[ExecutionAttemptId] = set()
         """Attempts that were ordered while their owner did not know that another one of the subtask had finished."""
+        self._late: set[ExecutionAttemptId] = set()
+        """Attempts that were ordered from a TaskManager while it could not be reached: they may begin much later."""
 
     def see(self, record: Record) -> Iterator[str]:
         """Starts, what is accepted of them, durable resets, deaths, and who is out of reach."""
@@ -90,9 +92,11 @@ class NothingRunsTwice(CheckerBase):
 
     def _note_messages(self, what: object) -> None:
         match what:
-            case Sent(message=message):
+            case Sent(peer=peer, message=message):
                 self._replaced.note(message)
                 self._note_speculation(message)
+                if isinstance(message, DeployTasks) and self._out_of_reach[peer]:
+                    self._late |= {task.attempt_id for task in message.tasks}
             case Submitting(job_id=job_id, speculates=True):
                 self._speculating.add(job_id)
             case Received(message=TaskReports(job_id=job_id, epoch=epoch, reports=reports)):
@@ -115,7 +119,7 @@ class NothingRunsTwice(CheckerBase):
         if attempt_id in self._beside and not self._out_of_reach[process] and process in alive.values():
             yield f"{attempt_id} runs on {process}, where another attempt of its subtask does (R67)"
         alive[attempt_id] = process
-        if attempt_id in self._replaced or attempt_id in self._beside:
+        if attempt_id in self._replaced or attempt_id in self._beside or attempt_id in self._late:
             return
         before, host = self._started.setdefault(subtask(attempt_id), (attempt_id, process))
         if before != attempt_id and not self._out_of_reach[host]:
