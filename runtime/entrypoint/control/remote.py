@@ -38,6 +38,8 @@ SCRIPTS = {
     HISTORYSERVER: "historyserver.sh",
 }
 _PASSED_ON = ("FLINKLIKE_RUN_DIR", "FLINKLIKE_CONF_DIR", "FLINKLIKE_IDENT_STRING")
+_OUTPUT_MAX = 1024 * 1024
+"""Bytes of a host's output that are read: what it says beyond is of no command of ours."""
 # After the user's own options: ssh takes the first value of each option.
 _SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15")
 
@@ -169,4 +171,4 @@ class RemoteHosts:
 
 def _text(file: IO[bytes]) -> str:
     file.seek(0)
-    return printable(file.read().decode(errors="replace").strip())
+    return printable(file.read(_OUTPUT_MAX).decode(errors="replace").strip())

@@ -12,6 +12,7 @@ import pytest
 from runtime.config.layout import Layout
 from runtime.entrypoint.control import worker_verbs
 from runtime.entrypoint.control.daemon import TASKMANAGER
+from runtime.entrypoint.control.pending import DaemonError
 from runtime.entrypoint.control.remote import RemoteHosts
 from runtime.entrypoint.drivers.ssh_calls import HostRefusedError, HostUnreachableError, SshCalls
 
@@ -167,3 +168,21 @@ def test_a_worker_is_wanted_by_who_says_so_in_time(
             host.write(said)
             host.close() if not said else None
         assert worker_verbs._is_wanted() is expected
+
+
+@pytest.mark.usefixtures("calls")
+def test_a_script_that_says_very_much_costs_its_caller_little(tmp_path: Path) -> None:
+    """`start-cluster.sh` and the like, which read what a host has said when its command has ended."""
+    script(tmp_path, 'echo "{\\"process\\": \\"taskmanager\\"}"; head -c 60000000 /dev/zero | tr "\\0" x; exit 3')
+    call = RemoteHosts(Layout(tmp_path, tmp_path, tmp_path), {}, ()).call("one", TASKMANAGER, ("stop-all",))
+    call.process.wait(60)
+    tracemalloc.start()
+    try:
+        with call.out, call.errors:
+            with pytest.raises(DaemonError, match="taskmanager on one: Welcome"):
+                call.is_done()
+            assert call.instances() == []
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16_000_000
