@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +88,11 @@ def free_slots(client: FlinklikeClient) -> int:
     return sum(one["freeSlots"] for one in client.get("/taskmanagers")["taskmanagers"])
 
 
+def attempts(client: FlinklikeClient, job_id: JobId) -> list[dict[str, Any]]:
+    vertices = [one["id"] for one in client.get(f"/jobs/{job_id}")["vertices"]]
+    return [one for vertex in vertices for one in client.get(f"/jobs/{job_id}/vertices/{vertex}")["subtasks"]]
+
+
 def test_a_new_leader_gives_a_job_its_large_slot_beside_its_small_one(tmp_path: Path) -> None:
     with ScriptCluster(OPTIONS, workers=2) as cluster, cluster.connect() as client:
         jobs = Jobs(cluster, tmp_path)
@@ -103,6 +109,14 @@ def test_a_new_leader_gives_a_job_its_large_slot_beside_its_small_one(tmp_path: 
         jobs.go("others")
         assert client.wait_for_result(others).status is JobStatus.FINISHED
         reached(lambda: jobs.has_begun("large-0"), "it has two slots, and keeps the one that it had")
+        for pid in cluster.pids()["jobmaster"]:
+            os.kill(pid, signal.SIGKILL)
+        started = cluster.script("start-jobmaster.sh", *cluster.dynamic)
+        assert started.returncode == 0, started.stdout + started.stderr
+        reached(lambda: client.get(f"/jobs/{both}")["takeovers"], "another JobMaster process has it")
+        reached(lambda: client.status(both).status is JobStatus.RUNNING, "its tasks are found, and go on")
+        assert free_slots(client) == 1
+        assert {one["attempt"] for one in attempts(client, both)} == {0}
         jobs.go("small")
         jobs.go("large")
         assert client.wait_for_result(both).status is JobStatus.FINISHED
