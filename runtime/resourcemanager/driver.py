@@ -21,7 +21,7 @@ class ResourceManagerDriver(Protocol):
         """The labels of all workers that run now, registered or not. DriverError."""
 
     async def start(self, worker_id: str, /, *, is_wanted: Callable[[], bool]) -> None:
-        """Start a worker, and return when it runs; it registers later. DriverError.
+        """Start a worker, and return when it runs, as `workers` says from then on; it registers later. DriverError.
 
         `is_wanted` is asked, in any thread, in the last moment before the start: a leader may have lost its term.
         """

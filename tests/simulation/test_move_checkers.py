@@ -21,6 +21,7 @@ from tests.kit.simulation.clients import PlannedJob
 from tests.kit.simulation.history import (
     TERMINATED,
     AttemptEnded,
+    AttemptStarted,
     BatchCommitted,
     Fault,
     Happening,
@@ -99,6 +100,18 @@ def test_a_drain_that_is_taken_back(moves: Moves) -> None:
 def test_a_query_that_begins_where_one_drains(moves: Moves) -> None:
     moves.start(105.0, 1)
     assert moves.found == [f"{attempt(1)} begins on tm-1, which has drained for 4.0 s"]
+
+
+@pytest.mark.parametrize(("taken_at", "is_late"), [(101.5, False), (104.0, True)])
+def test_a_query_that_begins_where_its_attempt_was_taken_before_the_drain(
+    moves: Moves, taken_at: float, *, is_late: bool
+) -> None:
+    """Its savepoint was restored meanwhile."""
+    moves.at(taken_at, AttemptStarted(attempt(1), 1, is_exclusive=True))
+    moves.start(105.0, 1)
+    moves.at(106.0, QueryHeld(attempt(1), HOLD))
+    moves.at(106.5, AttemptEnded(attempt(1), ExecutionState.CANCELED))
+    assert moves.found == ([f"{attempt(1)} begins on tm-1, which has drained for 3.0 s"] if is_late else [])
 
 
 def test_a_query_that_is_not_ended(moves: Moves) -> None:

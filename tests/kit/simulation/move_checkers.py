@@ -19,6 +19,7 @@ from tests.kit.simulation.history import (
     TERMINATED,
     Applied,
     AttemptEnded,
+    AttemptStarted,
     BatchCommitted,
     Fault,
     ProcessEvent,
@@ -96,6 +97,7 @@ class QueriesMove(CheckerBase):
     sees: tuple[type, ...] = (
         Applied,
         AttemptEnded,
+        AttemptStarted,
         BatchCommitted,
         Fault,
         ProcessEvent,
@@ -108,6 +110,8 @@ class QueriesMove(CheckerBase):
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
         self._hosts: dict[str, _Host] = defaultdict(_Host)
+        self._taken: dict[ExecutionAttemptId, float] = {}
+        """Attempts that run, and for how long their host had drained when they began."""
         self._free: dict[ExecutionAttemptId, float] = {}
         """Endless queries that run, and since when nobody holds them, in the time of their host."""
         self._held: dict[ExecutionAttemptId, tuple[str, float]] = {}
@@ -127,6 +131,8 @@ class QueriesMove(CheckerBase):
                     self._early = [one for one in self._early if one[0] != record.process]
             case Applied():
                 yield from self._moved(record)
+            case AttemptStarted(attempt_id):
+                self._taken[attempt_id] = self._hosts[record.process].drained(record.at)
             case QueryStarted() | BatchCommitted() | QueryHeld() | QueryReleased() | AttemptEnded():
                 yield from self._of_query(record, self._hosts[record.process])
             case _:
@@ -143,8 +149,9 @@ class QueriesMove(CheckerBase):
         now, drained = host.now(record.at), host.drained(record.at)
         match record.what:
             case QueryStarted(attempt_id, ends=ends):
-                if drained > _HEEDED:
-                    yield f"{attempt_id} begins on {record.process}, which has drained for {drained:.1f} s"
+                # Its attempt was taken earlier: before it begins, a savepoint may be restored.
+                if (had_drained := self._taken.get(attempt_id, drained)) > _HEEDED:
+                    yield f"{attempt_id} begins on {record.process}, which has drained for {had_drained:.1f} s"
                 if not ends:
                     self._free[attempt_id] = now
             case BatchCommitted(attempt_id):
@@ -167,6 +174,7 @@ class QueriesMove(CheckerBase):
             self._free[released.attempt_id] = now
 
     def _ended(self, record: Record, attempt_id: ExecutionAttemptId, host: _Host) -> Iterator[str]:
+        self._taken.pop(attempt_id, None)
         is_cut = self._free.pop(attempt_id, None) is not None and attempt_id not in self._held
         if is_cut and host.has_time(record.at):
             self._cut[attempt_id] = record.process

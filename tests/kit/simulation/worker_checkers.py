@@ -16,8 +16,8 @@ _CROSSING = 2.0
 
 
 class WorkersComeAndGo(CheckerBase):
-    """R65: the leader alone starts workers, each once, and no more than there may be; who has work is not released,
-    and nobody is killed who has not had the time to end.
+    """R65: the leader alone starts workers, each once, and no more than there may be, and releases some; who has work
+    is not released, and nobody is killed who has not had the time to end.
     """
 
     rule = "R65"
@@ -38,7 +38,8 @@ class WorkersComeAndGo(CheckerBase):
         match record.what:
             case Sent(peer=peer, message=RequestSlot()):
                 self._busy[peer].append(record.at)
-            case Received(peer=peer, message=SlotReport() as report):
+            case Received(peer=peer, message=SlotReport() as report) if record.process not in self._lapsed:
+                # Whoever wakes behind its term reads what the TaskManager had before that.
                 if any(slot.allocation_id is not None for slot in report.slots):
                     self._busy[peer].append(record.at)
             case Applied(events=events):
@@ -49,7 +50,7 @@ class WorkersComeAndGo(CheckerBase):
             case WorkerStarted() as started:
                 yield from self._judge_start(record.process, started)
             case WorkerReleased() as released:
-                yield from self._judge_release(record.at, released)
+                yield from self._judge_release(record.process, record.at, released)
             case _:
                 return
 
@@ -68,8 +69,10 @@ class WorkersComeAndGo(CheckerBase):
         if started.slots > started.slots_max:
             yield f"with worker {started.worker_id} there are {started.slots} slots, above {started.slots_max}"
 
-    def _judge_release(self, at: float, released: WorkerReleased) -> Iterator[str]:
+    def _judge_release(self, by: str, at: float, released: WorkerReleased) -> Iterator[str]:
         worker_id = released.worker_id
+        if self._lapsed.get(by, at) < at:
+            yield f"{by} releases worker {worker_id}, and its lease has run out"
         if not released.kills:
             self._released.setdefault(worker_id, at)
             had_work = [one for one in self._busy[worker_id] if at - IDLE_SECONDS < one < at - _CROSSING]

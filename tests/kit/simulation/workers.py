@@ -8,7 +8,7 @@ same label, as a container is that has a restart policy.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ IDLE_SECONDS = 8
 REGISTRATION_SECONDS = 20
 DRAIN_SECONDS = 30
 
+_MOMENT = 0.01
 _FAILING_CALLS = 0.15
 _HANGS, _DIES, _IS_LATE, _RETURNS = 0.1, 0.2, 0.3, 0.2
 """Of all workers: which part never comes up, ends while it comes up (up to there), is late, is started again."""
@@ -50,6 +51,22 @@ def worker_options(shape: Shape) -> dict[str, str]:
         "resourcemanager.taskmanager-registration.timeout": f"{REGISTRATION_SECONDS} s",
         "taskmanager.drain-timeout": f"{DRAIN_SECONDS} s",
     }
+
+
+def left_over(shape: Shape, workers: Mapping[str, bool]) -> Iterator[str]:
+    """What is wrong at rest: all workers that are not needed have had the time to go, and those that hang to be ended
+    and replaced. `workers`: which have a process. One without has no slots.
+    """
+    up = [name for name, is_up in workers.items() if is_up]
+    if hanging := [name for name, is_up in workers.items() if not is_up]:
+        yield f"workers {', '.join(hanging)} never came up, and are left"
+    slots = shape.slots * (shape.task_managers + len(up))
+    least = max(shape.slots_min, shape.redundant * shape.slots)
+    if slots < min(least, shape.slots_max):
+        yield f"{slots} slots are left, and {least} are kept"
+    spare = slots - shape.slots
+    if up and spare >= least:
+        yield f"workers {', '.join(up)} run on without work"
 
 
 class WorkerHost:
@@ -82,10 +99,12 @@ class WorkerHost:
         """Whether a call fails now."""
         return self.draw(0, 1) < _FAILING_CALLS and self.is_troubled
 
-    def ask_for(self, worker_id: str, by: str) -> None:
-        """A start that nobody can take back: it happens soon, whatever becomes of who has asked."""
+    def ask_for(self, worker_id: str, by: str) -> float:
+        """A start that nobody can take back: it happens soon, whatever becomes of who has asked. Says when."""
         loop = self._world.loop
-        loop.outside_later(self.draw(0.0, 0.2), self._launch, worker_id, by, loop.time())
+        seconds = self.draw(0.0, 0.2)
+        loop.outside_later(seconds, self._launch, worker_id, by, loop.time())
+        return loop.time() + seconds
 
     def note_release(self, worker_id: str, by: str, *, kills: bool) -> None:
         """The driver is asked to end one."""
@@ -124,15 +143,8 @@ class WorkerHost:
         self.is_troubled = False
 
     def left_over(self) -> Iterator[str]:
-        """What is wrong at rest, where all workers that are not needed have had the time to go."""
-        shape = self._world.shape
-        slots = shape.slots * (shape.task_managers + len(self._workers))
-        least = max(shape.slots_min, shape.redundant * shape.slots)
-        if slots < min(least, shape.slots_max):
-            yield f"{slots} slots are left, and {least} are kept"
-        spare = slots - shape.slots
-        if self._workers and spare >= least:
-            yield f"workers {', '.join(self._workers)} run on without work"
+        """What is wrong at rest."""
+        return left_over(self._world.shape, {name: worker.is_up for name, worker in self._workers.items()})
 
     def _launch(self, worker_id: str, by: str, asked_at: float) -> None:
         shape = self._world.shape
@@ -183,8 +195,11 @@ class SimulatedDriver:
         if not is_wanted():
             message = "nobody wants it any more"
             raise DriverError(message)
-        self._host.ask_for(worker_id, self._name)
+        runs_at = self._host.ask_for(worker_id, self._name)
         await self._wait(0.5, "the host has not said that it runs")
+        loop = asyncio.get_running_loop()
+        while loop.time() <= runs_at:  # a call that has failed may return before that
+            await asyncio.sleep(_MOMENT)
 
     async def release(self, worker_id: str, /, *, kills: bool) -> None:
         """ResourceManagerDriver."""
