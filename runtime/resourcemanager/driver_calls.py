@@ -115,6 +115,9 @@ class DriverCalls:
                 self._tell(kind.requested, worker_id, f"is asked for: {size}")
                 self.scope.spawn(f"start {worker_id}", self._start(worker_id))
             case ReleaseWorker(worker_id, reason, is_overdue):
+                if not self._may_decide():  # R4: another leader may have given it work meanwhile
+                    logger.info("worker %s is not released any more: the term is over", worker_id)
+                    return
                 logger.info("worker %s is %s: %s", worker_id, "killed" if is_overdue else "released", reason)
                 if not is_overdue:
                     self._tell(kind.released, worker_id, f"is released: {reason}")

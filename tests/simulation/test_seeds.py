@@ -39,10 +39,15 @@ IN_PROCESS = [
 
 QUEUES = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 61), 52))]
 
-FOUND_WITH_DRIVER = "61,125,273"
-"""Slots of a worker that drained were not counted; starts that failed, and happened all the same, were not either."""
+FOUND_WITH_DRIVER = ["61,125,273", "71007056,71007144,72101267"]
+"""Slots of a worker that drained were not counted; starts that failed, and happened all the same, were not either.
+Judges were wrong: the driver said that a worker runs before it ran; one that hangs was taken for one with slots; what a
+leader that wakes behind its term hears of work was taken for news."""
+FOUND_WITH_DRIVER_IN_PROCESS = "71009078,71009102,71009126,71009162"
+"""A leader that woke behind its term released a worker with work. A judge took a query for new where its savepoint was
+restored when the drain began."""
 DRIVER = [
-    FOUND_WITH_DRIVER,
+    *FOUND_WITH_DRIVER,
     *in_pieces(range(1, 9), 4),
     *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 151), 71)),
 ]
@@ -112,6 +117,12 @@ def test_seeds_with_queues_are_clean(seeds: str) -> None:
 @pytest.mark.parametrize("seeds", DRIVER)
 def test_seeds_with_a_driver_are_clean(seeds: str, modes: tuple[str, ...]) -> None:
     done = simulate(ROOT, "--jobs", "2", "--driver", *modes, "--only", seeds)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_seeds_with_a_driver_and_job_masters_inside_the_job_manager_are_clean() -> None:
+    modes = ("--driver", "--in-process")
+    done = simulate(ROOT, "--jobs", "2", *modes, "--only", FOUND_WITH_DRIVER_IN_PROCESS)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

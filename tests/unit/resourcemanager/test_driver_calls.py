@@ -117,6 +117,21 @@ async def test_a_release_that_fails_is_told_and_an_overdue_worker_is_killed(capl
     assert term.events.told == [(KINDS[2], f"worker {ONE} is released: it was idle")]
 
 
+@pytest.mark.parametrize("is_overdue", [False, True])
+async def test_nobody_is_released_after_the_term(*, is_overdue: bool) -> None:
+    """A leader that was frozen does not know what the next one has given to do."""
+    driver = Driver()
+    driver.running = {ONE}
+    term = Term(driver)
+    term.may_decide = False
+    await term.calls.do(ReleaseWorker(ONE, "it was idle", is_overdue=is_overdue))
+    assert driver.running == {ONE}
+    assert term.events.told == []
+    term.may_decide = True
+    await term.calls.do(ReleaseWorker(ONE, "it was idle"))
+    assert driver.running == set()
+
+
 async def test_a_worker_that_was_released_while_it_started_leaves() -> None:
     term = Term(Driver())
     start = term.lives.start(0.0)
