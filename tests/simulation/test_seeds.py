@@ -43,9 +43,9 @@ FOUND_WITH_DRIVER = ["61,125,273", "71007056,71007144,72101267"]
 """Slots of a worker that drained were not counted; starts that failed, and happened all the same, were not either.
 Judges were wrong: the driver said that a worker runs before it ran; one that hangs was taken for one with slots; what a
 leader that wakes behind its term hears of work was taken for news."""
-FOUND_WITH_DRIVER_IN_PROCESS = "71009078,71009102,71009126,71009162"
-"""A leader that woke behind its term released a worker with work. A judge took a query for new where its savepoint was
-restored when the drain began."""
+FOUND_WITH_DRIVER_IN_PROCESS = "71009078,71009102,71009126,71009162,72401137"
+"""A leader that woke behind its term released a worker with work; one that was back, and emptied between two looks, was
+given up at once. A judge took a query for new where its savepoint was restored when the drain began."""
 DRIVER = [
     *FOUND_WITH_DRIVER,
     *in_pieces(range(1, 9), 4),

@@ -9,6 +9,7 @@ is true.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import assert_never
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
@@ -79,6 +80,7 @@ class SlotManager:
         self._request_timeout = request_timeout
         self._round_seconds = round_seconds
         self._task_managers: dict[Incarnation, TaskManagerSlots] = {}
+        self._numbers = count(1)
         self._jobs: dict[JobId, JobNeeds] = {}
         self._allocations: dict[AllocationId, Allocation] = {}
         self._settings = queues
@@ -185,7 +187,7 @@ class SlotManager:
         self._profiles.registered(registration)
         known = self._task_managers.get(registration.incarnation)
         if known is None:
-            self._task_managers[registration.incarnation] = TaskManagerSlots(registration)
+            self._task_managers[registration.incarnation] = TaskManagerSlots(registration, numbers=self._numbers)
         else:
             known.registered_again(registration)
         return self._serve(capacity_changed=True)  # jobs that wait learn that it is there: its slots may take a while

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 
 from runtime.common.ids import AllocationId, Incarnation, JobId
 from runtime.common.spark_environments import DEFAULT_ENVIRONMENT, EnvironmentSpec, SparkOffer
@@ -88,8 +88,10 @@ class TaskManagerSlots:
     """R50: it was made anew for its tenant, and no job of that namespace has had a slot here since."""
     present: set[JobId] = field(default_factory=set)
     """Jobs that have had slots here and are not over."""
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Of allocations, of all TaskManagers together."""
     uses: int = 0
-    """How many allocations there were: one that has come and gone between two looks shows here."""
+    """The number of the last allocation: one that has come and gone between two looks shows here."""
     free: dict[int, None] = field(default_factory=dict)
     blocked: dict[int, float] = field(default_factory=dict)
     allocated: dict[int, Allocation] = field(default_factory=dict)
@@ -166,7 +168,7 @@ class TaskManagerSlots:
             self.free.pop(index, None)
             self.blocked.pop(index, None)
             self.allocated[index] = allocation
-        self.uses += 1
+        self.uses = next(self.numbers)
         self.is_promised = False
         if self.registration.has_tenants:
             self.present.add(allocation.job_id)

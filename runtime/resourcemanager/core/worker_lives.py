@@ -182,6 +182,11 @@ class WorkerLives:
         if worker.may_be_told and worker.state is WorkerState.REGISTERED:
             self.release(worker, "it was released", at)
 
+    def had_work(self, worker: Worker, at: float) -> None:
+        """It has served since the last look, and does not any more: the time until it is given up begins now."""
+        if worker.state in _AWAITED:
+            worker.since = at
+
     def started(self, worker_id: str, at: float) -> None:
         """The driver has started a worker."""
         worker = self._workers.get(worker_id)

@@ -55,7 +55,7 @@ class WorkerSettings(WorkerTimes):
 class Supply:
     """A registered TaskManager. `worker_id`: "" for one that no driver has started. `free`: slots without allocation.
 
-    `is_usable`: it is connected and does not drain. `uses`: changes with each allocation.
+    `is_usable`: it is connected and does not drain. `uses`: grows with each allocation.
     """
 
     worker_id: str
@@ -98,6 +98,7 @@ class ActiveWorkers:
     ) -> list[WorkerEffect]:
         """What to do now. `demand`: what waiting jobs lack; `running`: what the driver saw at `asked_at`."""
         by_id = {one.worker_id: one for one in supplies if one.slots > 0}
+        self._note_work(supplies, at)
         effects = self.lives.look(by_id, running, asked_at=asked_at, at=at)
         for worker in self.lives:
             if (supply := by_id.get(worker.worker_id)) is not None:
@@ -108,6 +109,14 @@ class ActiveWorkers:
         there = [one for one in supplies if one.is_usable and one.worker_id not in leaving]
         effects += self._start(demand, there, self._total(supplies), at)
         return effects + self._release(demand, there, at)
+
+    def _note_work(self, supplies: Sequence[Supply], at: float) -> None:
+        """Of those that show no slots: one that drains may have been back and emptied between two looks."""
+        for one in supplies:
+            worker = None if one.slots else self.lives.get(one.worker_id)
+            if worker is not None and one.uses > worker.uses:
+                worker.uses = one.uses
+                self.lives.had_work(worker, at)
 
     def _total(self, supplies: Sequence[Supply]) -> int:
         """All slots that there are or will be, of leaving workers too. One that drains shows those in use alone."""

@@ -347,3 +347,16 @@ def test_others_are_served_while_one_has_no_owner() -> None:
     cluster.owners[job(1)] = 0
     ((_, request),) = requests(cluster.register(T1, 2))
     assert request.job_id == job(2)
+
+
+def test_a_task_manager_that_was_lost_and_is_back_with_work_shows_that_it_was_used() -> None:
+    """With as many allocations as before: between two looks at it nothing else would tell (R65)."""
+    cluster = Cluster()
+    cluster.declare(1, 1)
+    ((_, request),) = requests(cluster.register(T1, 1))
+    (before,) = [peer.uses for peer in cluster.manager.task_managers()]
+    cluster.handle(ev.TaskManagerLost(T1))
+    cluster.register(T1, 0)
+    cluster.report(T1, [(request.allocation_id, job(1))])
+    (after,) = [peer.uses for peer in cluster.manager.task_managers()]
+    assert after > before > 0

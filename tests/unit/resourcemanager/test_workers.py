@@ -295,6 +295,23 @@ def test_an_allocation_between_two_looks_is_work() -> None:
     assert term.decide(0, used) == [ReleaseWorker("w1", "it was idle for 30 s")]
 
 
+@pytest.mark.parametrize(("uses", "is_given_up"), [(1, True), (0, True), (2, False)])
+def test_one_that_was_back_with_work_between_two_looks_has_its_time_again(uses: int, *, is_given_up: bool) -> None:
+    """It drains, was out of reach, and has ended its work as soon as it was there again."""
+    term = Term()
+    term.run(*term.decide(1))
+    assert term.decide(0, Supply("w1", 2, 1, uses=1)) == []
+    assert term.decide(0) == []
+    assert term.states() == {"w1": WorkerState.LOST}
+    emptied = Supply("w1", 0, 0, is_usable=False, is_draining=True, uses=uses)
+    term.at += SETTINGS.registration_timeout - 1
+    assert term.decide(0, emptied) == []
+    term.at += 2
+    assert bool(term.decide(0, emptied)) is is_given_up
+    term.at += SETTINGS.registration_timeout
+    assert term.decide(0, emptied) == ([] if is_given_up else [ReleaseWorker("w1", "it gave no slots within 60 s")])
+
+
 def test_one_that_drains_counts_whole_for_the_maximum() -> None:
     """It shows the slots that are in use, or none, and its process is as large as before."""
     term = Term(replace(SETTINGS, slots_max=4))
