@@ -21,6 +21,7 @@ from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.cli.dashboard import open_dashboard
 from airflow_flinklike.cli.delegation_tokens import delegation_tokens
 from airflow_flinklike.cli.events import events
+from airflow_flinklike.cli.explained import names_job, plan_of, plan_text
 from airflow_flinklike.cli.history import history
 from airflow_flinklike.cli.job_arguments import (
     AllowNonRestoredState,
@@ -354,12 +355,28 @@ def cancel(job: Job, address: Address = None, token_file: TokenFile = None, as_j
 
 @app.command()
 def explain(
-    target: Annotated[str, typer.Argument(help=_TARGET)],
+    target: Annotated[str, typer.Argument(help=f"{_TARGET}; or the id of a job of the cluster")],
     parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", min=1)] = None,
     param: Annotated[list[str] | None, typer.Option("--param")] = None,
+    address: Address = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the chains, regions and slots of a job, without submitting it."""
+    """Show the chains, regions and slots of a job, without submitting it; of a job of the cluster what was chosen.
+
+    Only the id of a job takes --address and --token-file.
+    """
+    if names_job(target):
+        if parallelism is not None or param:
+            message = f"{target} is a job of the cluster, which has its --parallelism and --param already"
+            raise typer.BadParameter(message)
+        with connect(address, token_file) as client:
+            details = client.get(f"/jobs/{target}")
+        if as_json:
+            sys.stdout.write(json.dumps(plan_of(details)) + "\n")
+        else:
+            render.console().print(plan_text(details))
+        return
     graph = load_job(target, ScriptOptions(), params=parse_params(param or []), parallelism=parallelism).graph
     explanation = explain_graph(graph)
     show(explanation.to_dict(), explanation.to_text().rstrip(), as_json=as_json)
