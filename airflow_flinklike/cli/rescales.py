@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from airflow_flinklike.cli import render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, job_id_of
@@ -22,6 +23,7 @@ _VERTICES = (
 _VERTEX_HEAD = ("vertex", "subtasks", "bounds")
 _RESCALE_HEAD = ("no.", "cause", "state", "begun", "pause", "subtasks")
 _DIGITS_MAX = 6
+_SUBTASKS_MAX = 32768
 
 
 def rescale(
@@ -63,6 +65,9 @@ def _wanted(text: str, vertices: Sequence[Mapping[str, Any]], known: Mapping[str
     if not equals or not all(part.isdecimal() and len(part) < _DIGITS_MAX for part in parts):
         message = f"{text[:200]!r}: expected VERTEX=N or VERTEX=LOWER-UPPER"
         raise typer.BadParameter(message)
+    if not all(1 <= int(part) <= _SUBTASKS_MAX for part in parts):
+        message = f"{text[:200]!r}: a vertex has 1 to {_SUBTASKS_MAX} subtasks"
+        raise typer.BadParameter(message)
     vertex_id = _vertex_id(name, vertices)
     if dash:
         return vertex_id, (int(lower), int(upper))
@@ -98,7 +103,7 @@ def _rescales(history: Sequence[Mapping[str, Any]]) -> Table:
         (
             str(one["rescaleAttemptId"]),
             one["triggerCause"],
-            render.state_text(one["terminalState"] or "IN_PROGRESS"),
+            _state(one),
             render.time_text(one["startTimestampInMillis"]),
             "-" if one["pauseInMillis"] is None else render.duration_text(one["pauseInMillis"]),
             ", ".join(map(_change, one["vertices"].values())),
@@ -106,6 +111,13 @@ def _rescales(history: Sequence[Mapping[str, Any]]) -> Table:
         for one in history
     ]
     return render.table(_RESCALE_HEAD, rows)
+
+
+def _state(one: Mapping[str, Any]) -> Text:
+    """How a rescale has ended, and why where it did not do what it was for."""
+    state = one["terminalState"] or "IN_PROGRESS"
+    shown = render.state_text(state)
+    return shown if state in {"IN_PROGRESS", "COMPLETED"} else shown.append(f", {one['terminatedReason']}")
 
 
 def _change(vertex: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from runtime.common.ids import JobId
 from runtime.common.states import JobType, SchedulerType
+from runtime.executiongraph.archived_rescales import RescaleReason, RescaleState
 from runtime.gateways.rescales import VertexBounds
 from tests.kit.host.command_line import RunCommand
 from tests.kit.rest.fakes import JOB
@@ -62,6 +63,20 @@ def test_rescales_are_shown(flinklike: RunCommand, server: RestThread, job: JobI
     assert [one["rescaleAttemptId"] for one in told["rescales"]] == [3, 2, 1]
 
 
+def test_a_rescale_that_failed_says_why(flinklike: RunCommand, server: RestThread, job: JobId) -> None:
+    def fail() -> None:
+        graph = server.dispatcher.graphs[job]
+        assert graph.rescales is not None
+        latest, *others = graph.rescales.history
+        failed = replace(latest, state=RescaleState.FAILED, reason=RescaleReason.JOB_FAILOVER_RESTARTING)
+        server.dispatcher.graphs[job] = replace(graph, rescales=replace(graph.rescales, history=(failed, *others)))
+
+    server.do(fail)
+    shown = flinklike("rescale", job).out
+    assert "FAILED, JOB_FAILOVER_RESTARTING" in shown
+    assert "COMPLETED, " not in shown
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -70,6 +85,9 @@ def test_rescales_are_shown(flinklike: RunCommand, server: RestThread, job: JobI
         (("orders=many",), "expected VERTEX=N or VERTEX=LOWER-UPPER"),
         (("orders=1234567",), "expected VERTEX=N or VERTEX=LOWER-UPPER"),
         (("orders=1", "orders=2"), "named twice"),
+        (("orders=0",), "'orders=0': a vertex has 1 to 32768 subtasks"),
+        (("orders=0-2",), "a vertex has 1 to 32768 subtasks"),
+        (("orders=40000",), "a vertex has 1 to 32768 subtasks"),
     ],
 )
 def test_what_names_no_vertex_is_refused(
