@@ -127,6 +127,13 @@ def worker_settings(configuration: Configuration, places: int = 0) -> WorkerSett
             f"(taskmanager.numberOfTaskSlots), so none would ever start: raise it"
         )
         raise InvalidInputError(message)
+    for key, kept in ((rm.SLOTS_MIN, -(-get(rm.SLOTS_MIN) // slots)), (rm.REDUNDANT, get(rm.REDUNDANT))):
+        if kept * slots > most:
+            message = (
+                f"{key.key}: {get(key)} takes {kept} TaskManagers of {slots} slots (taskmanager.numberOfTaskSlots), "
+                f"and {rm.SLOTS_MAX.key} is {most}, so they would never all start: lower it, or raise that"
+            )
+            raise InvalidInputError(message)
     slot = _slot_of(configuration)
     profiles = tuple(worker_profile(configuration, name) for name in configuration.profiles)
     kept = max(-(-get(rm.SLOTS_MIN) // slots), get(rm.REDUNDANT)) * slots

@@ -138,6 +138,20 @@ def test_a_maximum_below_one_task_manager_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("slotmanager.redundant-taskmanager-num=2", "redundant-taskmanager-num: 2 takes 2 TaskManagers of 4 slots"),
+        ("slotmanager.number-of-slots.min=5", "number-of-slots.min: 5 takes 2 TaskManagers of 4 slots"),
+    ],
+)
+def test_what_the_maximum_never_allows_is_not_promised(option: str, words: str) -> None:
+    own = (DRIVER, "taskmanager.numberOfTaskSlots=4", option)
+    with pytest.raises(InvalidInputError, match=f"{words} .*, and slotmanager.number-of-slots.max is 7"):
+        worker_settings(loaded(*own, "slotmanager.number-of-slots.max=7"))
+    assert worker_settings(loaded(*own, "slotmanager.number-of-slots.max=8"))
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         (("slotmanager.number-of-slots.max=4",), "has no effect with resourcemanager.driver: standalone"),
