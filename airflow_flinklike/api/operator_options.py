@@ -52,6 +52,7 @@ _WORDS: Mapping[type, str] = {
     ResourceSpec: "a ResourceSpec",
     bool: "True or False",
 }
+_AUTO_TOO: Mapping[str, str] = {"parallelism": f", or {AUTO!r}"}
 
 
 @cache
@@ -68,7 +69,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
     if options.get("parallelism") == AUTO:
         options = {**options, "parallelism": None}
     problems = tuple(
-        f"operator {name!r}: {key} is {_WORDS[types[0]]}, not {options[key]!r}"
+        f"operator {name!r}: {key} is {_WORDS[types[0]]}{_AUTO_TOO.get(key, '')}, not {options[key]!r}"
         for key, types in _types().items()
         if key in options and not _is_of(options[key], types)
     )

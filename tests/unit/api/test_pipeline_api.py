@@ -289,12 +289,21 @@ MISTAKES: dict[str, tuple[Callable[[Pipeline, Stream], object], str]] = {
     "forward and gather": (lambda _, s: s.apply("m", two, s.gather()), "parallelism [1, 2] at once"),
     "hash without columns": (lambda _, s: s.hash(), "names of one or more columns"),
     "splits": (lambda p, _: p.source("m", read, splits=[{1, 2}]), "a value of type set is not JSON"),
-    "parallelism text": (lambda p, _: p.source("m", read, parallelism="4"), "parallelism is a whole number, not '4'"),  # type: ignore[arg-type]  # the mistake
-    "parallelism real": (lambda p, _: p.source("m", read, parallelism=2.0), "parallelism is a whole number, not 2.0"),  # type: ignore[arg-type]  # the mistake
-    "parallelism bool": (lambda p, _: p.source("m", read, parallelism=True), "parallelism is a whole number, not True"),
+    "parallelism text": (
+        lambda p, _: p.source("m", read, parallelism="4"),  # type: ignore[arg-type]  # the mistake
+        "parallelism is a whole number, or 'auto', not '4'",
+    ),
+    "parallelism real": (
+        lambda p, _: p.source("m", read, parallelism=2.0),  # type: ignore[arg-type]  # the mistake
+        "parallelism is a whole number, or 'auto', not 2.0",
+    ),
+    "parallelism bool": (
+        lambda p, _: p.source("m", read, parallelism=True),
+        "parallelism is a whole number, or 'auto', not True",
+    ),
     "default parallelism": (
         lambda _, __: Pipeline("q", parallelism="4").source("m", read),  # type: ignore[arg-type]  # the mistake
-        "parallelism is a whole number, not '4'",
+        "parallelism is a whole number, or 'auto', not '4'",
     ),
     "resources": (
         lambda p, _: p.source("m", read, resources={"memory_bytes": 1}),  # type: ignore[arg-type]  # the mistake
