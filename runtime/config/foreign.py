@@ -14,7 +14,10 @@ NAMED_AREAS = ("resourcemanager.profiles.", "security.delegation.token.provider.
 """Areas in which the operator gives the names."""
 _KEY_LENGTH_MAX = 200
 
-_SAVEPOINTS = "there are no savepoints yet: remove it"
+_SAVEPOINTS = (
+    "a job is started from a savepoint by flinklike run --from-savepoint, and savepoints are written to "
+    "execution.checkpointing.savepoint-dir: remove it"
+)
 _STATE = "Spark keeps the state of streaming queries: use spark.sql.streaming.*, and execution.checkpointing.dir"
 _JVM_MEMORY = "use taskmanager.memory.task.size (slot processes) and taskmanager.memory.spark.size (Spark's JVM)"
 _HEAP = "the JobManager is a Python process without a heap setting: remove it"
@@ -30,8 +33,12 @@ _NO_CHECKPOINT_WAIT = (
     "a rescale waits for no checkpoint, since queries end between two batches: use "
     "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling"
 )
-_SLOTS = "it is not available; with resourcemanager.driver: process, slotmanager.number-of-slots.max bounds the slots"
+_SLOTS = (
+    "it is not available; with resourcemanager.driver: process, docker or ssh, slotmanager.number-of-slots.max bounds "
+    "the slots"
+)
 _NO_TUNING = "it has no counterpart to tune: remove it"
+_SOURCES = "a source has a subtask for each of its splits: set its parallelism in the pipeline"
 _JOB_SETTING = "jobs set this themselves, in the pipeline or with flinklike run: remove it"
 _RPC = "use rpc.timeout and rpc.max-message-size"
 _RUN_DIR = "all files are below the run directory: use FLINKLIKE_RUN_DIR"
@@ -67,10 +74,14 @@ FOREIGN_KEYS: dict[str, str] = {
     "execution": _JOB_SETTING,
     "execution.batch-shuffle-mode": "edges of pipelines are blocking where they have to be: remove it",
     "execution.batch.adaptive": (
-        "use execution.batch.adaptive.auto-parallelism.max-parallelism, or set parallelism in the pipeline"
+        "use execution.batch.adaptive.auto-parallelism.max-parallelism, "
+        "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task or execution.batch.adaptive.skewed-factor, "
+        "or set parallelism in the pipeline"
     ),
-    "execution.batch.adaptive.auto-parallelism.default-source-parallelism": (
-        "a source has a subtask for each of its splits: set its parallelism in the pipeline"
+    "execution.batch.adaptive.auto-parallelism.default-source-parallelism": _SOURCES,
+    "execution.batch.speculative": (
+        "use execution.batch.speculative.enabled, execution.batch.speculative.max-concurrent-executions or "
+        "execution.batch.speculative.block-slow-node-duration"
     ),
     "execution.batch.job-recovery": "recovery of jobs is not configurable: remove it",
     "execution.checkpointing": "use execution.checkpointing.dir, savepoint-dir, interval, timeout or num-retained",
@@ -94,6 +105,13 @@ FOREIGN_KEYS: dict[str, str] = {
     "io.tmp.dirs": "use exchange.dir, or FLINKLIKE_RUN_DIR to move all files",
     "job-manager.max-attempts-history-size": "use jobmanager.execution.attempts-history-size",
     "job-result-store": "results are in etcd and below high-availability.storageDir: remove it",
+    "jobmanager.adaptive-batch-scheduler": (
+        "use execution.batch.adaptive.auto-parallelism.max-parallelism, "
+        "execution.batch.adaptive.auto-parallelism.min-parallelism or "
+        "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task"
+    ),
+    "jobmanager.adaptive-batch-scheduler.default-source-parallelism": _SOURCES,
+    "jobmanager.adaptive-batch-scheduler.speculative": "use execution.batch.speculative.enabled",
     "jobmanager.adaptive-scheduler": (
         "use jobmanager.adaptive-scheduler.submission.resource-wait-timeout, "
         "jobmanager.adaptive-scheduler.submission.resource-stabilization-timeout or "
@@ -116,7 +134,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "jobmanager.web.refresh-interval": "use web.refresh-interval",
     "jobstore.cache-size": "use jobstore.max-capacity",
     "jobstore.type": "the store is high-availability.storageDir: remove it",
-    "kubernetes": "Kubernetes deployment is not available: remove it",
+    "kubernetes": "nothing here talks to Kubernetes; conf/kubernetes has manifests: remove it",
     "library-cache-manager": "unused blobs are collected by the leader: remove it",
     "metrics": "use metrics.reporters: prometheus and metrics.prometheus.port",
     "metrics.reporter.otel": "use metrics.reporters: otlp and metrics.reporter.otlp.exporter.endpoint",
@@ -140,7 +158,7 @@ FOREIGN_KEYS: dict[str, str] = {
     "rest.url-prefix": "REST is served at / and /v1: remove it",
     "restart-strategy": "use restart-strategy.type",
     "savepoints": _SAVEPOINTS,
-    "security.delegation": "delegation tokens are not available: remove it",
+    "security.delegation": "use security.delegation.tokens.enabled",
     "security.kerberos": "Kerberos is not available: remove it",
     "security.ssl": "certificates and keys are PEM files, and TLS is 1.2 or later: use security.ssl.internal.cert and "
     "security.ssl.rest.cert",
@@ -150,6 +168,13 @@ FOREIGN_KEYS: dict[str, str] = {
     "slotmanager": _SLOTS,
     "state": _STATE,
     "table": "there is no SQL front end: use Spark SQL in a job",
+    "table.optimizer.adaptive-broadcast-join": (
+        "an edge of a pipeline says below which size its rows go to all subtasks, hash(..., broadcast_below='10 mb'): "
+        "remove it"
+    ),
+    "table.optimizer.skewed-join-optimization": (
+        "use execution.batch.adaptive.skewed-factor, and hash(..., splittable=True) in the pipeline"
+    ),
     "task.cancellation.interval": "use task.cancellation.timeout",
     "task.cancellation.timers": "use task.cancellation.timeout",
     "taskmanager.cpu.cores": "the cores are those of the process: set taskmanager.numberOfTaskSlots",
