@@ -11,6 +11,7 @@ from typing import Any
 from runtime.common.checkpoint_settings import CheckpointRetention, CheckpointSettings
 from runtime.common.states import JobType
 from runtime.config.configuration import Configuration
+from runtime.config.foreign import advice_for
 from runtime.config.option import ConfigOption, choice_option
 from runtime.config.options.adaptive_batch import (
     AUTO_PARALLELISM_ENABLED,
@@ -74,6 +75,7 @@ _OPTIONS: Mapping[str, ConfigOption[Any]] = {
         *_OF_SPECULATION,
     )
 }
+_OF_CHOICES = (PARALLELISM_MIN, PARALLELISM_MAX, BYTES_PER_TASK, SKEW_FACTOR)
 _SHOWN_MAX = 80
 _ALIKE = 0.9
 """Of 1: so alike are a key and the one that was mistyped."""
@@ -89,7 +91,7 @@ def job_configuration_problems(given: Mapping[str, str]) -> Iterator[str]:
             yield f"configuration: {key[:_SHOWN_MAX]!r} is no option, did you mean {meant[0]!r}?"
             continue
         if option is None and not _is_of_cluster(key):
-            yield f"configuration: {key[:_SHOWN_MAX]!r} is no option"
+            yield f"configuration: {key[:_SHOWN_MAX]!r} {_unknown(key[:_SHOWN_MAX])}"
             continue
         if option is None:
             known = ", ".join(sorted(_OPTIONS))
@@ -125,6 +127,28 @@ def idle_speculation_options(given: Mapping[str, str], *, is_cluster_enabled: bo
     if asks_for_speculation(given) or (is_cluster_enabled and SPECULATIVE_ENABLED.key not in given):
         return []
     return [option.key for option in _OF_SPECULATION if option.key in given]
+
+
+def idle_parallelism_options(given: Mapping[str, str], *, is_cluster_enabled: bool) -> list[str]:
+    """Options about parallelism that a job gives, and that decide nothing: those about what the cluster chooses where
+    it chooses nothing, and what holds in place of that where it does. For a configuration without problems.
+    """
+    text = given.get(AUTO_PARALLELISM_ENABLED.key)
+    is_enabled = is_cluster_enabled if text is None else AUTO_PARALLELISM_ENABLED.parse(text)
+    return [option.key for option in ((PARALLELISM_DEFAULT,) if is_enabled else _OF_CHOICES) if option.key in given]
+
+
+def parallelism_options(given: Mapping[str, str]) -> list[str]:
+    """Options that a job gives for vertices without a parallelism of their own."""
+    every = (AUTO_PARALLELISM_ENABLED, *_OF_CHOICES, PARALLELISM_DEFAULT)
+    return [option.key for option in every if option.key in given]
+
+
+def _unknown(key: str) -> str:
+    if key.startswith("spark."):
+        return "is Spark's: give it as Spark conf, by --conf of a script or spark_conf of a Pipeline"
+    advice = advice_for(key)
+    return f"is Flink's, but not available here: {advice}" if advice else "is no option"
 
 
 def _is_of_cluster(key: str) -> bool:

@@ -13,7 +13,7 @@ from runtime.common.spark_masters import is_connect
 from runtime.config import queue_options, spark_master_options, worker_options
 from runtime.config.configuration import Configuration
 from runtime.config.option import ConfigOption
-from runtime.config.options import slotmanager
+from runtime.config.options import adaptive_batch, slotmanager
 from runtime.config.options.cluster import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from runtime.config.options.failures import EXPONENTIAL_DELAY_INITIAL, EXPONENTIAL_DELAY_MAX
 from runtime.config.options.high_availability import (
@@ -109,6 +109,7 @@ def conflicts(configuration: Configuration) -> list[str]:
         *_restarts(configuration),
         *worker_options.conflicts(configuration),
         *_preemption(configuration),
+        *_chosen_parallelism(configuration),
         *_metrics(configuration),
         *_traces(configuration),
     ]
@@ -118,6 +119,16 @@ def _preemption(configuration: Configuration) -> Iterator[str]:
     option, switch = slotmanager.PREEMPTION_TIMEOUT, slotmanager.PREEMPTION
     if configuration.get(option) != option.default and not configuration.get(switch):
         yield f"{option.key} has no effect without {switch.key}: true: set that, or remove it"
+
+
+def _chosen_parallelism(configuration: Configuration) -> Iterator[str]:
+    """No job chooses where the scheduler of the cluster does not; with another one a job may, whatever is set here."""
+    if configuration.get(adaptive_batch.SCHEDULER) != "Default":
+        return
+    chosen = (adaptive_batch.PARALLELISM_MIN, adaptive_batch.PARALLELISM_MAX, adaptive_batch.BYTES_PER_TASK)
+    for option in (adaptive_batch.AUTO_PARALLELISM_ENABLED, *chosen, adaptive_batch.SKEW_FACTOR):
+        if configuration.has(option):
+            yield f"{option.key} has no effect with {adaptive_batch.SCHEDULER.key}: Default: remove it"
 
 
 def _open_ports(configuration: Configuration) -> Iterator[str]:

@@ -26,6 +26,7 @@ from runtime.config.loading import parse_dynamic
 from runtime.config.options import cluster as c
 from runtime.config.options import jobmanager as jm
 from runtime.config.options import taskmanager as tm
+from runtime.config.options.adaptive_batch import AUTO_PARALLELISM_ENABLED, SCHEDULER
 from runtime.config.options.checkpointing import SAVEPOINTS_DIR, STREAM_STALL_TIMEOUT
 from runtime.config.options.high_availability import HA_TYPE
 from runtime.config.options.resourcemanager import DRIVER
@@ -455,6 +456,8 @@ def _rest(
         clock=context.clock,
         configuration=configuration.shown(),
         speculates=configuration.get(SPECULATIVE_ENABLED),
+        scheduler=configuration.get(SCHEDULER),
+        chooses_parallelism=configuration.get(AUTO_PARALLELISM_ENABLED),
         long_poll_max=options.seconds(configuration, jm.REST_LONG_POLL_MAX),
         rpc_timeout=timeout,
         refresh_interval_millis=options.millis(configuration, jm.WEB_REFRESH_INTERVAL),

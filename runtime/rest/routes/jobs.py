@@ -37,6 +37,7 @@ from runtime.rest.bodies.schema.vertices import AttemptsOfJob
 from runtime.rest.bodies.vertex_bodies import attempts_of_job
 from runtime.rest.context import RestContext
 from runtime.rest.openapi import answers, takes
+from runtime.rest.routes.chosen_parallelism import parallelism_doubts
 from runtime.rest.routes.seen_savepoints import check_savepoint
 from runtime.rest.routes.speculation import speculation_doubts
 from runtime.rest.routes.submission import Submission, read_submission
@@ -172,6 +173,9 @@ def _add_submit_and_wait(router: APIRouter, context: RestContext) -> None:
         queue = context.queues.queue_for(submitter, submission.queue, verified.team)
         doubts = context.queues.doubts(submitter, submission.queue, submission.namespace)
         doubts += speculation_doubts(verified.graph, is_cluster_enabled=context.speculates)
+        doubts += parallelism_doubts(
+            verified.graph, scheduler=context.scheduler, is_cluster_enabled=context.chooses_parallelism
+        )
         set_more(request, namespace=namespace, queue=queue)
         trace = context.new_trace(submission.job_id, request.headers.get("traceparent", ""))
         submission = replace(submission, submitter=submitter.name, namespace=namespace, trace=trace, queue=queue)

@@ -539,6 +539,14 @@ def test_other_options_are_refused(flinklike: RunCommand, jobs: str, text: str, 
     assert (done.code, says in done.err) == (1, True), done.err
 
 
+def test_an_option_that_decides_nothing_is_worth_a_note(flinklike: RunCommand, jobs: str) -> None:
+    done = flinklike(
+        "run", "-d", "-D", "execution.batch.adaptive.skewed-factor=3", f"{jobs}:sales", "--param", "days=2", "-p", "2"
+    )
+    assert done.code == 0, done.err
+    assert "note: execution.batch.adaptive.skewed-factor: without effect, as each vertex" in done.err
+
+
 def test_without_the_option_a_job_keeps_its_own(
     flinklike: RunCommand, server: RestThread, module: Callable[[str], str]
 ) -> None:

@@ -173,7 +173,6 @@ EXTERNAL = "high-availability.type: etcd\nhigh-availability.etcd.endpoints: etcd
         ("a: [", "cannot be read"),
         ("? [a]\n: b", "a key must be text (line 1)"),
         ("a: &x\n  b: *x", "cannot be read"),
-        ("execution.savepoint.path: x", "no savepoints yet"),
     ],
 )
 def test_one_problem(tmp_path: Path, text: str, says: str) -> None:
@@ -248,6 +247,32 @@ def test_advice_names_options_that_exist_and_covers_no_area_of_ours() -> None:
 )
 def test_a_typing_error_is_told_from_a_key_of_flink(tmp_path: Path, key: str, meant: str) -> None:
     assert problems_of(tmp_path, f"{key}: 1")[0].endswith(f"is no option; did you mean {meant}?")
+
+
+def test_what_a_scheduler_chooses_has_no_options_where_it_chooses_nothing(tmp_path: Path) -> None:
+    area = "execution.batch.adaptive"
+    own = f"{area}.skewed-factor: 3\n{area}.auto-parallelism.enabled: false\nparallelism.default: 2\n"
+    factor, enabled = sorted(problems_of(tmp_path, f"jobmanager.scheduler: Default\n{own}"), reverse=True)
+    assert factor == f"{area}.skewed-factor has no effect with jobmanager.scheduler: Default: remove it"
+    assert enabled == f"{area}.auto-parallelism.enabled has no effect with jobmanager.scheduler: Default: remove it"
+    load_text(tmp_path, own)  # a job may choose for itself
+
+
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        ("execution.batch.speculative.block-slow-node", "execution.batch.speculative.block-slow-node-duration"),
+        ("jobmanager.adaptive-batch-scheduler.max-parallelism", "auto-parallelism.max-parallelism"),
+        ("jobmanager.adaptive-batch-scheduler.speculative.enabled", "execution.batch.speculative.enabled"),
+        ("table.optimizer.skewed-join-optimization.strategy", "splittable=True"),
+        ("table.optimizer.adaptive-broadcast-join.strategy", "broadcast_below"),
+        ("execution.savepoint.path", "--from-savepoint"),
+        ("kubernetes.cluster-id", "conf/kubernetes"),
+    ],
+)
+def test_what_there_is_by_another_name_is_named(tmp_path: Path, key: str, named: str) -> None:
+    (problem,) = problems_of(tmp_path, f"{key}: x")
+    assert named in problem.partition(" is Flink's, but not available here: ")[2]
 
 
 def test_what_is_like_nothing_gets_no_guess(tmp_path: Path) -> None:

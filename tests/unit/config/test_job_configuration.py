@@ -77,6 +77,21 @@ def test_a_mistyped_option_is_no_option_of_the_cluster() -> None:
     assert problem.endswith(" is no option, did you mean 'execution.checkpointing.interval'?")
 
 
+def test_an_option_of_flink_gets_the_same_advice_as_in_a_cluster() -> None:
+    given = {
+        "execution.batch.adaptive.auto-parallelism.default-source-parallelism": "3",
+        "spark.sql.shuffle.partitions": "4",
+        "gizmo.size": "1",
+    }
+    flinks, sparks, nobodys = job_configuration_problems(given)
+    assert flinks.endswith(
+        "' is Flink's, but not available here: a source has a subtask for each of its splits: set its parallelism in "
+        "the pipeline"
+    )
+    assert "is Spark's: give it as Spark conf, by --conf of a script or spark_conf of a Pipeline" in sparks
+    assert nobodys.endswith("'gizmo.size' is no option")
+
+
 @pytest.mark.parametrize(
     ("mode", "job_type", "problem"),
     [
