@@ -22,6 +22,7 @@ from rich.text import Text
 
 from airflow_flinklike.cli.output import TaskOutput
 from airflow_flinklike.cli.render import duration_text, state_text, value_text, vertices_table
+from airflow_flinklike.cli.waiting import WaitingLines
 from airflow_flinklike.cli.words import in_options
 from airflow_flinklike.client import FlinklikeClient, JobExecutionResult
 from airflow_flinklike.client.operations import LONG_POLL_SECONDS
@@ -135,15 +136,23 @@ def _watch(client: FlinklikeClient, job_id: JobId, errors: Console, output: Task
                 output.look()
                 live.update(_progress(client.get(f"/jobs/{job_id}")))
     elif output is not None:
-        progress = ProgressLines()
-        while output.is_readable and not output.has_ended:
-            output.look()
-            if line := progress.take(output.vertices, time.monotonic_ns() / 1e9):
-                errors.print(f"Progress: {line}")
+        _tell_lines(client, job_id, errors, output)
     found = None
     while found is None:
         found = client.result_within(job_id, wait=LONG_POLL_SECONDS)
     return found
+
+
+def _tell_lines(client: FlinklikeClient, job_id: JobId, errors: Console, output: TaskOutput) -> None:
+    progress = ProgressLines()
+    waits = WaitingLines(lambda: client.status(job_id).pending_reason, time.monotonic_ns() / 1e9)
+    while output.is_readable and not output.has_ended:
+        output.look()
+        now = time.monotonic_ns() / 1e9
+        if reason := waits.take(now):
+            errors.print(f"Waiting: {printable(reason)}")
+        if line := progress.take(output.vertices, now):
+            errors.print(f"Progress: {line}")
 
 
 def _progress(details: Mapping[str, Any]) -> Group:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kit.cluster.script_cluster import ScriptCluster
+from tests.kit.cluster.script_cluster import ROOT, ScriptCluster
 from tests.kit.host.levels import reached
 
 pytestmark = [pytest.mark.process, pytest.mark.etcd]
@@ -57,3 +58,20 @@ def test_a_job_with_a_label_waits_for_a_task_manager_that_has_it(cluster: Script
             (task,) = client.get(f"/jobs/{jobs[name]}/vertices/{chosen}")["subtasks"]
             assert task["taskmanager-id"] == labelled["id"]
     assert "gpu=a100 zone=b" in cluster.cli("taskmanagers").stdout
+
+
+def test_a_run_that_nobody_sees_on_a_terminal_says_why_it_waits(cluster: ScriptCluster, tmp_path: Path) -> None:
+    script = tmp_path / "etl.py"
+    script.write_text("print('done at last')")
+    command = [str(ROOT / "bin" / "flinklike"), "run", "--label", "disk=large", str(script)]
+    with subprocess.Popen(
+        command, env=cluster.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        told = next((line for line in run.stderr if line.startswith("Waiting: ")), "it ended without a word")
+        assert "none of 1 TaskManagers offers a slot with label disk=large" in told
+        started = cluster.script("taskmanager.sh", "start", *cluster.dynamic, "-D", "taskmanager.labels=disk:large")
+        assert started.returncode == 0, started.stdout + started.stderr
+        out, err = run.communicate(timeout=100)
+    assert (run.returncode, out) == (0, "done at last\n"), err
