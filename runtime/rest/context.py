@@ -193,11 +193,11 @@ class RestContext:
     store: StoreView | None = None
     """None in a history server."""
     speculates: bool = False
+    """Slow tasks of jobs that do not say otherwise run a second time (R67)."""
     scheduler: str = "AdaptiveBatch"
     """`jobmanager.scheduler` of the cluster."""
     chooses_parallelism: bool = True
     """Jobs that do not say otherwise have the parallelism of their vertices chosen, where the scheduler can."""
-    """Slow tasks of jobs that do not say otherwise run a second time (R67)."""
     stand_bys: Callable[[], Sequence[str]] = tuple
     """REST addresses of the JobManagers that stand by."""
 
