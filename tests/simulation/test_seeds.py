@@ -37,15 +37,22 @@ IN_PROCESS = [
     *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(11, 61), 50)),
 ]
 
-QUEUES = [*in_pieces(range(1, 9), 4), *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 61), 52))]
+FOUND_WITH_QUEUES = "71003158"
+"""A submit that found its id taken by a job that cannot be read ran its own graph as that job."""
+QUEUES = [
+    FOUND_WITH_QUEUES,
+    *in_pieces(range(1, 9), 4),
+    *(pytest.param(one, marks=EXTENDED) for one in in_pieces(range(9, 61), 52)),
+]
 
 FOUND_WITH_DRIVER = ["61,125,273", "71007056,71007144,72101267"]
 """Slots of a worker that drained were not counted; starts that failed, and happened all the same, were not either.
 Judges were wrong: the driver said that a worker runs before it ran; one that hangs was taken for one with slots; what a
 leader that wakes behind its term hears of work was taken for news."""
-FOUND_WITH_DRIVER_IN_PROCESS = "71009078,71009102,71009126,71009162,72401137"
+FOUND_WITH_DRIVER_IN_PROCESS = "71009078,71009102,71009126,71009162,71009269,72401137"
 """A leader that woke behind its term released a worker with work; one that was back, and emptied between two looks, was
-given up at once. A judge took a query for new where its savepoint was restored when the drain began."""
+given up at once. The summary of a job's end was taken for an older one. A judge took a query for new where its savepoint
+was restored when the drain began."""
 DRIVER = [
     *FOUND_WITH_DRIVER,
     *in_pieces(range(1, 9), 4),
