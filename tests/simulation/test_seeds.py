@@ -51,8 +51,8 @@ Judges were wrong: the driver said that a worker runs before it ran; one that ha
 leader that wakes behind its term hears of work was taken for news."""
 FOUND_WITH_DRIVER_IN_PROCESS = "71009078,71009102,71009126,71009162,71009269,72401137"
 """A leader that woke behind its term released a worker with work; one that was back, and emptied between two looks, was
-given up at once. The summary of a job's end was taken for an older one. A judge took a query for new where its savepoint
-was restored when the drain began."""
+given up at once. The summary of a job's end was taken for an older one. A judge took a query for new where its
+savepoint was restored when the drain began."""
 DRIVER = [
     *FOUND_WITH_DRIVER,
     *in_pieces(range(1, 9), 4),
