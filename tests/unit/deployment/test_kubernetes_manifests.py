@@ -13,6 +13,7 @@ from runtime.config.configuration import Configuration
 from runtime.config.loading import load
 from runtime.config.options import jobmanager as jm
 from runtime.config.options import taskmanager as tm
+from runtime.config.options.adaptive_scheduler import SCHEDULER_MODE
 from tests.kit.manifests import FOLDER, containers, documents, rendered
 
 ROOT = FOLDER.parents[1]
@@ -136,8 +137,10 @@ def test_each_role_has_a_budget_and_a_closed_network(overlay: Path) -> None:
     assert "ingress" not in found["NetworkPolicy", "flinklike-closed"]["spec"]
 
 
-def test_the_one_to_use_grows_with_its_load() -> None:
-    found = rendered(FOLDER / "overlays" / "production")
+def test_the_one_to_use_grows_with_its_load(tmp_path: Path) -> None:
+    overlay = FOLDER / "overlays" / "production"
+    found = rendered(overlay)
     scaler = found["HorizontalPodAutoscaler", "flinklike-taskmanager"]["spec"]
     assert scaler["minReplicas"] == found["StatefulSet", "flinklike-taskmanager"]["spec"]["replicas"]
     assert found["StatefulSet", "flinklike-jobmanager"]["spec"]["replicas"] == 3
+    assert configuration(overlay, tmp_path).get(SCHEDULER_MODE) == "reactive", "streams use what comes"
