@@ -7,6 +7,7 @@ It needs the extra `cluster`, in the Python that runs it.
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,8 @@ _SCRIPTS_SECONDS = 60.0
 class ApplicationJob:
     """The job, as bin/standalone-job.sh takes it. `options` are those of `flinklike run`, `directory` the working one.
 
-    `configuration`: options of the cluster. `python`: the interpreter that runs it, "" for this one.
+    `configuration`: options of the cluster. `python`: the interpreter that runs it, "" for this one. `cluster_id`: its
+    own name, by which the driver docker knows its containers.
     """
 
     target: str
@@ -53,13 +55,14 @@ class ApplicationJob:
     environment: Mapping[str, str] = field(default_factory=dict)
     conf_directory: str = ""
     python: str = ""
+    cluster_id: str = field(default_factory=lambda: f"application-{secrets.token_hex(16)}")
 
     def settings(self) -> dict[str, str]:
         """The options of the cluster. Raises LocalClusterError for those that are ours."""
         if taken := sorted(_ENDING.keys() & self.configuration.keys()):
             message = f"{', '.join(taken)}: the cluster of a task ends with the task: leave this out"
             raise LocalClusterError(message)
-        base = {} if self.conf_directory else _OPTIONS
+        base = {} if self.conf_directory else {**_OPTIONS, "high-availability.cluster-id": self.cluster_id}
         return {**base, **self.configuration, **_ENDING}
 
     def words(self) -> list[str]:

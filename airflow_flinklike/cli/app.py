@@ -32,6 +32,7 @@ from airflow_flinklike.cli.job_arguments import (
     Labels,
     Params,
     PyFiles,
+    Queue,
     Quiet,
     Resources,
     RestartStrategyText,
@@ -193,7 +194,7 @@ def run(
     state_partitions: StatePartitions = None,
     configuration: Configuration = None,
     namespace: Annotated[str, typer.Option(help="whose job it is; without it the namespace of the token")] = "",
-    queue: Annotated[str, typer.Option(help="where it waits for slots; without it that of its submitter")] = "",
+    queue: Queue = None,
     priority: Annotated[int, typer.Option(min=PRIORITY_MIN, max=PRIORITY_MAX, help="in its queue, highest first")] = 0,
     address: Address = None,
     token_file: TokenFile = None,
@@ -217,7 +218,7 @@ def run(
     chosen = parse_job_id(job_id) if job_id else new_job_id()
     with connect(address, token_file) as client:
         origin = {"client": "flinklike run", "namespace": namespace, "traceparent": os.environ.get("TRACEPARENT", "")}
-        place = QueuePlace(queue, priority)
+        place = QueuePlace(queue or "", priority)
         with words_of_options(is_script=is_script(target)):
             submitted = client.submit(loaded.graph, job_id=chosen, contents=loaded.uploads, place=place, **origin)
         sentence = f"Job has been submitted with JobID {chosen}" + ("" if submitted.is_new else " before")

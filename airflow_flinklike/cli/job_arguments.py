@@ -9,6 +9,18 @@ import typer
 from runtime.common.restart_strategies import USER_FAILURES
 from runtime.jobgraph.savepoints import ClaimMode
 
+
+def _named_queue(name: str | None) -> str | None:
+    if name == "":
+        message = "the name is empty: give one, or leave it out for the queue of the submitter"
+        raise typer.BadParameter(message)
+    return name
+
+
+Queue = Annotated[
+    str | None,
+    typer.Option(callback=_named_queue, help="where it waits for slots; without it that of its submitter"),
+]
 RestartStrategyText = Annotated[
     str, typer.Option(help="none, fixed-delay, failure-rate, exponential-delay; with fields: fixed-delay,attempts=5")
 ]

@@ -42,7 +42,8 @@ _END_SECONDS = 90.0
 
 
 class FlinklikeApplicationOperator(ReportingOperator):
-    """Run a job as its own cluster: a process on the worker's host, which starts its own TaskManagers there.
+    """Run a job as its own cluster: a process on the worker's host, which starts its own TaskManagers there, as
+    processes, or with `configuration={'resourcemanager.driver': 'docker', ...}` as containers.
 
     For jobs that must not share a Spark, memory or a configuration with others; a job on a warm session cluster
     (`FlinklikeSubmitOperator`) begins some ten seconds earlier. The value of the job is the XCom. Whatever ends the

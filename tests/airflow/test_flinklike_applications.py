@@ -134,6 +134,15 @@ def test_options_that_end_the_cluster_are_the_operators_own() -> None:
         job.words()
 
 
+def test_each_cluster_has_a_name_of_its_own() -> None:
+    """By which the driver docker knows what it has started: a retry must not end the containers of another try."""
+    key = "high-availability.cluster-id"
+    names = {ApplicationJob("etl.py", DAGS).settings()[key] for _ in range(3)}
+    assert len(names) == 3
+    assert ApplicationJob("etl.py", DAGS, configuration={key: "sales"}).settings()[key] == "sales"
+    assert key not in ApplicationJob("etl.py", DAGS, conf_directory="/etc/flinklike").settings()
+
+
 def test_a_command_line_has_the_options_of_both() -> None:
     job = ApplicationJob(
         "etl.py",

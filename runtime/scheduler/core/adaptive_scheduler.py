@@ -321,7 +321,9 @@ class AdaptiveScheduler(DefaultScheduler):
             for vertex_id, count in change.parallelism.items()
             if is_first or count != self._graph.vertices[vertex_id].parallelism
         }
-        self._note(self._rescales.end(RescaleReason.JOB_FAILOVER_RESTARTING, at.millis))
+        is_wanted = change.cause is RescaleCause.UPDATE_REQUIREMENT
+        superseded = RescaleReason.RESOURCE_REQUIREMENTS_UPDATED if is_wanted else RescaleReason.JOB_FAILOVER_RESTARTING
+        self._note(self._rescales.end(superseded, at.millis))
         self._rescales.begin(self._graph, self._bounds, changed, change.cause, at.millis)
         self._change = replace(change, parallelism=changed)
         self._began = at.monotonic

@@ -580,3 +580,5 @@ def test_the_queue_and_the_priority_of_a_job(flinklike: RunCommand, server: Rest
     refused = flinklike("run", "-d", "--queue", "no such", f"{jobs}.py")
     assert (refused.code, "is not a queue" in refused.err) == (1, True), refused.err
     assert flinklike("run", "-d", "--priority", str(1 << 31), f"{jobs}.py").code == 1
+    unset = flinklike("run", "-d", "--queue", "", f"{jobs}.py")
+    assert (unset.code, "the name is empty" in unset.err) == (1, True), unset.err

@@ -147,6 +147,27 @@ def test_bounds_are_durable_before_they_are_answered_and_then_hold() -> None:
     assert newest.cause is RescaleCause.UPDATE_REQUIREMENT
 
 
+def test_a_rescale_that_new_bounds_overtake_says_so() -> None:
+    job = begun(1, 2, 3, 4)
+    job.after(100.0)
+    job.wants(VertexBounds(VERTEX.id, 1, 2), request_id="first")
+    job.settle()
+    job.after(100.0)
+    for attempt_id in job.ended_gently():
+        job.report(attempt_id, E.CANCELED)
+    while job.pending_events is not None:  # its queries are deployed, and do not work yet
+        job.events_durable()
+    assert job.shown().history[0].reason is None
+    job.wants(VertexBounds(VERTEX.id, 1, 3), request_id="second")
+    while job.pending_events is not None:
+        job.events_durable()
+    job.offer(7, 8, 9)
+    job.after(100.0)
+    overtaken = job.shown().history[1]
+    assert (overtaken.cause, overtaken.state) == (RescaleCause.UPDATE_REQUIREMENT, RescaleState.FAILED)
+    assert overtaken.reason is RescaleReason.RESOURCE_REQUIREMENTS_UPDATED
+
+
 def test_bounds_that_hold_already_are_no_event() -> None:
     job = begun(1, 2, 3, 4)
     job.wants(VertexBounds(VERTEX.id, 1, 4))
