@@ -76,8 +76,8 @@ class Publication:
         return self.latest
 
     def ended(self, status: JobStatus, millis: int, *, keeps_outputs: bool = False) -> JobSummary:
-        """The summary to show once `status` is durable; those that say meanwhile that the write takes long do not count
-        any more then, whatever their sequence.
+        """The summary to show once `status` is durable. Those before it may say that the write takes long: the end is
+        later than all of them, whatever their sequence, and for leaders of an earlier release later than one.
         """
         latest = self.refresh(NOT_WAITING, millis)
         failure, labels = self._failure(status)
@@ -89,7 +89,7 @@ class Publication:
             is_committing=False,
             keeps_outputs=keeps_outputs,
             deletes_checkpoints=self._deletes_checkpoints(status),
-            sequence=latest.sequence + 1,
+            sequence=latest.sequence + 2,
             end_millis=millis,
             last_modification_millis=max(millis, latest.last_modification_millis + 1),
         )

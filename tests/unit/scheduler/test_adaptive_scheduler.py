@@ -157,7 +157,7 @@ def test_a_rescale_that_new_bounds_overtake_says_so() -> None:
         job.report(attempt_id, E.CANCELED)
     while job.pending_events is not None:  # its queries are deployed, and do not work yet
         job.events_durable()
-    assert job.shown().history[0].reason is None
+    assert [one.reason for one in job.shown().history] == [None, RescaleReason.SUCCEEDED]
     job.wants(VertexBounds(VERTEX.id, 1, 3), request_id="second")
     while job.pending_events is not None:
         job.events_durable()
