@@ -159,8 +159,7 @@ def test_a_rescale_that_new_bounds_overtake_says_so() -> None:
         job.events_durable()
     assert [one.reason for one in job.shown().history] == [None, RescaleReason.SUCCEEDED]
     job.wants(VertexBounds(VERTEX.id, 1, 3), request_id="second")
-    while job.pending_events is not None:
-        job.events_durable()
+    job.events_durable()
     job.offer(7, 8, 9)
     job.after(100.0)
     overtaken = job.shown().history[1]
