@@ -112,12 +112,14 @@ def test_a_host_out_of_reach_does_not_keep_the_rest(cluster: SshCluster) -> None
     cluster.config.write_text("rest.prot: 1\n")
     (cluster.run / "conf" / "masters").unlink()
     stop = cluster.script("stop-cluster.sh")
-    assert (stop.returncode, stop.stderr.count("\n")) == (1, 1)
+    assert (stop.returncode, stop.stderr.count("\n")) == (1, 2)
     assert f"taskmanager on {UNREACHABLE}: ssh: connect to host" in stop.stderr
+    record = cluster.run / "run" / "remote.json"
+    assert f"the next stop asks {UNREACHABLE} again; if that is gone for good, delete {record}\n" in stop.stderr
     assert (cluster.remote(MASTER), cluster.remote(WORKER)) == ({}, {})
     calls = [line for line in cluster.log.read_text().splitlines() if line.startswith("-o ")]
     assert all(call.startswith("-o User=nobody ") for call in calls), "the options that reached them are recorded"
-    remembered = json.loads((cluster.run / "run" / "remote.json").read_text())["hosts"]
+    remembered = json.loads(record.read_text())["hosts"]
     assert remembered == [[UNREACHABLE, "taskmanager"]]
     workers.write_text("")
     shutil.rmtree(Path(cluster.run / "run"))

@@ -169,7 +169,7 @@ class ClusterControl:
         _attempt(self.stop_containers, failures[""])
         _attempt(self._stop_etcd, failures[""])
         if told := [problem for problems in failures.values() for problem in problems]:
-            raise DaemonError("\n".join(told))
+            raise DaemonError("\n".join([*told, *_asked_again(hosts, failures)]))
 
     def stop_containers(self) -> None:
         """End those that a JobManager of this run directory has had a docker daemon start. Raises FlinklikeError."""
@@ -372,6 +372,14 @@ def _attempt(stop: Callable[[], None], failures: list[str]) -> None:
         stop()
     except FlinklikeError as error:
         failures.append(str(error))
+
+
+def _asked_again(hosts: RemoteHosts, failures: Mapping[str, list[str]]) -> list[str]:
+    """What to do about recorded hosts that have not stopped what they run: each stop asks them again."""
+    recorded = sorted(name for name in {name for name, _ in hosts.known()} if failures.get(name))
+    if not recorded:
+        return []
+    return [f"the next stop asks {', '.join(recorded)} again; if that is gone for good, delete {hosts.record}"]
 
 
 def _failures(calls: Sequence[RemoteCall]) -> list[str]:

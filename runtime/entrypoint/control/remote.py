@@ -107,7 +107,8 @@ class RemoteHosts:
     ) -> None:
         self._layout = layout
         self._environment = environment
-        self._record = layout.run / "remote.json"
+        self.record = layout.run / "remote.json"
+        """Which hosts a stop asks, until each has answered."""
         self._options = [str(one) for one in self._read("ssh-options")] if ssh_options is None else list(ssh_options)
 
     def known(self) -> set[tuple[str, DaemonKind]]:
@@ -153,7 +154,7 @@ class RemoteHosts:
 
     def _read(self, key: str) -> list[Any]:
         try:
-            found = parse_json(self._record.read_bytes())
+            found = parse_json(self.record.read_bytes())
         except (OSError, ValueError):
             return []
         listed = found.get(key) if isinstance(found, dict) else None
@@ -161,12 +162,12 @@ class RemoteHosts:
 
     def _write(self, known: AbstractSet[tuple[str, DaemonKind]]) -> None:
         if not known:
-            self._record.unlink(missing_ok=True)
+            self.record.unlink(missing_ok=True)
             return
         hosts = sorted([host, kind.name] for host, kind in known)
-        draft = self._record.with_suffix(".tmp")
+        draft = self.record.with_suffix(".tmp")
         draft.write_text(json.dumps({"hosts": hosts, "ssh-options": self._options}), encoding="utf-8")
-        draft.replace(self._record)
+        draft.replace(self.record)
 
 
 def _text(file: IO[bytes]) -> str:
