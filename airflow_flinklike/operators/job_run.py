@@ -174,7 +174,10 @@ class JobRun:
             if not alive:
                 break
             job_id = alive[0]
-            if self._status(job_id) in {JobStatus.FAILING, JobStatus.CANCELLING}:
+            status = self._status(job_id)
+            if status is None or status.is_globally_terminal:
+                continue  # it has ended since
+            if status in {JobStatus.FAILING, JobStatus.CANCELLING}:
                 self._log.info("Job %s of this task is ending: another one follows it", job_id)
                 self._wait_for_end(job_id)
             elif not self._is_to_be_replaced(job_id, program, label):

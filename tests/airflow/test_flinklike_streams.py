@@ -19,12 +19,15 @@ from airflow_flinklike.exceptions import (
     PipelineError,
 )
 from airflow_flinklike.operators.adoption import SharedTask, TaskLife, number_after
+from airflow_flinklike.operators.job_run import JobRun
 from airflow_flinklike.operators.submit import FlinklikeSubmitOperator
 from airflow_flinklike.sensors.stream import FlinklikeStreamSensor
 from airflow_flinklike.task_instance.stored_job import STORE_KEY
 from airflow_flinklike.task_instance.task_states import KillCause
 from airflow_flinklike.triggers.sensing import FlinklikeStreamTrigger
 from airflow_flinklike.views.task_jobs import TaskPlace, proved
+from runtime.common.ids import JobId
+from runtime.common.states import JobStatus
 from tests.kit.airflow.context import context
 from tests.kit.airflow.jobs import deferred, only_job, started, submit
 from tests.kit.rest.fake_cluster import FakeCluster, FakeJob
@@ -240,6 +243,19 @@ def test_a_job_that_is_ending_is_followed_by_another(rest: FakeCluster) -> None:
     timer.start()
     second = submit("hang", ensure_running=True).execute(run_of(2))
     timer.join()
+    assert (rest.jobs[first].status, rest.jobs[second].status) == ("CANCELED", "RUNNING")
+
+
+def test_so_is_one_that_ends_between_two_looks(rest: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = submit("hang", ensure_running=True).execute(run_of(1))
+    look = JobRun._status
+
+    def ends_before(run: JobRun, job_id: JobId) -> JobStatus | None:
+        canceled(rest, first)
+        return look(run, job_id)
+
+    monkeypatch.setattr(JobRun, "_status", ends_before)
+    second = submit("hang", ensure_running=True).execute(run_of(2))
     assert (rest.jobs[first].status, rest.jobs[second].status) == ("CANCELED", "RUNNING")
 
 
