@@ -195,6 +195,8 @@ async def _live(
     await asyncio.sleep(entropy.uniform(0.0, 5.0))
     await fate.run()
     patience = QUIET_AFTER_WITH_DRIVER if shape.has_driver else QUIET_AFTER
+    if all_slots == 1:  # all jobs run one after the other
+        patience *= 2
     if await until(lambda: not world.unfinished, within=patience, every=1.0):
         if shape.has_driver:
             await until(lambda: not any(world.workers.left_over()), within=WORKERS_GO, every=1.0)
