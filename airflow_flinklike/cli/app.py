@@ -373,10 +373,7 @@ def explain(
             raise typer.BadParameter(message)
         with connect(address, token_file) as client:
             details = client.get(f"/jobs/{target}")
-        if as_json:
-            sys.stdout.write(json.dumps(plan_of(details)) + "\n")
-        else:
-            render.console().print(plan_text(details))
+        show(plan_of(details), plan_text(details), as_json=as_json)
         return
     graph = load_job(target, ScriptOptions(), params=parse_params(param or []), parallelism=parallelism).graph
     explanation = explain_graph(graph)

@@ -15,6 +15,7 @@ from airflow_flinklike.cli import render
 from airflow_flinklike.cli.arguments import Address, AsJson, Job, TokenFile, job_id_of
 from airflow_flinklike.cli.connection import connect
 from airflow_flinklike.client.rescales import set_bounds
+from runtime.jobgraph.limits import PARALLELISM_MAX
 
 _VERTICES = (
     "VERTEX=N for at most N subtasks, VERTEX=LOWER-UPPER for both bounds; VERTEX is an id, a name, or the name of a "
@@ -23,7 +24,6 @@ _VERTICES = (
 _VERTEX_HEAD = ("vertex", "subtasks", "bounds")
 _RESCALE_HEAD = ("no.", "cause", "state", "begun", "pause", "subtasks")
 _DIGITS_MAX = 6
-_SUBTASKS_MAX = 32768
 
 
 def rescale(
@@ -65,8 +65,8 @@ def _wanted(text: str, vertices: Sequence[Mapping[str, Any]], known: Mapping[str
     if not equals or not all(part.isdecimal() and len(part) < _DIGITS_MAX for part in parts):
         message = f"{text[:200]!r}: expected VERTEX=N or VERTEX=LOWER-UPPER"
         raise typer.BadParameter(message)
-    if not all(1 <= int(part) <= _SUBTASKS_MAX for part in parts):
-        message = f"{text[:200]!r}: a vertex has 1 to {_SUBTASKS_MAX} subtasks"
+    if not all(1 <= int(part) <= PARALLELISM_MAX for part in parts):
+        message = f"{text[:200]!r}: a vertex has 1 to {PARALLELISM_MAX} subtasks"
         raise typer.BadParameter(message)
     vertex_id = _vertex_id(name, vertices)
     if dash:

@@ -351,15 +351,15 @@ class JobEntry:
         Nothing of the submit does: a client that has guessed the id names neither submitter nor graph (R48).
         """
         stored = JobSource(
-            self.job_id,
-            found.digest,
-            "",
-            b"",
-            "",
-            self.source.submit_millis,
-            "",
-            found.submitter,
-            UNKNOWN_NAMESPACE,
+            job_id=self.job_id,
+            digest=found.digest,
+            name="",
+            graph=b"",
+            graph_key="",
+            submit_millis=self.source.submit_millis,
+            client="",
+            submitter=found.submitter,
+            namespace=UNKNOWN_NAMESPACE,
             program_run=found.program_run,
         )
         entry = recovered_entry(stored)

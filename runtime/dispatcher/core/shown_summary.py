@@ -55,10 +55,7 @@ class ShownSummary:
         return True
 
     def _change(self, changed: JobSummary) -> None:
-        self.summary = replace(
-            changed,
-            last_modification_millis=changed.last_modification_millis + 1,
-        )
+        self.summary = replace(changed, last_modification_millis=changed.last_modification_millis + 1)
 
 
 def _age(summary: JobSummary) -> tuple[int, bool, int]:

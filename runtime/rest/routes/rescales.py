@@ -13,6 +13,7 @@ from runtime.common.ids import parse_job_id, parse_vertex_id
 from runtime.common.states import JobType
 from runtime.executiongraph.archived_rescales import ArchivedRescales
 from runtime.gateways.rescales import UpdateRequirements, VertexBounds
+from runtime.jobgraph.limits import PARALLELISM_MAX
 from runtime.rest.access.authorized_routes import authorized_router, set_more
 from runtime.rest.answers import JsonAnswer
 from runtime.rest.bodies import rescale_bodies
@@ -26,7 +27,6 @@ NOT_ENABLED = (
     "The job `{}` has not enabled the `Adaptive` scheduler: its parallelism does not change. Streaming jobs have it in "
     "a cluster with jobmanager.scheduler: Adaptive."
 )
-_BOUND_MAX = 32768
 _VERTICES_MAX = 1000
 
 
@@ -34,8 +34,8 @@ class ParallelismBounds(BaseModel):
     """How many subtasks a vertex has at least, and at most."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    lower: Annotated[int, Field(alias="lowerBound", ge=1, le=_BOUND_MAX)]
-    upper: Annotated[int, Field(alias="upperBound", ge=1, le=_BOUND_MAX)]
+    lower: Annotated[int, Field(alias="lowerBound", ge=1, le=PARALLELISM_MAX)]
+    upper: Annotated[int, Field(alias="upperBound", ge=1, le=PARALLELISM_MAX)]
 
 
 class VertexRequirements(BaseModel):
